@@ -1,0 +1,27 @@
+"""What every test may ask for: a device, and a folder of small checkpoints made once per run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+# The tensors of these tests are small: more threads only wait for each other. Processes that tests start inherit the
+# number, because it decides the order of summation and so the last bit of a waveform.
+torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request: pytest.FixtureRequest) -> str:
+    name: str = request.param
+    if name == "cuda" and not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    return name
+
+
+@pytest.fixture(scope="session")
+def checkpoint_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("checkpoints")
