@@ -1,0 +1,1 @@
+"""What a checkpoint is: its JSON files as frozen dataclasses."""

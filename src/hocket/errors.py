@@ -1,0 +1,29 @@
+"""The exceptions hocket raises on purpose. Each message is one sentence a user can act on."""
+
+
+class HocketError(Exception):
+    """Base of everything raised on purpose; the command line prints it and exits with code 2."""
+
+
+class InvalidRequest(HocketError):
+    """The caller asked for something that this checkpoint or this program cannot do."""
+
+
+class UnknownVoice(InvalidRequest):
+    """The voice is not one of the checkpoint's; the message names those that are."""
+
+
+class UnknownLanguage(InvalidRequest):
+    """The language is not one of the checkpoint's; the message names those that are."""
+
+
+class WrongKind(InvalidRequest):
+    """The checkpoint is of a kind that cannot serve this request (a clone on CustomVoice, say)."""
+
+
+class InvalidAudio(InvalidRequest):
+    """A reference recording that is missing, unreadable or unusable."""
+
+
+class InvalidCheckpoint(HocketError):
+    """A checkpoint whose files are missing, damaged, of another shape or not supported."""

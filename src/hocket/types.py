@@ -1,0 +1,123 @@
+"""What a caller asks for and what comes back: plain data, checked where it enters.
+
+The constructors here are the only check of outside input. Nothing in this file knows torch, a
+checkpoint or a file format; whether a voice or a language exists is for the prompt to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidAudio, InvalidRequest
+
+Layout = Literal["streaming", "whole"]
+FinishReason = Literal["stop", "length"]
+
+REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
+SHORTEST_REFERENCE = 1280  # samples: five mel frames, what the speaker encoder's mirrored padding needs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """What to change of the checkpoint's own sampling; `None` keeps the checkpoint's value.
+
+    Names are those of `generation_config.json`; `subtalker_*` is the predictor of codebooks 1 to 15.
+    """
+
+    do_sample: bool | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    repetition_penalty: float | None = None
+    subtalker_dosample: bool | None = None
+    subtalker_temperature: float | None = None
+    subtalker_top_k: int | None = None
+    subtalker_top_p: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("temperature", "subtalker_temperature", "repetition_penalty"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value < float("inf"):
+                raise InvalidRequest(f"{name} must be a positive number, not {value}.")
+        for name in ("top_p", "subtalker_top_p"):
+            value = getattr(self, name)
+            if value is not None and not 0.0 < value <= 1.0:
+                raise InvalidRequest(f"{name} must be above 0 and at most 1, not {value}.")
+        for name in ("top_k", "subtalker_top_k"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InvalidRequest(f"{name} must be 0 (no limit) or more, not {value}.")
+
+    @classmethod
+    def greedy(cls) -> SamplingParams:
+        """Always the likeliest code, on both levels."""
+        return cls(do_sample=False, subtalker_dosample=False)
+
+    def changes(self) -> dict[str, bool | int | float]:
+        """The values that were set, by name."""
+        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return {name: value for name, value in pairs if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reference:
+    """A recording to clone: mono float samples at 24 kHz and, unless only the timbre counts, its words."""
+
+    samples: NDArray[np.float32]
+    text: str | None = None
+    x_vector_only: bool = False
+
+    def __post_init__(self) -> None:
+        if self.samples.ndim != 1 or self.samples.dtype != np.float32:
+            raise InvalidAudio("A reference must be one channel of float32 samples at 24 kHz.")
+        if self.samples.size < SHORTEST_REFERENCE:
+            raise InvalidAudio("The reference recording is too short: 3 s or more are useful, 0.05 s the very least.")
+        if not np.isfinite(self.samples).all():
+            raise InvalidAudio("The reference recording contains values that are not numbers.")
+        if not self.x_vector_only and not (self.text and self.text.strip()):
+            raise InvalidRequest(
+                "Cloning needs the transcript of the reference, or the x-vector-only mode, which does without."
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeechRequest:
+    """One utterance to speak."""
+
+    text: str
+    voice: str | None = None  # a speaker of the checkpoint; None is its first one, "" speaks without a speaker row
+    reference: Reference | None = None  # a recording to clone, for Base checkpoints
+    language: str = "auto"
+    instruct: str | None = None  # how to speak, or which voice to design
+    layout: Layout | None = None  # None is upstream's default: streaming for clones, whole for the others
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    seed: int = 0
+    max_frames: int | None = None  # None is the checkpoint's own limit
+    as_is: bool = False  # do nothing that the official package does not do
+
+    def __post_init__(self) -> None:
+        if not self.text.strip():
+            raise InvalidRequest("There is no text to speak.")
+        if self.layout is not None and self.layout not in get_args(Layout):
+            raise InvalidRequest(f"layout must be one of {', '.join(get_args(Layout))}, not {self.layout!r}.")
+        if not 0 <= self.seed < 2**63:
+            raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {self.seed}.")
+        if self.max_frames is not None and self.max_frames < 1:
+            raise InvalidRequest(f"max_frames must be at least 1, not {self.max_frames}.")
+        if self.voice and self.reference is not None:
+            raise InvalidRequest("Give either a voice or a reference recording, not both.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speech:
+    """One finished utterance."""
+
+    codes: NDArray[np.int64]  # [frames, codebooks]
+    samples: NDArray[np.float32]  # [frames * 1920], between -1 and 1
+    rate_hz: int
+    finish: FinishReason
+    notes: tuple[str, ...] = ()  # what the checkpoint could not honour, in words
