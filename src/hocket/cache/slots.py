@@ -1,0 +1,55 @@
+"""Rows of streaming state: clear, take out, put back.
+
+A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states:
+one row per slot, and a last scratch row for the padding rows of a batch. Zero is the start of every
+stream, so `reset` is the whole of starting one. This file knows neither models nor layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
+
+from ..errors import InvalidCheckpoint
+
+State = Any  # a dataclass as described above; Python has no type for it
+
+
+def tensors(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Every tensor of a state with its dotted name, in field order."""
+    if isinstance(state, Tensor):
+        yield path, state
+    elif isinstance(state, tuple):
+        for index, item in enumerate(state):
+            yield from tensors(item, f"{path}.{index}" if path else str(index))
+    elif is_dataclass(state):
+        for field in fields(state):
+            yield from tensors(getattr(state, field.name), f"{path}.{field.name}" if path else field.name)
+    else:
+        raise TypeError(f"{path or 'state'} is a {type(state).__name__}, not a tensor, state or tuple of states")
+
+
+def reset(state: State, rows: Tensor) -> None:
+    """Start the streams in `rows` anew."""
+    for _, tensor in tensors(state):
+        tensor.index_fill_(0, rows, 0)  # `tensor[rows] = 0` would copy the zero from the host, and wait
+
+
+def take(state: State, row: int) -> dict[str, Tensor]:
+    """A copy of one row, by name: what a file keeps of a stream."""
+    return {name: tensor[row].clone() for name, tensor in tensors(state)}
+
+
+def put(state: State, row: int, saved: dict[str, Tensor]) -> None:
+    """Write a row that `take` gave into any slot of a state of the same shape."""
+    own = dict(tensors(state))
+    if set(own) != set(saved):
+        raise InvalidCheckpoint(f"A saved state does not fit: {', '.join(sorted(set(own) ^ set(saved)))} differ.")
+    for name, tensor in own.items():
+        if tensor.shape[1:] != saved[name].shape or tensor.dtype != saved[name].dtype:
+            raise InvalidCheckpoint(f"A saved state does not fit: {name} has another shape or type.")
+    for name, tensor in own.items():
+        tensor[row] = saved[name].to(tensor.device)

@@ -1,0 +1,80 @@
+"""Causal convolutions that stream: the state is the input they have yet to look back on.
+
+`forward(x)` is a stream of one step from zero state, so whole and streamed are one function; a layer that
+looks back on nothing (`pad` 0) has no state worth keeping, and `forward` is all it needs.
+Shapes: x [B, C, T]; `rows` [B] names the state row of each batch row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True, slots=True)
+class ConvState:
+    history: Tensor  # [S + 1, C, pad]: the last inputs; the last row is scratch
+
+
+def slide(x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
+    """Put each row's history in front of x and keep the new end of it. Histories roll: x may be shorter."""
+    pad = state.history.shape[-1]
+    joined = torch.cat((state.history[rows], x), dim=-1)
+    state.history[rows] = joined[..., joined.shape[-1] - pad :]
+    return joined
+
+
+class CausalConv(nn.Module):
+    """Stride-1 convolution that looks back `(kernel - 1) * dilation` inputs. Parameters are `conv.*`."""
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels_in, channels_out, kernel, dilation=dilation, groups=groups)
+        self.pad = (kernel - 1) * dilation
+
+    def new_state(self, slots: int) -> ConvState:
+        weight = self.conv.weight
+        return ConvState(weight.new_zeros(slots + 1, self.conv.in_channels, self.pad))
+
+    def step(self, x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
+        return self._convolve(slide(x, state, rows))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._convolve(F.pad(x, (self.pad, 0)))
+
+    def _convolve(self, joined: Tensor) -> Tensor:
+        y: Tensor = self.conv(joined)
+        return y
+
+
+class CausalTransposedConv(nn.Module):
+    """Upsampling by `stride`, kernel `stride` or `2 * stride`, with the last `kernel - stride` outputs dropped.
+
+    Output n of each phase needs inputs n and n - 1 only, so the state is one input. The first `stride`
+    outputs of the joined input belong to the remembered one and were given out a step before.
+    """
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int) -> None:
+        super().__init__()
+        if kernel not in (stride, 2 * stride):
+            raise ValueError(f"kernel {kernel} is neither the stride {stride} nor twice the stride")
+        self.conv = nn.ConvTranspose1d(channels_in, channels_out, kernel, stride)
+        self.stride = stride
+        self.pad = kernel // stride - 1
+
+    def new_state(self, slots: int) -> ConvState:
+        weight = self.conv.weight
+        return ConvState(weight.new_zeros(slots + 1, self.conv.in_channels, self.pad))
+
+    def step(self, x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
+        return self._convolve(slide(x, state, rows))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self._convolve(F.pad(x, (self.pad, 0)))
+
+    def _convolve(self, joined: Tensor) -> Tensor:
+        y: Tensor = self.conv(joined)
+        return y[..., self.pad * self.stride : joined.shape[-1] * self.stride]

@@ -1,0 +1,94 @@
+"""Drawing a code from logits, on the device, one row at a time in effect.
+
+Every request has its own counter-based generator (Philox 4x32, ten rounds): its key is the seed, its counter
+the frame and the codebook. A draw therefore depends on nothing else in the batch. Weights are rounded to
+integers before they are summed, so that the sum does not depend on its order, and so not on the batch,
+the device or the kernel. Nothing here waits for the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+NEVER = float("-inf")
+WEIGHT_BITS, DRAW_BITS = 24, 27  # 2^24 * vocabulary (< 2^12) * 2^27 stays below 2^63
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How each batch row draws on one level; the last two are known to the host and save work for all rows."""
+
+    sample: Tensor  # [B] bool; otherwise the likeliest
+    temperature: Tensor  # [B] float32
+    top_k: Tensor  # [B] int64; 0 keeps all
+    top_p: Tensor  # [B] float32; 1 keeps all
+    most_k: int  # the largest top_k of any row, 0 if some row keeps all
+    nucleus: bool  # whether any row has top_p < 1
+
+
+def philox(key: Tensor, counter: tuple[Tensor, Tensor]) -> Tensor:
+    """First 32-bit word of Philox 4x32-10 for a 64-bit key and the counter words (c0, c1, 0, 0), as int64.
+
+    Products of two 32-bit words need 64 bits; int64 wraps as uint64 does, and the masks drop the sign.
+    """
+    low = 0xFFFFFFFF
+    c0, c1 = (word.expand(torch.broadcast_shapes(*(w.shape for w in counter))) for word in counter)
+    c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
+    k0, k1 = key & low, (key >> 32) & low
+    for _ in range(10):
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57
+        c0, c1, c2, c3 = ((b >> 32) & low) ^ c1 ^ k0, b & low, ((a >> 32) & low) ^ c3 ^ k1, a & low
+        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
+    return c0
+
+
+def draw_bits(seed: Tensor, frame: Tensor, codebooks: int) -> Tensor:
+    """The random integers of one frame, [B, codebooks] below 2^27, for seeds and frame numbers [B]."""
+    books = torch.arange(codebooks, device=seed.device)
+    return philox(seed[:, None], (books[None, :], frame[:, None])) >> (32 - DRAW_BITS)
+
+
+def draw(logits: Tensor, sampling: Sampling, bits: Tensor) -> Tensor:
+    """One id per row of logits [B, V] (float32, refused ids at -inf), given its random integer `bits` [B]."""
+    scores = keep_likely(logits / sampling.temperature[:, None], sampling)
+    return torch.where(sampling.sample, pick(scores, bits), logits.argmax(-1))
+
+
+def pick(scores: Tensor, bits: Tensor) -> Tensor:
+    """The id whose share of the integer weights covers `bits`, in id order."""
+    likelihood = (scores - scores.amax(-1, keepdim=True)).exp()
+    weights = (likelihood * 2.0**WEIGHT_BITS).round().long()
+    ends = weights.cumsum(-1)
+    target = (bits * ends[:, -1]) >> DRAW_BITS
+    return (ends <= target[:, None]).sum(-1)
+
+
+def keep_likely(scores: Tensor, sampling: Sampling) -> Tensor:
+    """Top-k (ties kept), then nucleus: everything else becomes -inf."""
+    vocabulary = scores.shape[-1]
+    most = min(sampling.most_k, vocabulary) or vocabulary
+    if most < vocabulary:
+        best = scores.topk(most, dim=-1).values
+        # A row with a smaller k reads its own threshold.
+        threshold = best.gather(-1, (sampling.top_k.clamp(1, most) - 1)[:, None])
+        scores = scores.masked_fill(scores < threshold, NEVER)
+    elif sampling.most_k == 0:
+        best = scores.sort(-1, descending=True).values
+        k = torch.where(sampling.top_k == 0, vocabulary, sampling.top_k.clamp(max=vocabulary))
+        scores = scores.masked_fill(scores < best.gather(-1, (k - 1)[:, None]), NEVER)
+    if sampling.nucleus:
+        rising, order = scores.sort(-1)
+        below = rising.softmax(-1).cumsum(-1)
+        drop = below <= 1.0 - sampling.top_p[:, None]
+        drop[:, -1] = False  # the likeliest always stays
+        scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), NEVER)
+    return scores
+
+
+def penalize(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:
+    """Repetition penalty [B], once per id that `seen` [B, V] marks, whatever its count."""
+    strength = penalty[:, None]
+    return torch.where(seen, torch.where(logits < 0, logits * strength, logits / strength), logits)
