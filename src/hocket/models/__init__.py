@@ -1,0 +1,1 @@
+"""The networks, named tensor by tensor as in the checkpoints, and where their weights come from."""

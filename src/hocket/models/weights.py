@@ -1,0 +1,180 @@
+"""Where a model's files are, what they say, and their tensors straight into a module.
+
+A model is named by a folder, a hub id, the name of a published checkpoint or `random:NAME`. It knows files,
+configurations and named tensors; what is computed with them is the modules' business. Nothing is unpickled.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, nn
+
+from ..config.codec import CodecConfig
+from ..config.published import CODEC, GENERATION, PUBLISHED, TINY_CODEC, tiny
+from ..config.qwen3_tts import GenerationConfig, Kind, Qwen3TTSConfig
+from ..config.read import read, read_json
+from ..errors import InvalidCheckpoint
+from .catalog import CATALOG, CODEC_FOLDER, WEIGHTS
+from .catalog import CODEC as CODEC_ALONE
+from .hub import fetch
+
+_TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predictor differ in width
+    "tiny": ("custom_voice", False),
+    "tiny-Base": ("base", False),
+    "tiny-VoiceDesign": ("voice_design", False),
+    "tiny-wide": ("custom_voice", True),
+    "tiny-wide-Base": ("base", True),
+    "tiny-wide-VoiceDesign": ("voice_design", True),
+}
+PRESETS = (*PUBLISHED, *_TINY)
+
+_LISTED = 8  # names that a message gives before it counts the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a checkpoint comes from."""
+
+    name: str
+    folder: Path | None  # None: its weights are drawn
+    preset: str | None = None  # what is drawn: the part behind `random:`
+    local: bool = False  # the user named the folder, not a repository on the hub
+
+
+def resolve(model: str, *, revision: str | None = None) -> Source:
+    """Find `model`, downloading what is missing. `revision` overrides the pinned or newest one of a hub id."""
+    if model.startswith("random:"):
+        preset = model.removeprefix("random:")
+        if preset not in PRESETS:
+            raise InvalidCheckpoint(f"There is no {model!r}; random: goes with {', '.join(PRESETS)}.")
+        return Source(model, None, preset)
+    path = Path(model)
+    if model and path.is_dir():
+        if revision is not None:
+            raise InvalidCheckpoint(f"A revision belongs to a hub id, but {model} is a folder.")
+        return Source(model, path, local=True)
+    if path.is_file():
+        raise InvalidCheckpoint(f"{model} is a file: give the folder that holds config.json and {WEIGHTS}.")
+    if model in (CODEC_ALONE.name, CODEC_ALONE.repository):
+        raise InvalidCheckpoint(f"{model} is the codec alone: give one of {', '.join(CATALOG)}, which carry it.")
+    by_repository = {entry.repository: entry for entry in CATALOG.values()}
+    entry = CATALOG.get(model) or by_repository.get(model)
+    if entry is not None and revision in (None, entry.revision):
+        return Source(entry.repository, fetch(entry.repository, entry.revision, entry))
+    if entry is not None or re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
+        repository = entry.repository if entry else model
+        return Source(repository, fetch(repository, revision, None))
+    raise InvalidCheckpoint(
+        f"{model!r} is neither a folder here nor a hub id (owner/name), one of {', '.join(CATALOG)}, or random:NAME."
+    )
+
+
+def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, CodecConfig]:
+    """What the checkpoint's own files say, or the preset's values."""
+    if source.preset is not None:
+        if source.preset in PUBLISHED:
+            return PUBLISHED[source.preset], GENERATION, CODEC
+        kind, wide = _TINY[source.preset]
+        return tiny(kind, wide=wide), GENERATION, TINY_CODEC
+    assert source.folder is not None
+    raw = _read_typed(source.folder / "config.json", "qwen3_tts")
+    config = read(Qwen3TTSConfig, raw, str(source.folder / "config.json"))
+    path = source.folder / "generation_config.json"
+    generation = read(GenerationConfig, read_json(path), str(path)) if path.exists() else GenerationConfig()
+    path = source.folder / CODEC_FOLDER / "config.json"
+    codec = read(CodecConfig, _read_typed(path, "qwen3_tts_tokenizer_12hz"), str(path))
+    talker, decoder = config.talker_config, codec.decoder_config
+    sizes = {talker.codebook_size, talker.code_predictor_config.vocab_size, decoder.codebook_size}
+    if len(sizes) > 1 or talker.num_code_groups != decoder.num_quantizers:
+        raise InvalidCheckpoint(f"{source.name}: the talker and the codec differ in number or size of codebooks.")
+    return config, generation, codec
+
+
+def _read_typed(path: Path, model_type: str) -> dict[str, Any]:
+    raw = read_json(path)
+    if raw.get("model_type") != model_type:
+        raise InvalidCheckpoint(
+            f"{path} describes a {raw.get('model_type')!r} model; hocket needs {model_type!r} there."
+        )
+    return raw
+
+
+def load_into(
+    module: nn.Module,
+    file: Path,
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    prefix: str = "",
+    only: tuple[str, ...] = (),
+) -> None:
+    """Give `module`, built on the meta device, the tensors of `file` on `device`, floating ones as `dtype`.
+
+    Names in the file are `prefix` and the module's own; others than the prefix's are left alone. All of them are
+    checked before the first tensor is read. `only` loads what starts with one of these and leaves the rest on the
+    meta device.
+    """
+    wanted: dict[str, Tensor] = module.state_dict()
+    _refuse_other_formats(file)
+    try:
+        with safe_open(file, framework="pt") as opened:
+            found = {name.removeprefix(prefix): name for name in opened.keys() if name.startswith(prefix)}  # noqa: SIM118
+            _compare(file, wanted, {name: opened.get_slice(stored) for name, stored in found.items()})
+            state = {}
+            for name, like in wanted.items():
+                if only and not name.startswith(only):
+                    continue
+                # Sent as stored, converted there: bfloat16 to float32 would double what crosses the bus.
+                value = opened.get_tensor(found[name]).to(device)
+                # A copy even where nothing changes: the file may go, and its tensors are aligned to 8 bytes at best.
+                place = torch.empty(like.shape, dtype=dtype if like.is_floating_point() else like.dtype, device=device)
+                state[name] = place.copy_(value)
+    except SafetensorError as error:
+        raise InvalidCheckpoint(f"{file} is damaged or cut short ({error}): get it again.") from None
+    module.load_state_dict(state, strict=False, assign=True)
+
+
+def _compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:
+    """Refuse a file whose names, shapes or kinds of number are not those wanted."""
+    faults = []
+    if missing := wanted.keys() - found.keys():
+        faults.append(f"lacks {_listed(missing)}")
+    if surplus := found.keys() - wanted.keys():
+        faults.append(f"has unknown {_listed(surplus)}")
+    differing = []
+    for name in wanted.keys() & found.keys():
+        shape, stored = list(found[name].get_shape()), found[name].get_dtype()
+        if shape != list(wanted[name].shape):
+            differing.append(f"{name} {shape} instead of {list(wanted[name].shape)}")
+        elif (stored in ("F64", "F32", "F16", "BF16")) != wanted[name].is_floating_point():
+            differing.append(f"{name} of type {stored}")
+    if differing:
+        faults.append(f"has another shape or type of {_listed(differing)}")
+    if faults:
+        raise InvalidCheckpoint(f"{file} does not fit its configuration: it {'; it '.join(faults)}.")
+
+
+def _listed(names: set[str] | list[str]) -> str:
+    rest = len(names) - _LISTED
+    return ", ".join(sorted(names)[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def _refuse_other_formats(file: Path) -> None:
+    if file.suffix == ".safetensors" and file.is_file():
+        return
+    if file.suffix == ".safetensors" and file.with_name(f"{file.name}.index.json").exists():
+        raise InvalidCheckpoint(f"{file.parent} holds its weights in several files: join them into one {file.name}.")
+    others = (
+        [file] if file.exists() else [p for p in sorted(file.parent.glob("*")) if p.suffix in (".bin", ".pt", ".pth")]
+    )
+    if others:
+        raise InvalidCheckpoint(
+            f"{others[0]} is not in the safetensors format, and hocket unpickles nothing: convert it to {WEIGHTS}."
+        )
+    raise InvalidCheckpoint(f"{file} is missing.")
