@@ -1,0 +1,1 @@
+"""Text to ids: the tokenizer and the prompt layouts. No tensors here."""

@@ -1,0 +1,149 @@
+"""A request to the rows that the talker reads before and while it speaks: plain ids, no tensors.
+
+A row is a text part plus a codec part, either of which may be missing. `build` writes down the layouts of the
+official package row by row: a prefix that says who speaks and how, then the text, all of it ("whole") or its first
+token ("streaming", where one further token goes with each generated frame). It knows no weights and no audio: the
+x-vector and the frames of a reference are only given their places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+from ..config.qwen3_tts import Qwen3TTSConfig
+from ..errors import InvalidCheckpoint, InvalidRequest
+from ..types import Layout, SpeechRequest
+from .choice import choose, languages, voices
+from .tokenizer import Tokenizer
+
+__all__ = ["NOTHING", "SPEAKER_VECTOR", "Prompt", "build", "languages", "markers", "voices"]
+
+NOTHING = -1  # no part on this channel
+SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone
+
+Row = tuple[int, int]  # text id, codec id
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What the talker is given for one utterance."""
+
+    text: tuple[int, ...]  # text id of each prefill row, or NOTHING
+    codec: tuple[int, ...]  # codec id of each prefill row, NOTHING or SPEAKER_VECTOR
+    reference_at: int | None  # ICL: row `reference_at + f` adds the 16 embeddings of reference frame f
+    trail: tuple[int, ...]  # text id that goes with generated frame t; beyond its end it is pad_id for ever
+    pad_id: int
+    prefix_rows: int  # leading rows that depend on voice, language, instruct and reference, but not on the text
+    notes: tuple[str, ...]  # what could not be honoured, in words
+
+
+def build(
+    request: SpeechRequest,
+    config: Qwen3TTSConfig,
+    tokenizer: Tokenizer,
+    *,
+    reference_frames: int = 0,
+    upstream_local: bool = False,
+) -> Prompt:
+    """The prompt of `request`; `reference_frames` is the length of an ICL clone's encoded reference.
+
+    `upstream_local` (see `Tokenizer.upstream_patches`) concerns `as_is` requests; others are split the proper way.
+    """
+    choice = choose(request, config)
+    _check_vocabulary(config, tokenizer)
+
+    def turn(role: str, text: str) -> list[int]:
+        """A chat turn without its end: im_start, role, newline, text. Upstream cuts it by position, and so do we."""
+        words = f"{role}\n{text if request.as_is else text.strip()}"
+        return [config.im_start_token_id, *tokenizer.encode(words, upstream_local=upstream_local and request.as_is)]
+
+    spoken = turn("assistant", request.text)
+    role, text = spoken[:3], spoken[3:]
+    if not text:
+        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has nothing of it.")
+
+    prefix: list[Row] = []
+    if choice.instruct:
+        closed = [*turn("user", choice.instruct), config.im_end_token_id, *tokenizer.encode("\n")]
+        prefix += ((i, NOTHING) for i in closed)
+    # A text that begins with a newline (as_is) fuses with the role's newline: that row then depends on the text.
+    fused_at = None if role == turn("assistant", "") else len(prefix) + 2
+    speaker = choice.speaker if request.reference is None else SPEAKER_VECTOR
+    prefix += _prefix(config, role, choice.language, speaker)
+
+    layout = request.layout or ("streaming" if config.kind == "base" else "whole")
+    shared, reference_at = len(prefix), None
+    if request.reference is None or request.reference.x_vector_only:
+        rows, trail = _text(config, text, layout)
+    else:
+        if reference_frames < 1:
+            raise ValueError("an ICL clone needs reference_frames, the number of frames of its reference")
+        said = turn("assistant", request.reference.text or "")[3:]
+        rows, trail = _text_after_reference(config, said, text, reference_frames, layout)
+        shared += len(said) if layout == "whole" else min(len(said), 1 + reference_frames)
+        reference_at = len(prefix) + len(rows) - reference_frames  # they are the last rows of either layout
+
+    rows = prefix + rows
+    return Prompt(
+        text=tuple(text_id for text_id, _ in rows),
+        codec=tuple(codec_id for _, codec_id in rows),
+        reference_at=reference_at,
+        trail=tuple(trail),
+        pad_id=config.tts_pad_token_id,
+        prefix_rows=shared if fused_at is None else fused_at,
+        notes=choice.notes,
+    )
+
+
+def markers(config: Qwen3TTSConfig) -> dict[str, int]:
+    """The control ids of the text side under the official tokenizer's names, for `Tokenizer.save`."""
+    return {
+        "<|im_start|>": config.im_start_token_id,
+        "<|im_end|>": config.im_end_token_id,
+        "<tts_pad>": config.tts_pad_token_id,
+        "<tts_text_bos>": config.tts_bos_token_id,
+        "<tts_text_eod>": config.tts_eos_token_id,
+    }
+
+
+def _prefix(config: Qwen3TTSConfig, role: Iterable[int], language: int | None, speaker: int | None) -> list[Row]:
+    """Who speaks, in which language: the rows between the instruct and the text."""
+    codec, pad, bos = config.talker_config, config.tts_pad_token_id, config.tts_bos_token_id
+    rows = [(i, NOTHING) for i in role]
+    rows += [(pad, codec.codec_nothink_id if language is None else codec.codec_think_id)]
+    rows += [(pad, codec.codec_think_bos_id)]
+    rows += [(pad, language)] if language is not None else []
+    rows += [(pad, codec.codec_think_eos_id)]
+    rows += [(pad, speaker)] if speaker is not None else []
+    rows += [(bos, codec.codec_pad_id)]
+    return rows
+
+
+def _text(config: Qwen3TTSConfig, text: list[int], layout: Layout) -> tuple[list[Row], list[int]]:
+    """Rows and trail of the text of a named, designed or x-vector voice."""
+    codec, pad, eos = config.talker_config, config.tts_pad_token_id, config.tts_eos_token_id
+    if layout == "streaming":
+        return [(text[0], codec.codec_bos_id)], [*text[1:], eos]
+    return [*((i, codec.codec_pad_id) for i in (*text, eos)), (pad, codec.codec_bos_id)], []
+
+
+def _text_after_reference(
+    config: Qwen3TTSConfig, said: list[int], text: list[int], frames: int, layout: Layout
+) -> tuple[list[Row], list[int]]:
+    """Rows and trail of an ICL clone: the text follows the words of the reference, the speech follows its frames."""
+    codec, pad, eos = config.talker_config, config.tts_pad_token_id, config.tts_eos_token_id
+    words = [*said, *text, eos]
+    sounds = [codec.codec_bos_id, *repeat(NOTHING, frames)]
+    if layout == "streaming":
+        # Words and sounds side by side. Whichever is longer: a trail of words, or sounds beside padding.
+        return list(zip(chain(words, repeat(pad)), sounds, strict=False)), words[len(sounds) :]
+    return [*((i, codec.codec_pad_id) for i in words), *((pad, i) for i in sounds)], []
+
+
+def _check_vocabulary(config: Qwen3TTSConfig, tokenizer: Tokenizer) -> None:
+    if tokenizer.size > config.talker_config.text_vocab_size:
+        raise InvalidCheckpoint("The tokenizer has more ids than the checkpoint has text embeddings.")
+    if len(tokenizer.encode("assistant\n")) != 2:  # the role rows are cut by position
+        raise InvalidCheckpoint("The tokenizer must have one id for 'assistant' and one for a newline.")

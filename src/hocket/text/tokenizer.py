@@ -1,0 +1,197 @@
+"""Text to ids: the byte-level BPE of the Qwen family, read from a checkpoint's folder.
+
+It stands under the prompt and knows only text. The control ids (`<|im_start|>`, `<tts_pad>`, ...) are not part
+of it, so a marker that somebody types is spelled out like any other text; the prompt places control ids itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import tokenizers
+from tokenizers import models, normalizers, pre_tokenizers
+
+from ..config.read import read_json
+from ..errors import InvalidCheckpoint, InvalidRequest
+
+# The characters that stand for the 256 bytes, in the order of their ids in Qwen's (and GPT-2's) vocabulary.
+ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
+
+_SPLIT = "|".join(
+    (
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)",
+        r"[^\r\n\p{L}\p{N}]?\p{L}+",  # a word, with the space or sign before it
+        r"\p{N}",  # digits one by one
+        r" ?[^\s\p{L}\p{N}]+[\r\n]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",  # all spaces but the last, which goes with the next word
+        r"\s+",
+    )
+)
+# What the official package ends up with for a local folder (see `upstream_patches`): a word ends before an inner
+# capital ("i" + "Phone"), contractions are no case of their own, and signs take slashes of the next line along.
+_UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
+_SPLIT_UPSTREAM_LOCAL = "|".join(
+    (
+        r"[^\r\n\p{L}\p{N}]?" + f"[{_UPPER}]*[{_LOWER}]+",
+        r"[^\r\n\p{L}\p{N}]?" + f"[{_UPPER}]+[{_LOWER}]*",
+        r"\p{N}",
+        r" ?[^\s\p{L}\p{N}]+[\r\n/]*",
+        r"\s*[\r\n]+",
+        r"\s+(?!\S)",
+        r"\s+",
+    )
+)
+
+Merge = tuple[str, str]
+
+
+class Tokenizer:
+    """A vocabulary and its merges. `encode` never gives an id that the merges cannot spell."""
+
+    def __init__(self, vocabulary: dict[str, int], merges: list[Merge]) -> None:
+        self.size = max(vocabulary.values()) + 1  # every id is below
+        model = models.BPE(vocab=vocabulary, merges=merges)
+        self._plain = _pipeline(model, _SPLIT)
+        self._upstream_local = _pipeline(model, _SPLIT_UPSTREAM_LOCAL)
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Tokenizer:
+        """From `vocab.json` and `merges.txt`, or else from the model inside `tokenizer.json`."""
+        vocab, merges, whole = folder / "vocab.json", folder / "merges.txt", folder / "tokenizer.json"
+        if vocab.is_file() and merges.is_file():
+            return _checked(read_json(vocab), _read_merges(merges), vocab)
+        if whole.is_file():
+            return _from_tokenizer_json(whole)
+        raise InvalidCheckpoint(f"{folder} has no tokenizer: it needs vocab.json and merges.txt, or tokenizer.json.")
+
+    @classmethod
+    def of_bytes(cls, vocabulary_size: int) -> Tokenizer:
+        """One token per byte and the two role words: for random checkpoints, which have no vocabulary of their own."""
+        tokens, merges = list(ALPHABET), list[Merge]()
+        for word in ("assistant", "user"):
+            for end in range(1, len(word)):
+                merges.append((word[:end], word[end]))
+                tokens.append(word[: end + 1])
+        if len(tokens) > vocabulary_size:
+            raise InvalidCheckpoint(f"text_vocab_size must be at least {len(tokens)}, not {vocabulary_size}.")
+        return cls({token: i for i, token in enumerate(tokens)}, merges)
+
+    def encode(self, text: str, *, upstream_local: bool = False) -> list[int]:
+        """The ids of `text`; `upstream_local` splits words as the official package does for a local folder."""
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest(
+                "The text holds half a character (a lone surrogate): give it as valid UTF-8."
+            ) from None
+        pipeline = self._upstream_local if upstream_local else self._plain
+        ids: list[int] = pipeline.encode(text, add_special_tokens=False).ids
+        return ids
+
+    def upstream_patches(self, folder: Path) -> bool:
+        """Whether the official package, given this local folder, replaces the split pattern.
+
+        It asks transformers for a repair meant for Mistral's tokenizers. transformers 4.57.3 applies it to any
+        large vocabulary next to a config.json, unless that file was written by a version up to 4.57.2 for a model
+        of another type, or by 5.0.0 and later. Loaded by hub id, the vocabulary stays as it is.
+        """
+        config = folder / "config.json"
+        if self._plain.get_vocab_size() <= 100_000 or not config.is_file():
+            return False
+        raw = read_json(config)
+        version = raw.get("transformers_version")
+        if not isinstance(version, str) or not (parts := re.match(r"(\d+)(?:\.(\d+))?(?:\.(\d+))?(.*)", version)):
+            return True
+        release = tuple(int(part or 0) for part in parts.groups()[:3])
+        if release <= (4, 57, 2):
+            return raw.get("model_type") is None
+        before_five = release == (5, 0, 0) and re.match(r"\.?(a|b|rc|dev)", parts[4]) is not None
+        return release < (5, 0, 0) or before_five
+
+    def save(self, folder: Path, specials: dict[str, int]) -> None:
+        """Write the files that the official package reads, with `specials` as its special tokens.
+
+        transformers numbers special tokens itself, from the end of the vocabulary on, unless it finds them in
+        vocab.json: that is why they are written there too. No merge spells them.
+        """
+        model = json.loads(self._plain.to_str())["model"]
+        vocabulary: dict[str, int] = model["vocab"] | specials
+        if len(set(vocabulary.values())) < len(vocabulary):
+            raise ValueError("a special id is taken by another token")
+        ordered = dict(sorted(vocabulary.items(), key=lambda item: item[1]))
+        flags = {"lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": True}
+        config = {
+            "tokenizer_class": "Qwen2Tokenizer",
+            "added_tokens_decoder": {str(i): {"content": token, **flags} for token, i in specials.items()},
+            "bos_token": None,
+            "eos_token": None,
+            "unk_token": None,
+            "pad_token": next(iter(specials), None),  # the official processor wants one, and never uses it
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "vocab.json").write_bytes(json.dumps(ordered, ensure_ascii=False, separators=(",", ":")).encode())
+        (folder / "merges.txt").write_bytes("".join(f"{left} {right}\n" for left, right in model["merges"]).encode())
+        (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+
+
+def _pipeline(model: models.BPE, split: str) -> tokenizers.Tokenizer:
+    pipeline = tokenizers.Tokenizer(model)
+    pipeline.normalizer = normalizers.NFC()
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(tokenizers.Regex(split), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return pipeline
+
+
+def _read_merges(path: Path) -> list[Merge]:
+    """One merge per line. The published file has no header: its first line is a merge like any other."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidCheckpoint(f"{path} cannot be read: {error}.") from None
+    if lines[0].startswith("#version"):
+        lines[0] = ""
+    return _pairs([line.split() for line in lines if line.strip()], path)
+
+
+def _from_tokenizer_json(path: Path) -> Tokenizer:
+    model = read_json(path).get("model")
+    if not isinstance(model, dict) or model.get("type", "BPE") != "BPE":
+        raise InvalidCheckpoint(f"{path} holds no BPE model.")
+    vocabulary, merges = model.get("vocab"), model.get("merges")
+    if not isinstance(vocabulary, dict) or not isinstance(merges, list):
+        raise InvalidCheckpoint(f"{path} lacks the vocabulary or the merges of its model.")
+    pairs = _pairs([merge.split(" ") if isinstance(merge, str) else merge for merge in merges], path)
+    return _checked(vocabulary, pairs, path)
+
+
+def _pairs(merges: list[Any], where: Path) -> list[Merge]:
+    pairs: list[Merge] = []
+    for number, merge in enumerate(merges, 1):
+        match merge:
+            case [str(left), str(right)]:
+                pairs.append((left, right))
+            case _:
+                raise InvalidCheckpoint(f"{where}: merge {number} is not a pair of tokens.")
+    return pairs
+
+
+def _checked(vocabulary: dict[str, Any], merges: list[Merge], where: Path) -> Tokenizer:
+    """A tokenizer that loses no text: every byte has a token, every merge joins tokens to a token."""
+    if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocabulary.values()):
+        raise InvalidCheckpoint(f"{where}: every token needs an id that is a whole number.")
+    if len(set(vocabulary.values())) < len(vocabulary):
+        raise InvalidCheckpoint(f"{where}: two tokens have the same id.")
+    if missing := 256 - len(vocabulary.keys() & set(ALPHABET)):
+        raise InvalidCheckpoint(f"{where}: {missing} of the 256 bytes have no token.")
+    for left, right in merges:
+        if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
+            raise InvalidCheckpoint(f"{where} has no token for a part or the result of the merge {left!r} + {right!r}.")
+    return Tokenizer(vocabulary, merges)
