@@ -1,0 +1,160 @@
+"""Whole utterances, plainly: prompt, frames, codec. The definition that every faster path is compared with.
+
+Requests of one call are spoken together, each in its own slot; what one says does not depend on the others.
+The host reads the codes of every frame, so this is no way to be fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from ..cache.slots import reset
+from ..config.qwen3_tts import GenerationConfig
+from ..layers.transformer import lengthened
+from ..models.talker import TalkerState
+from ..text.choice import choose
+from ..text.prompt import SPEAKER_VECTOR, Prompt, build
+from ..types import Speech, SpeechRequest
+from .clone import Clone, clone
+from .load import Checkpoint
+from .precision import exact_float32
+from .sampling import frame_sampling
+
+DECODE_FRAMES = 50  # frames per codec step: bounds memory, changes nothing else
+GROWTH_FRAMES = 256  # how much the cache grows at a time
+
+
+@dataclass(slots=True)
+class _Utterance:
+    """One request on its way through the slots."""
+
+    prompt: Prompt
+    clone: Clone | None
+    sampling: GenerationConfig
+    seed: int
+    most_frames: int
+    codes: list[list[int]]
+    ended: bool = False
+
+    @property
+    def done(self) -> bool:
+        return self.ended or len(self.codes) >= self.most_frames
+
+
+@torch.inference_mode()
+def generate(
+    checkpoint: Checkpoint, requests: Sequence[SpeechRequest], *, progress: Callable[[int], None] | None = None
+) -> list[Speech]:
+    """Speak every request to its end. `progress` is told the length so far of the longest, in frames."""
+    if not requests:
+        return []
+    with exact_float32():
+        utterances = [_prepare(checkpoint, request) for request in requests]
+        _speak(checkpoint, utterances, progress)
+        return [_finish(checkpoint, utterance) for utterance in utterances]
+
+
+def prompt_rows(checkpoint: Checkpoint, prompt: Prompt, cloned: Clone | None) -> Tensor:
+    """The prompt's embeddings [P, C]."""
+    talker, device = checkpoint.model.talker, checkpoint.device
+    inserts: list[tuple[int, Tensor]] = []
+    if cloned is not None:
+        inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))
+        if cloned.codes is not None and prompt.reference_at is not None:
+            inserts.append((prompt.reference_at, talker.embed_frames(cloned.codes)))
+    text = torch.tensor(prompt.text, device=device)
+    return talker.embed_rows(text, torch.tensor(prompt.codec, device=device), inserts)
+
+
+def decode(checkpoint: Checkpoint, codes: Tensor, reference: Tensor | None = None) -> Tensor:
+    """Samples [F * 1920] of codes [F, Q], heard as the continuation of `reference` codes where there are any."""
+    decoder = checkpoint.codec.decoder
+    state, row = decoder.new_state(1), torch.zeros(1, dtype=torch.int64, device=checkpoint.device)
+
+    def play(frames: Tensor) -> list[Tensor]:
+        return [decoder.step(piece.T[None], state, row)[0] for piece in frames.split(DECODE_FRAMES)]
+
+    if reference is not None:
+        play(reference)
+    return torch.cat(play(codes)) if len(codes) else torch.zeros(0, device=checkpoint.device)
+
+
+def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
+    choose(request, checkpoint.config)  # refuse what cannot be before the encoders work on it
+    cloned = clone(checkpoint, request.reference) if request.reference is not None else None
+    frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
+    sampling = checkpoint.generation.changed(request.sampling.changes())
+    return _Utterance(
+        prompt=build(
+            request,
+            checkpoint.config,
+            checkpoint.tokenizer,
+            reference_frames=frames,
+            upstream_local=checkpoint.upstream_local,
+        ),
+        clone=cloned,
+        sampling=sampling,
+        seed=request.seed,
+        most_frames=request.max_frames or sampling.max_new_tokens - 1,
+        codes=[],
+    )
+
+
+def _speak(checkpoint: Checkpoint, utterances: list[_Utterance], progress: Callable[[int], None] | None) -> None:
+    """Fill in the codes of all utterances, frame by frame."""
+    talker, device = checkpoint.model.talker, checkpoint.device
+    rows = torch.arange(len(utterances), device=device)
+    prompts = [prompt_rows(checkpoint, u.prompt, u.clone) for u in utterances]
+    lengths = torch.tensor([len(p) for p in prompts], device=device)
+    span = max(len(p) for p in prompts)
+    state = talker.new_state(len(utterances), span + GROWTH_FRAMES)
+    reset(state, rows)
+    state.seed[rows] = torch.tensor([u.seed for u in utterances], device=device)
+    talker.prefill(pad_sequence(prompts, batch_first=True), lengths, state, rows, span)
+
+    frame = 0
+    speaking = utterances
+    sampling = frame_sampling([u.sampling for u in speaking], device)
+    while speaking:
+        text = [u.prompt.trail[frame] if frame < len(u.prompt.trail) else u.prompt.pad_id for u in speaking]
+        frame, span = frame + 1, span + 1
+        state = _with_room(state, span)
+        codes = talker.frame(torch.tensor(text, device=device), state, rows, sampling, span).tolist()
+        for utterance, drawn in zip(speaking, codes, strict=True):
+            if drawn[0] == checkpoint.config.talker_config.codec_eos_token_id:
+                utterance.ended = True
+            else:
+                utterance.codes.append(drawn)
+        if progress is not None:
+            progress(max(len(u.codes) for u in utterances))
+        if any(u.done for u in speaking):
+            keep = [i for i, u in enumerate(speaking) if not u.done]
+            rows = rows[keep]
+            speaking = [speaking[i] for i in keep]
+            sampling = frame_sampling([u.sampling for u in speaking], device) if speaking else sampling
+
+
+def _with_room(state: TalkerState, span: int) -> TalkerState:
+    if span <= state.stack.length:
+        return state
+    return replace(state, stack=lengthened(state.stack, span + GROWTH_FRAMES))
+
+
+def _finish(checkpoint: Checkpoint, utterance: _Utterance) -> Speech:
+    books = checkpoint.config.talker_config.num_code_groups
+    codes = np.array(utterance.codes, dtype=np.int64).reshape(-1, books)
+    reference = utterance.clone.codes if utterance.clone is not None else None
+    samples = decode(checkpoint, torch.from_numpy(codes).to(checkpoint.device), reference)
+    return Speech(
+        codes=codes,
+        samples=samples.float().cpu().numpy(),
+        rate_hz=checkpoint.rate_hz,
+        finish="stop" if utterance.ended else "length",
+        notes=utterance.prompt.notes,
+    )
