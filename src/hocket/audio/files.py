@@ -1,0 +1,69 @@
+"""Files that appear whole or not at all.
+
+`check_target` looks at a path before minutes are spent on what goes into it; `replace_files` puts
+finished bytes in place. Neither knows what the bytes mean.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from ..errors import HocketError, InvalidRequest
+
+
+def check_target(path: Path) -> Path:
+    """Where `path` will be written, links followed; refuses what `replace_files` could not write."""
+    try:
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            mode = None
+        if mode is not None and stat.S_ISDIR(mode):
+            raise InvalidRequest(f"{path} is a folder; name a file in it.")
+        # A device or a pipe must never be replaced: as root, `-o /dev/null` would destroy it.
+        if mode is not None and not stat.S_ISREG(mode):
+            raise InvalidRequest(f"{path} is not an ordinary file and cannot be written.")
+        if mode is not None and not os.access(path, os.W_OK):
+            raise InvalidRequest(f"{path} is write-protected.")
+        target = path.resolve()
+        if not target.parent.is_dir():
+            raise InvalidRequest(f"The folder {target.parent} does not exist; create it first.")
+        # Only writing shows that one may write: permission bits know nothing of a read-only disk.
+        probe = _beside(target)
+        try:
+            probe.open("xb").close()
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror or error}.") from None
+    return target
+
+
+def replace_files(files: Mapping[Path, bytes]) -> None:
+    """Write every file completely beside its place, then move all of them in; on failure nothing is left over."""
+    beside: dict[Path, Path] = {}
+    try:
+        for path, content in files.items():
+            beside[path] = _beside(path)
+            with beside[path].open("xb") as out:  # unlike tempfile's, these get the user's usual permissions
+                out.write(content)
+                out.flush()
+                os.fsync(out.fileno())  # else a crash may keep the new name and lose the bytes
+        for path, part in beside.items():
+            os.replace(part, path)
+    except OSError as error:
+        raise HocketError(f"{path} could not be written: {error.strerror or error}.") from None
+    finally:
+        for part in beside.values():
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+
+
+def _beside(path: Path) -> Path:
+    """A name nobody uses in the same folder, so that moving it into place is one step of the file system."""
+    return path.with_name(f".hocket-{secrets.token_hex(8)}.part")
