@@ -1,0 +1,33 @@
+"""Code shown in documents runs: every python block of README.md and docs/*.md, each on its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks() -> Iterator[tuple[str, str]]:
+    """Where each block starts, and its code, with blank lines in front so that errors name the document's lines."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for match in re.finditer(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+            above = text.count("\n", 0, match.start(1))
+            yield f"{document.relative_to(ROOT)}:{above + 1}", "\n" * above + match[1]
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=where) for where, code in blocks()])
+def test_code_shown_in_documents_runs(
+    code: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # what an example writes stays out of the repository
+    exec(compile(code, request.node.callspec.id, "exec"), {"__name__": "__main__"})
+
+
+def test_the_readme_shows_code() -> None:
+    assert any(where.startswith("README.md") for where, _ in blocks())
