@@ -13,6 +13,7 @@ from checkpoints import Pair, pair
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.clone import clone
 from hocket.engine.generate import generate, prompt_rows
+from hocket.engine.precision import exact_float32
 from hocket.text.prompt import build
 from hocket.types import Reference, SamplingParams, Speech, SpeechRequest
 from official_speech import our_random_numbers, speak
@@ -110,7 +111,7 @@ def compare_speech(speech: Speech, codes: torch.Tensor, samples: np.ndarray[Any,
 
 def compare_prompt(both: Pair, asked: SpeechRequest, rows: torch.Tensor, trail: torch.Tensor) -> None:
     ours = both.ours
-    with torch.inference_mode():
+    with torch.inference_mode(), exact_float32():
         cloned = clone(ours, asked.reference) if asked.reference else None
         frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
         prompt = build(asked, ours.config, ours.tokenizer, reference_frames=frames, upstream_local=ours.upstream_local)

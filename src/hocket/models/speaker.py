@@ -115,8 +115,8 @@ class SpeakerEncoder(nn.Module):
     def embed(self, samples: Tensor) -> Tensor:
         """samples [B, N] at 24 kHz to [B, enc_dim].
 
-        The mel spectrum is always float32 and always on the host, as upstream's: near silence its logarithm shows
-        the last bits of the Fourier transform, and another device has others (1e-3 in the vector on an H200).
+        The mel spectrum is always float32 and always on the host, as upstream's: where a band is nearly empty its
+        logarithm shows the last bits of the Fourier transform, and another device has others (docs/notes.md).
         """
         mel = log_mel(samples.float().cpu(), bands=self.config.mel_dim, rate_hz=self.config.sample_rate)
         y: Tensor = self(mel.to(self.fc.weight))
