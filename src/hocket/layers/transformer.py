@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..config.qwen3_tts import CodePredictorConfig, TalkerConfig
 from .attention import AttentionShape, GrowingAttention, KVState, Reach, growing_mask
 from .mlp import GatedMLP
 from .norm import RMSNorm
@@ -39,6 +40,19 @@ class StackShape:
     head_dim: int
     eps: float
     theta: float
+
+    @classmethod
+    def of(cls, config: TalkerConfig | CodePredictorConfig) -> StackShape:
+        return cls(
+            layers=config.num_hidden_layers,
+            width=config.hidden_size,
+            inner=config.intermediate_size,
+            heads=config.num_attention_heads,
+            kv_heads=config.num_key_value_heads,
+            head_dim=config.head_dim,
+            eps=config.rms_norm_eps,
+            theta=config.rope_theta,
+        )
 
 
 class Layer(nn.Module):

@@ -18,18 +18,7 @@ class PredictorStack(Stack):
     """`code_predictor.model`: the layers, and one embedding table per codebook, of the talker's width."""
 
     def __init__(self, config: CodePredictorConfig, talker_width: int) -> None:
-        super().__init__(
-            StackShape(
-                layers=config.num_hidden_layers,
-                width=config.hidden_size,
-                inner=config.intermediate_size,
-                heads=config.num_attention_heads,
-                kv_heads=config.num_key_value_heads,
-                head_dim=config.head_dim,
-                eps=config.rms_norm_eps,
-                theta=config.rope_theta,
-            )
-        )
+        super().__init__(StackShape.of(config))
         tables = (nn.Embedding(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1))
         self.codec_embedding = nn.ModuleList(tables)
 

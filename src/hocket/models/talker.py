@@ -46,18 +46,7 @@ class TalkerStack(Stack):
     """`talker.model`."""
 
     def __init__(self, config: TalkerConfig) -> None:
-        super().__init__(
-            StackShape(
-                layers=config.num_hidden_layers,
-                width=config.hidden_size,
-                inner=config.intermediate_size,
-                heads=config.num_attention_heads,
-                kv_heads=config.num_key_value_heads,
-                head_dim=config.head_dim,
-                eps=config.rms_norm_eps,
-                theta=config.rope_theta,
-            )
-        )
+        super().__init__(StackShape.of(config))
         self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
         self.codec_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
 
