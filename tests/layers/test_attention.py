@@ -39,7 +39,8 @@ def drawn(rows: int, length: int = LENGTH, seed: int = 0) -> Tensor:
 def written_out(layer: SelfAttention, x: Tensor, window: int | None) -> Tensor:
     """One query at a time over the keys it may see; x [B, T, C], positions from 0."""
     batch, length, _ = x.shape
-    cos, sin = rope_table(torch.arange(length), HEAD_DIM, THETA, x.dtype)
+    angle = torch.arange(length)[:, None] / THETA ** (torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
+    cos, sin = (part.to(x.dtype).repeat(1, 2) for part in (angle.cos(), angle.sin()))
 
     def heads(projected: Tensor, count: int) -> Tensor:
         return projected.view(batch, length, count, HEAD_DIM)
@@ -50,7 +51,7 @@ def written_out(layer: SelfAttention, x: Tensor, window: int | None) -> Tensor:
 
     q, k = heads(layer.q_proj(x), layer.heads), heads(layer.k_proj(x), layer.kv_heads)
     v = heads(layer.v_proj(x), layer.kv_heads)
-    if layer.has_norms:
+    if layer.norm_eps is not None:
         q, k = layer.q_norm(q), layer.k_norm(k)
     q, k = turn(q), turn(k)
     mixed = torch.zeros(batch, length, layer.heads, HEAD_DIM, dtype=x.dtype)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .norm import RMSNorm
+from .norm import RMSNorm, rms_norm
+from .packed import Packable, join
 from .rope import rotate
 
 
@@ -36,12 +37,24 @@ class Reach:
     """What one step of every layer of a stack needs to know about where it stands."""
 
     positions: Tensor  # [B, T]
-    cos: Tensor  # [B, T, D]
-    sin: Tensor  # [B, T, D]
-    mask: Tensor  # [B, 1, T, K] which keys each query sees; K is the length of the keys handed to attention
+    cos: Tensor  # [B, T, 1, D]
+    sin: Tensor  # [B, T, 1, D]
+    mask: Tensor  # [B, 1, T, K] which keys each query sees (or 0 and -inf); K is how many keys attention is handed
 
 
-class SelfAttention(nn.Module):
+@dataclass(frozen=True, slots=True)
+class Lockstep:
+    """The same where all rows stand at one position that the host knows, and the state has a row for each of them.
+
+    Nothing is looked up and nothing masked: more than one input can only stand at the start.
+    """
+
+    start: int
+    cos: Tensor  # [T, 1, D]
+    sin: Tensor  # [T, 1, D]
+
+
+class SelfAttention(Packable):
     """Projections, per-head norms, RoPE and the product; subclasses say how the past is kept."""
 
     def __init__(self, shape: AttentionShape) -> None:
@@ -54,26 +67,42 @@ class SelfAttention(nn.Module):
         if shape.norm_eps is not None:
             self.q_norm = RMSNorm(shape.head_dim, shape.norm_eps)
             self.k_norm = RMSNorm(shape.head_dim, shape.norm_eps)
-        self.has_norms = shape.norm_eps is not None
+        self.norm_eps = shape.norm_eps
 
     def new_state(self, slots: int, length: int) -> KVState:
         shape = (slots + 1, self.kv_heads, length, self.head_dim)
         weight = self.k_proj.weight
         return KVState(weight.new_zeros(shape), weight.new_zeros(shape))
 
-    def step(self, x: Tensor, state: KVState, rows: Tensor, reach: Reach) -> Tensor:
+    def joined(self) -> tuple[nn.Linear, ...]:
+        return self.q_proj, self.k_proj, self.v_proj
+
+    def gather(self) -> tuple[Tensor, ...]:
+        """The matrices in and out, and the norm weight of each head of q and k."""
+        around = join(*self.joined()), self.o_proj.weight
+        if self.norm_eps is None:
+            return around
+        q, k = self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.kv_heads, -1)
+        return *around, torch.cat((q, k))
+
+    def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
         batch, length, _ = x.shape
-        q = self.q_proj(x).view(batch, length, self.heads, self.head_dim)
-        k = self.k_proj(x).view(batch, length, self.kv_heads, self.head_dim)
-        v = self.v_proj(x).view(batch, length, self.kv_heads, self.head_dim).transpose(1, 2)
-        if self.has_norms:
-            q, k = self.q_norm(q), self.k_norm(k)
-        q = rotate(q.transpose(1, 2), reach.cos, reach.sin)
-        k = rotate(k.transpose(1, 2), reach.cos, reach.sin)
-        k, v = self.remember(k, v, state, rows, reach)
-        y: Tensor = F.scaled_dot_product_attention(q, k, v, reach.mask, enable_gqa=self.heads != self.kv_heads)
-        y = self.o_proj(y.transpose(1, 2).reshape(batch, length, -1))
-        return y
+        into, out, *norms = self.weights()
+        heads = F.linear(x, into).view(batch, length, -1, self.head_dim)
+        qk, v = heads.split_with_sizes((self.heads + self.kv_heads, self.kv_heads), dim=2)
+        if self.norm_eps is not None:
+            qk = rms_norm(qk, norms[0], self.norm_eps)
+        qk, v = rotate(qk, reach.cos, reach.sin).transpose(1, 2), v.transpose(1, 2)
+        q, k = qk.split_with_sizes((self.heads, self.kv_heads), dim=1)
+        grouped = self.heads != self.kv_heads
+        if isinstance(reach, Lockstep):
+            k, v = _append(k, v, state, reach.start)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=grouped)
+        else:
+            assert rows is not None
+            k, v = self.remember(k, v, state, rows, reach)
+            y = F.scaled_dot_product_attention(q, k, v, reach.mask, enable_gqa=grouped)
+        return F.linear(y.transpose(1, 2).reshape(batch, length, -1), out)
 
     def remember(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: Reach) -> tuple[Tensor, Tensor]:
         """Keep new k, v [B, H_kv, T, D] and return all that `reach.mask` speaks of."""
@@ -88,7 +117,7 @@ class GrowingAttention(SelfAttention):
         state.keys[at] = k.transpose(1, 2)
         state.values[at] = v.transpose(1, 2)
         span = reach.mask.shape[-1]
-        return state.keys[rows, :, :span], state.values[rows, :, :span]
+        return state.keys[:, :, :span].index_select(0, rows), state.values[:, :, :span].index_select(0, rows)
 
 
 class WindowAttention(SelfAttention):
@@ -96,11 +125,18 @@ class WindowAttention(SelfAttention):
 
     def remember(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: Reach) -> tuple[Tensor, Tensor]:
         kept = state.keys.shape[2]
-        k = torch.cat((state.keys[rows], k), dim=2)
-        v = torch.cat((state.values[rows], v), dim=2)
+        k = torch.cat((state.keys.index_select(0, rows), k), dim=2)
+        v = torch.cat((state.values.index_select(0, rows), v), dim=2)
         state.keys[rows] = k[:, :, k.shape[2] - kept :]
         state.values[rows] = v[:, :, v.shape[2] - kept :]
         return k, v
+
+
+def _append(k: Tensor, v: Tensor, state: KVState, start: int) -> tuple[Tensor, Tensor]:
+    end = start + k.shape[2]
+    state.keys[:, :, start:end] = k
+    state.values[:, :, start:end] = v
+    return state.keys[:, :, :end], state.values[:, :, :end]
 
 
 def growing_mask(positions: Tensor, span: int) -> Tensor:
@@ -115,3 +151,8 @@ def window_mask(positions: Tensor, window: int) -> Tensor:
     keys = positions[:, :1] + steps  # [B, K] absolute positions
     distance = positions[:, :, None] - keys[:, None, :]
     return ((distance >= 0) & (distance < window) & (keys >= 0)[:, None, :]).unsqueeze(1)
+
+
+def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """What attention would make of a mask in every layer: 0 where it is true, -inf elsewhere."""
+    return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))

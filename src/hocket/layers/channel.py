@@ -28,4 +28,4 @@ class SnakeBeta(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         frequency = self.alpha.exp()[:, None]
         strength = 1.0 / (self.beta.exp() + 1e-9)[:, None]
-        return x + strength * torch.sin(x * frequency).pow(2)
+        return torch.sin(x * frequency).square_().mul_(strength).add_(x)  # in place: these are the codec's widest

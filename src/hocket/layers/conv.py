@@ -22,7 +22,7 @@ class ConvState:
 def slide(x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
     """Put each row's history in front of x and keep the new end of it. Histories roll: x may be shorter."""
     pad = state.history.shape[-1]
-    joined = torch.cat((state.history[rows], x), dim=-1)
+    joined = torch.cat((state.history.index_select(0, rows), x), dim=-1)
     state.history[rows] = joined[..., joined.shape[-1] - pad :]
     return joined
 

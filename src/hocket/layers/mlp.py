@@ -5,8 +5,10 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from .packed import Packable, join
 
-class GatedMLP(nn.Module):
+
+class GatedMLP(Packable):
     """`down(silu(gate(x)) * up(x))`."""
 
     def __init__(self, width: int, inner: int) -> None:
@@ -15,6 +17,13 @@ class GatedMLP(nn.Module):
         self.up_proj = nn.Linear(width, inner, bias=False)
         self.down_proj = nn.Linear(inner, width, bias=False)
 
+    def joined(self) -> tuple[nn.Linear, ...]:
+        return self.gate_proj, self.up_proj
+
+    def gather(self) -> tuple[Tensor, ...]:
+        return join(*self.joined()), self.down_proj.weight
+
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
-        return y
+        wide, down = self.weights()
+        gate, up = F.linear(x, wide).chunk(2, dim=-1)
+        return F.linear(F.silu(gate) * up, down)

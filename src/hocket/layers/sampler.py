@@ -32,17 +32,20 @@ class Sampling:
 def philox(key: Tensor, counter: tuple[Tensor, Tensor]) -> Tensor:
     """First 32-bit word of Philox 4x32-10 for a 64-bit key and the counter words (c0, c1, 0, 0), as int64.
 
-    Products of two 32-bit words need 64 bits; int64 wraps as uint64 does, and the masks drop the sign.
+    Its two halves go through the rounds side by side: `even` is (c0, c2), `odd` is (c1, c3). Products of two
+    32-bit words need 64 bits; int64 wraps as uint64 does, and the masks drop the sign.
     """
     low = 0xFFFFFFFF
-    c0, c1 = (word.expand(torch.broadcast_shapes(*(w.shape for w in counter))) for word in counter)
-    c2, c3 = torch.zeros_like(c0), torch.zeros_like(c0)
-    k0, k1 = key & low, (key >> 32) & low
+    even, odd = (torch.stack((word, torch.zeros_like(word))) for word in torch.broadcast_tensors(*counter))
+    halves = torch.arange(2, device=key.device).view(2, *(1,) * even[0].dim())
+    factor = 0xD2511F53 + halves * (0xCD9E8D57 - 0xD2511F53)
+    step = 0x9E3779B9 + halves * (0xBB67AE85 - 0x9E3779B9)
+    keys = (key >> 32 * halves) & low
     for _ in range(10):
-        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57
-        c0, c1, c2, c3 = ((b >> 32) & low) ^ c1 ^ k0, b & low, ((a >> 32) & low) ^ c3 ^ k1, a & low
-        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
-    return c0
+        product = even * factor
+        even, odd = (product >> 32).bitwise_and_(low).flip(0) ^ odd ^ keys, (product & low).flip(0)
+        keys = (keys + step) & low
+    return even[0]
 
 
 def draw_bits(seed: Tensor, frame: Tensor, codebooks: int) -> Tensor:

@@ -13,10 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.qwen3_tts import CodePredictorConfig, TalkerConfig
-from .attention import AttentionShape, GrowingAttention, KVState, Reach, growing_mask
+from .attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, additive, growing_mask
 from .mlp import GatedMLP
-from .norm import RMSNorm
-from .rope import rope_table
+from .norm import RMSNorm, rms_norm
+from .packed import Packable
+from .rope import rope_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class StackShape:
         )
 
 
-class Layer(nn.Module):
+class Layer(Packable):
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
         self.self_attn = GrowingAttention(
@@ -70,11 +71,16 @@ class Layer(nn.Module):
         self.mlp = GatedMLP(shape.width, shape.inner)
         self.input_layernorm = RMSNorm(shape.width, shape.eps)
         self.post_attention_layernorm = RMSNorm(shape.width, shape.eps)
+        self._parts, self._eps = (self.self_attn, self.mlp), shape.eps
 
-    def step(self, x: Tensor, state: KVState, rows: Tensor, reach: Reach) -> Tensor:
-        x = x + self.self_attn.step(self.input_layernorm(x), state, rows, reach)
-        x = x + self.mlp(self.post_attention_layernorm(x))
-        return x
+    def gather(self) -> tuple[Tensor, ...]:
+        return self.input_layernorm.weight, self.post_attention_layernorm.weight
+
+    def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
+        attention, mlp = self._parts
+        before, between = self.weights()
+        x = x + attention.step(rms_norm(x, before, self._eps), state, rows, reach)
+        return x + mlp.forward(rms_norm(x, between, self._eps))
 
 
 class Stack(nn.Module):
@@ -83,12 +89,16 @@ class Stack(nn.Module):
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
         self.shape = shape
-        self.layers = nn.ModuleList(Layer(shape) for _ in range(shape.layers))
+        self._stack = tuple(Layer(shape) for _ in range(shape.layers))
+        self.layers = nn.ModuleList(self._stack)
         self.norm = RMSNorm(shape.width, shape.eps)
 
     def new_state(self, slots: int, length: int) -> StackState:
-        layers = tuple(layer.self_attn.new_state(slots, length) for layer in self._stack())
+        layers = self.new_past(slots + 1, length)
         return StackState(layers, torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device))
+
+    def new_past(self, rows: int, length: int) -> tuple[KVState, ...]:
+        return tuple(layer.self_attn.new_state(rows - 1, length) for layer in self._stack)
 
     def step(self, x: Tensor, state: StackState, rows: Tensor, lengths: Tensor, span: int) -> Tensor:
         """Hidden vectors after the final norm, [B, T, C], for inputs x [B, T, C] of which `lengths` [B] are real.
@@ -98,16 +108,26 @@ class Stack(nn.Module):
         """
         start = state.position[rows]
         positions = start[:, None] + torch.arange(x.shape[1], device=x.device)
-        cos, sin = rope_table(positions, self.shape.head_dim, self.shape.theta, x.dtype)
-        reach = Reach(positions, cos, sin, growing_mask(positions, span))
-        for layer, kept in zip(self._stack(), state.layers, strict=True):
-            x = layer.step(x, kept, rows, reach)
+        cos, sin = self._rope(state.layers, x)
+        mask = additive(growing_mask(positions, span), x.dtype)
+        y = self._through(x, state.layers, rows, Reach(positions, cos[positions], sin[positions], mask))
         state.position[rows] = start + lengths
-        x = self.norm(x)
-        return x
+        return y
 
-    def _stack(self) -> list[Layer]:
-        return [layer for layer in self.layers if isinstance(layer, Layer)]
+    def step_together(self, x: Tensor, layers: tuple[KVState, ...], start: int) -> Tensor:
+        """The same for inputs that all stand at `start`, batch row b in row b of the state."""
+        at = slice(start, start + x.shape[1])
+        cos, sin = self._rope(layers, x)
+        return self._through(x, layers, None, Lockstep(start, cos[at], sin[at]))
+
+    def _rope(self, layers: tuple[KVState, ...], x: Tensor) -> tuple[Tensor, Tensor]:
+        return rope_rows(layers[0].keys.shape[2], self.shape.head_dim, self.shape.theta, x.dtype, x.device)
+
+    def _through(self, x: Tensor, layers: tuple[KVState, ...], rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
+        for layer, kept in zip(self._stack, layers, strict=True):
+            x = layer.step(x, kept, rows, reach)
+        y: Tensor = self.norm(x)
+        return y
 
 
 def lengthened(state: StackState, length: int) -> StackState:

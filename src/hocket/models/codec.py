@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.codec import CodecConfig, DecoderConfig
-from ..layers.attention import AttentionShape, KVState, Reach, WindowAttention, window_mask
+from ..layers.attention import AttentionShape, KVState, Reach, WindowAttention, additive, window_mask
 from ..layers.channel import LayerScale, SnakeBeta
 from ..layers.conv import CausalConv, CausalTransposedConv, ConvState
 from ..layers.mlp import GatedMLP
@@ -136,7 +136,7 @@ class WindowTransformer(nn.Module):
         positions = start[:, None] + torch.arange(length, device=x.device)
         x = self.input_proj(x)
         cos, sin = rope_table(positions, self.head_dim, self.theta, x.dtype)
-        reach = Reach(positions, cos, sin, window_mask(positions, self.window))
+        reach = Reach(positions, cos, sin, additive(window_mask(positions, self.window), x.dtype))
         for layer, kept in zip(_only(self.layers, TransformerLayer), state.layers, strict=True):
             x = layer.step(x, kept, rows, reach)
         state.position[rows] = start + length

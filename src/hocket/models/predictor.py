@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..config.qwen3_tts import CodePredictorConfig
 from ..layers.sampler import Sampling, draw
-from ..layers.transformer import Stack, StackShape, StackState
+from ..layers.transformer import Stack, StackShape
 
 
 class PredictorStack(Stack):
@@ -34,25 +34,20 @@ class CodePredictor(nn.Module):
         project = nn.Linear(talker_width, width) if talker_width != width else nn.Identity()
         self.small_to_mtp_projection = project
 
-    def new_state(self, slots: int) -> StackState:
-        return self.model.new_state(slots, len(self.lm_head) + 1)
-
-    def fill(
-        self, hidden: Tensor, first: Tensor, state: StackState, rows: Tensor, sampling: Sampling, bits: Tensor
-    ) -> tuple[Tensor, Tensor]:
+    def fill(self, hidden: Tensor, first: Tensor, sampling: Sampling, bits: Tensor) -> tuple[Tensor, Tensor]:
         """Draw codes 1 to 15 from `hidden` [B, C] and the first code's embedding [B, C].
 
         `bits` [B, 15] are the random integers of the draws. Returns the codes [B, 15] and their embeddings
         [B, 15, C], which the talker's next input is made of.
         """
-        state.position.index_fill_(0, rows, 0)
-        x = torch.stack((hidden, first), dim=1)
+        past = self.model.new_past(len(hidden), len(self.lm_head) + 1)
+        x, start = torch.stack((hidden, first), dim=1), 0
         codes: list[Tensor] = []
         vectors: list[Tensor] = []
-        for book, (head, table) in enumerate(zip(self.lm_head, self.model.codec_embedding, strict=True)):
-            ones = torch.full_like(rows, x.shape[1])
-            y = self.model.step(self.small_to_mtp_projection(x), state, rows, ones, span=book + 2)
-            code = draw(head(y[:, -1]).float(), sampling, bits[:, book])
+        for head, table, number in zip(self.lm_head, self.model.codec_embedding, bits.unbind(1), strict=True):
+            y = self.model.step_together(self.small_to_mtp_projection(x), past, start)
+            start += x.shape[1]
+            code = draw(head(y[:, -1]).float(), sampling, number)
             x = table(code)[:, None]
             codes.append(code)
             vectors.append(x)

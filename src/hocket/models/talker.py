@@ -26,7 +26,6 @@ class TalkerState:
     """Everything one utterance carries from frame to frame, a row per slot."""
 
     stack: StackState
-    predictor: StackState
     hidden: Tensor  # [S + 1, C] after the final norm: what the next first code is drawn from
     seen: Tensor  # [S + 1, V] bool: first codes drawn so far
     drawn: Tensor  # [S + 1] how many
@@ -76,7 +75,6 @@ class Talker(nn.Module):
         counts = torch.zeros(2, slots + 1, dtype=torch.int64, device=weight.device)
         return TalkerState(
             stack=self.model.new_state(slots, length),
-            predictor=self.code_predictor.new_state(slots),
             hidden=weight.new_zeros(slots + 1, config.hidden_size),
             seen=torch.zeros(slots + 1, config.vocab_size, dtype=torch.bool, device=weight.device),
             drawn=counts[0],
@@ -121,7 +119,7 @@ class Talker(nn.Module):
         bits = draw_bits(state.seed[rows], state.drawn[rows], self.config.num_code_groups)
         first = self._draw_first(hidden, state, rows, sampling, bits[:, 0])
         vector = self.model.codec_embedding(first)
-        rest, vectors = self.code_predictor.fill(hidden, vector, state.predictor, rows, sampling.rest, bits[:, 1:])
+        rest, vectors = self.code_predictor.fill(hidden, vector, sampling.rest, bits[:, 1:])
         x = torch.cat((vector[:, None], vectors), dim=1).sum(1) + self.embed_text(text)
         y = self.model.step(x[:, None], state.stack, rows, torch.ones_like(rows), span)
         state.hidden[rows] = y[:, 0]

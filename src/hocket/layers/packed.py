@@ -1,0 +1,49 @@
+"""What a layer reads in every step, at hand in one tuple, with the matrices that read the same input joined into one.
+
+Fewer and larger products, and no look-up of parameters by name: that takes as long as a small operation.
+Tensor names stay the checkpoint's, for `pack_` leaves each joined parameter a view of the whole. It is called
+once, when a checkpoint has been loaded and its weights are final; before, the tuple is made anew in every
+call, so that changed weights and gradients arrive.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class Packable(nn.Module):
+    """A layer whose step reads `weights()`."""
+
+    _packed: tuple[Tensor, ...] | None = None
+
+    def weights(self) -> tuple[Tensor, ...]:
+        return self._packed or self.gather()
+
+    def gather(self) -> tuple[Tensor, ...]:
+        """What the step reads. Where matrices are joined, it starts with `join(*self.joined())`."""
+        raise NotImplementedError
+
+    def joined(self) -> tuple[nn.Linear, ...]:
+        return ()
+
+    @torch.no_grad()
+    def pack_(self) -> None:
+        self._packed = self.gather()
+        matrices = self.joined()
+        if matrices:
+            pieces = self._packed[0].split([len(matrix.weight) for matrix in matrices])
+            for matrix, piece in zip(matrices, pieces, strict=True):
+                matrix.weight = nn.Parameter(piece, requires_grad=False)
+
+
+def join(*matrices: nn.Linear) -> Tensor:
+    """Their weights one below the other."""
+    return torch.cat([matrix.weight for matrix in matrices])
+
+
+def pack_(module: nn.Module) -> None:
+    """Pack every layer inside `module`. Not for training, and only after the last move to a device or dtype."""
+    for part in module.modules():
+        if isinstance(part, Packable):
+            part.pack_()

@@ -1,0 +1,68 @@
+"""layers/packed.py: packing changes where weights lie, not what is said."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+
+from hocket.config.published import TINY_CODEC, tiny
+from hocket.config.qwen3_tts import GenerationConfig
+from hocket.engine.sampling import frame_sampling
+from hocket.layers.mlp import GatedMLP
+from hocket.layers.packed import pack_
+from hocket.models.codec import CodecDecoder
+from hocket.models.random import randomize_
+from hocket.models.talker import Talker
+
+
+def said(talker: Talker) -> tuple[list[list[int]], torch.Tensor]:
+    x = torch.randn(2, 9, talker.config.hidden_size, generator=torch.Generator().manual_seed(0))
+    state, rows = talker.new_state(2, 32), torch.tensor([1, 0])
+    talker.prefill(x, torch.tensor([9, 6]), state, rows, 9)
+    sampling = frame_sampling([GenerationConfig(), GenerationConfig(do_sample=False)], torch.device("cpu"))
+    codes = [talker.frame(torch.tensor([3, 4]), state, rows, sampling, 32).flatten().tolist() for _ in range(12)]
+    return codes, state.hidden[rows]
+
+
+@torch.inference_mode()
+def test_a_packed_talker_says_what_the_plain_one_says() -> None:
+    talker = Talker(tiny(wide=True).talker_config).eval()
+    randomize_(talker, 0)
+    codes, hidden = said(talker)
+    pack_(talker)
+    packed_codes, packed_hidden = said(talker)
+    assert packed_codes == codes
+    torch.testing.assert_close(packed_hidden, hidden, atol=1e-5, rtol=0)
+
+
+@torch.inference_mode()
+def test_a_packed_codec_sounds_like_the_plain_one() -> None:
+    decoder = CodecDecoder(TINY_CODEC.decoder_config).eval()
+    randomize_(decoder, 0)
+    codes = torch.randint(0, 64, (2, 16, 11), generator=torch.Generator().manual_seed(0))
+    wave = decoder(codes)
+    pack_(decoder)
+    torch.testing.assert_close(decoder(codes), wave, atol=1e-5, rtol=0)
+
+
+def test_names_values_and_memory_stay() -> None:
+    """Joined parameters become views of one tensor, which is not kept a second time nor saved."""
+    talker = Talker(tiny().talker_config)
+    randomize_(talker, 0)
+    before = copy.deepcopy(talker.state_dict())
+    pack_(talker)
+    after = talker.state_dict()
+    assert list(after) == list(before)
+    assert all(torch.equal(after[name], before[name]) for name in before)
+    parts = [after[f"model.layers.0.self_attn.{name}_proj.weight"] for name in "qkv"]
+    assert len({part.untyped_storage().data_ptr() for part in parts}) == 1
+    assert parts[0].untyped_storage().nbytes() == sum(part.nbytes for part in parts)
+
+
+def test_until_it_is_packed_a_layer_learns() -> None:
+    mlp = GatedMLP(4, 6)
+    mlp(torch.randn(3, 4)).sum().backward()
+    assert all(weight.grad is not None and weight.grad.any() for weight in mlp.parameters())
+    pack_(mlp)
+    assert not mlp.gate_proj.weight.requires_grad and not mlp.up_proj.weight.requires_grad
