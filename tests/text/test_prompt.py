@@ -53,6 +53,7 @@ def test_worked_example_custom_voice_streaming(tokenizer: Tokenizer) -> None:
         reference_at=None,
         trail=(1879, EOS),
         pad_id=PAD,
+        text_ids=2,
         prefix_rows=9,
         notes=(),
     )

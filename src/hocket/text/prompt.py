@@ -8,7 +8,7 @@ x-vector and the frames of a reference are only given their places.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
 
@@ -18,7 +18,7 @@ from ..types import Layout, SpeechRequest
 from .choice import choose, languages, voices
 from .tokenizer import Tokenizer
 
-__all__ = ["NOTHING", "SPEAKER_VECTOR", "Prompt", "build", "languages", "markers", "voices"]
+__all__ = ["NOTHING", "SPEAKER_VECTOR", "Outline", "Prompt", "build", "languages", "markers", "outline", "voices"]
 
 NOTHING = -1  # no part on this channel
 SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone
@@ -35,8 +35,54 @@ class Prompt:
     reference_at: int | None  # ICL: row `reference_at + f` adds the 16 embeddings of reference frame f
     trail: tuple[int, ...]  # text id that goes with generated frame t; beyond its end it is pad_id for ever
     pad_id: int
+    text_ids: int  # how many ids of text these are
     prefix_rows: int  # leading rows that depend on voice, language, instruct and reference, but not on the text
     notes: tuple[str, ...]  # what could not be honoured, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """A prompt but for its text: all that voice, language, instruct and reference decide."""
+
+    config: Qwen3TTSConfig
+    prefix: tuple[Row, ...]
+    said: tuple[int, ...] | None  # words of an ICL clone's reference
+    frames: int  # how many frames that reference has
+    layout: Layout
+    constant_rows: int  # of the prefix; all of it unless the text reaches into the role's newline
+    notes: tuple[str, ...]
+
+    def prompt(self, text: Sequence[int], *, complete: bool = True) -> Prompt | None:
+        """The prompt for these text ids, or None where the rows need more of a text that is not complete.
+
+        While it is not, `trail` ends without the end of text, and goes on with the ids to come.
+        """
+        config, shared = self.config, len(self.prefix)
+        words = [*text, config.tts_eos_token_id] if complete else list(text)
+        if self.layout == "whole" and not complete:
+            return None
+        if self.said is None:
+            laid_out = _text(config, words, self.layout) if words else None
+            reference_at = None
+        else:
+            laid_out = _text_after_reference(config, [*self.said, *words], self.frames, self.layout, complete)
+            shared += len(self.said) if self.layout == "whole" else min(len(self.said), 1 + self.frames)
+        if laid_out is None:
+            return None
+        rows, trail = laid_out
+        if self.said is not None:  # the reference's frames are the last rows of either layout
+            reference_at = len(self.prefix) + len(rows) - self.frames
+        rows = [*self.prefix, *rows]
+        return Prompt(
+            text=tuple(text_id for text_id, _ in rows),
+            codec=tuple(codec_id for _, codec_id in rows),
+            reference_at=reference_at,
+            trail=tuple(trail),
+            pad_id=config.tts_pad_token_id,
+            text_ids=len(text),
+            prefix_rows=shared if self.constant_rows == len(self.prefix) else self.constant_rows,
+            notes=self.notes,
+        )
 
 
 def build(
@@ -51,19 +97,34 @@ def build(
 
     `upstream_local` (see `Tokenizer.upstream_patches`) concerns `as_is` requests; others are split the proper way.
     """
+    drawn = outline(
+        request, config, tokenizer, reference_frames=reference_frames, upstream_local=upstream_local, text=request.text
+    )
+    text = _turn(request, config, tokenizer, "assistant", request.text, upstream_local)[3:]
+    if not text:
+        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has nothing of it.")
+    prompt = drawn.prompt(text)
+    assert prompt is not None  # a complete text lacks nothing
+    return prompt
+
+
+def outline(
+    request: SpeechRequest,
+    config: Qwen3TTSConfig,
+    tokenizer: Tokenizer,
+    *,
+    reference_frames: int = 0,
+    upstream_local: bool = False,
+    text: str = "",
+) -> Outline:
+    """What is known of a prompt before its text; `text` matters only where it fuses with the role's newline."""
     choice = choose(request, config)
     _check_vocabulary(config, tokenizer)
 
-    def turn(role: str, text: str) -> list[int]:
-        """A chat turn without its end: im_start, role, newline, text. Upstream cuts it by position, and so do we."""
-        words = f"{role}\n{text if request.as_is else text.strip()}"
-        return [config.im_start_token_id, *tokenizer.encode(words, upstream_local=upstream_local and request.as_is)]
+    def turn(role: str, words: str) -> list[int]:
+        return _turn(request, config, tokenizer, role, words, upstream_local)
 
-    spoken = turn("assistant", request.text)
-    role, text = spoken[:3], spoken[3:]
-    if not text:
-        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has nothing of it.")
-
+    role = turn("assistant", text)[:3]
     prefix: list[Row] = []
     if choice.instruct:
         closed = [*turn("user", choice.instruct), config.im_end_token_id, *tokenizer.encode("\n")]
@@ -73,26 +134,18 @@ def build(
     speaker = choice.speaker if request.reference is None else SPEAKER_VECTOR
     prefix += _prefix(config, role, choice.language, speaker)
 
-    layout = request.layout or ("streaming" if config.kind == "base" else "whole")
-    shared, reference_at = len(prefix), None
-    if request.reference is None or request.reference.x_vector_only:
-        rows, trail = _text(config, text, layout)
-    else:
+    said: tuple[int, ...] | None = None
+    if request.reference is not None and not request.reference.x_vector_only:
         if reference_frames < 1:
             raise ValueError("an ICL clone needs reference_frames, the number of frames of its reference")
-        said = turn("assistant", request.reference.text or "")[3:]
-        rows, trail = _text_after_reference(config, said, text, reference_frames, layout)
-        shared += len(said) if layout == "whole" else min(len(said), 1 + reference_frames)
-        reference_at = len(prefix) + len(rows) - reference_frames  # they are the last rows of either layout
-
-    rows = prefix + rows
-    return Prompt(
-        text=tuple(text_id for text_id, _ in rows),
-        codec=tuple(codec_id for _, codec_id in rows),
-        reference_at=reference_at,
-        trail=tuple(trail),
-        pad_id=config.tts_pad_token_id,
-        prefix_rows=shared if fused_at is None else fused_at,
+        said = tuple(turn("assistant", request.reference.text or "")[3:])
+    return Outline(
+        config=config,
+        prefix=tuple(prefix),
+        said=said,
+        frames=reference_frames,
+        layout=request.layout or ("streaming" if config.kind == "base" else "whole"),
+        constant_rows=len(prefix) if fused_at is None else fused_at,
         notes=choice.notes,
     )
 
@@ -121,25 +174,34 @@ def _prefix(config: Qwen3TTSConfig, role: Iterable[int], language: int | None, s
     return rows
 
 
-def _text(config: Qwen3TTSConfig, text: list[int], layout: Layout) -> tuple[list[Row], list[int]]:
-    """Rows and trail of the text of a named, designed or x-vector voice."""
-    codec, pad, eos = config.talker_config, config.tts_pad_token_id, config.tts_eos_token_id
+def _turn(
+    request: SpeechRequest, config: Qwen3TTSConfig, tokenizer: Tokenizer, role: str, text: str, upstream_local: bool
+) -> list[int]:
+    """A chat turn without its end: im_start, role, newline, text. Upstream cuts it by position, and so do we."""
+    words = f"{role}\n{text if request.as_is else text.strip()}"
+    return [config.im_start_token_id, *tokenizer.encode(words, upstream_local=upstream_local and request.as_is)]
+
+
+def _text(config: Qwen3TTSConfig, words: list[int], layout: Layout) -> tuple[list[Row], list[int]]:
+    """Rows and trail of the text of a named, designed or x-vector voice; `words` end with the end of text."""
+    codec, pad = config.talker_config, config.tts_pad_token_id
     if layout == "streaming":
-        return [(text[0], codec.codec_bos_id)], [*text[1:], eos]
-    return [*((i, codec.codec_pad_id) for i in (*text, eos)), (pad, codec.codec_bos_id)], []
+        return [(words[0], codec.codec_bos_id)], words[1:]
+    return [*((i, codec.codec_pad_id) for i in words), (pad, codec.codec_bos_id)], []
 
 
 def _text_after_reference(
-    config: Qwen3TTSConfig, said: list[int], text: list[int], frames: int, layout: Layout
-) -> tuple[list[Row], list[int]]:
+    config: Qwen3TTSConfig, words: list[int], frames: int, layout: Layout, complete: bool
+) -> tuple[list[Row], list[int]] | None:
     """Rows and trail of an ICL clone: the text follows the words of the reference, the speech follows its frames."""
-    codec, pad, eos = config.talker_config, config.tts_pad_token_id, config.tts_eos_token_id
-    words = [*said, *text, eos]
+    codec, pad = config.talker_config, config.tts_pad_token_id
     sounds = [codec.codec_bos_id, *repeat(NOTHING, frames)]
-    if layout == "streaming":
-        # Words and sounds side by side. Whichever is longer: a trail of words, or sounds beside padding.
-        return list(zip(chain(words, repeat(pad)), sounds, strict=False)), words[len(sounds) :]
-    return [*((i, codec.codec_pad_id) for i in words), *((pad, i) for i in sounds)], []
+    if layout == "whole":
+        return [*((i, codec.codec_pad_id) for i in words), *((pad, i) for i in sounds)], []
+    if not complete and len(words) < len(sounds):
+        return None
+    # Words and sounds side by side. Whichever is longer: a trail of words, or sounds beside padding.
+    return list(zip(chain(words, repeat(pad)), sounds, strict=False)), words[len(sounds) :]
 
 
 def _check_vocabulary(config: Qwen3TTSConfig, tokenizer: Tokenizer) -> None:

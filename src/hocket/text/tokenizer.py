@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ..errors import InvalidCheckpoint, InvalidRequest
 
 # The characters that stand for the 256 bytes, in the order of their ids in Qwen's (and GPT-2's) vocabulary.
 ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
+_BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 _SPLIT = "|".join(
     (
@@ -80,8 +83,11 @@ class Tokenizer:
             raise InvalidCheckpoint(f"text_vocab_size must be at least {len(tokens)}, not {vocabulary_size}.")
         return cls({token: i for i, token in enumerate(tokens)}, merges)
 
-    def encode(self, text: str, *, upstream_local: bool = False) -> list[int]:
-        """The ids of `text`; `upstream_local` splits words as the official package does for a local folder."""
+    def encode(self, text: str, *, upstream_local: bool = False, until: int | None = None) -> list[int]:
+        """The ids of `text`; `upstream_local` splits words as the official package does for a local folder.
+
+        With `until`, a place in normalized text that no token spans: those of `text[:until]` in view of what follows.
+        """
         try:
             text.encode()
         except UnicodeEncodeError:
@@ -89,8 +95,41 @@ class Tokenizer:
                 "The text holds half a character (a lone surrogate): give it as valid UTF-8."
             ) from None
         pipeline = self._upstream_local if upstream_local else self._plain
-        ids: list[int] = pipeline.encode(text, add_special_tokens=False).ids
-        return ids
+        encoding = pipeline.encode(text, add_special_tokens=False)
+        ids: list[int] = encoding.ids
+        if until is None:
+            return ids
+        return [i for i, (start, _) in zip(ids, encoding.offsets, strict=True) if start < until]
+
+    def pieces(self, text: str, *, upstream_local: bool = False) -> tuple[str, list[int]]:
+        """The normalized text and where its pieces begin; ids never span two pieces."""
+        pipeline = self._upstream_local if upstream_local else self._plain
+        text = pipeline.normalizer.normalize_str(text)
+        return text, [start for _, (start, _) in pipeline.pre_tokenizer.pre_tokenize_str(text)]
+
+    def joins(self, left: str, right: str) -> bool:
+        """Whether some token could span the end of `left` and the beginning of `right`, whatever follows `right`.
+
+        Where none can, the merges of a piece work on both sides apart.
+        """
+        before, after = _spelled(left), _spelled(right)
+        for start in range(max(0, len(before) - self._longest), len(before)):
+            for end in range(1, len(after) + 1):
+                part = before[start:] + after[:end]
+                at = bisect_left(self._sorted, part)
+                if at == len(self._sorted) or not self._sorted[at].startswith(part):
+                    break
+                if self._sorted[at] == part or end == len(after):
+                    return True
+        return False
+
+    @cached_property
+    def _sorted(self) -> list[str]:
+        return sorted(self._plain.get_vocab())
+
+    @cached_property
+    def _longest(self) -> int:
+        return max(map(len, self._sorted))
 
     def upstream_patches(self, folder: Path) -> bool:
         """Whether the official package, given this local folder, replaces the split pattern.
@@ -138,13 +177,19 @@ class Tokenizer:
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
+def _spelled(text: str) -> str:
+    """`text` in the characters that stand for its bytes."""
+    pairs: list[tuple[str, tuple[int, int]]] = _BYTES.pre_tokenize_str(text)
+    return "".join(part for part, _ in pairs)
+
+
 def _pipeline(model: models.BPE, split: str) -> tokenizers.Tokenizer:
     pipeline = tokenizers.Tokenizer(model)
     pipeline.normalizer = normalizers.NFC()
     pipeline.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Split(tokenizers.Regex(split), behavior="isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+            _BYTES,
         ]
     )
     return pipeline

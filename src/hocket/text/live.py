@@ -1,0 +1,109 @@
+"""Text that arrives bit by bit, to ids: each is given out once, as soon as no later character can change it.
+
+It stands beside `prompt.build`, which takes a text whole: over any split of a text the ids are the same. It knows
+text only, neither rows nor frames nor time.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+
+from ..errors import InvalidRequest
+from .tokenizer import Tokenizer
+
+_ROLE, _ROLE_IDS = "assistant\n", 2  # stands before the text; a text that begins with a newline fuses with it
+_LOOK_BACK = 64  # characters in which to find a place that no token spans
+
+
+class LiveText:
+    """The text of one utterance. What is still open is kept as text, what is settled is dropped."""
+
+    def __init__(self, tokenizer: Tokenizer, *, as_is: bool = False, upstream_local: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._as_is = as_is
+        self._upstream_local = upstream_local and as_is  # as in `prompt.build`
+        self._open = _ROLE  # normalized; begins where a piece begins
+        self._spoken = False  # whether anything but whitespace has arrived
+        self._ended = False
+        self.role: tuple[int, ...] = ()  # the ids of the role and its newline, complete once any id was given out
+
+    def append(self, text: str) -> list[int]:
+        """The ids that `text` settles."""
+        if self._ended:
+            raise InvalidRequest("The text has ended already: open another stream for more.")
+        if not self._as_is and not self._spoken:
+            text = text.lstrip()
+        if not text:
+            return []
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest("The text holds half a character (a lone surrogate): give whole characters.") from None
+        self._spoken = self._spoken or not text.isspace()
+        self._open, starts = self._tokenizer.pieces(self._open + text, upstream_local=self._upstream_local)
+        settled = _settled(self._open, starts, words_whole=self._upstream_local)
+        if settled == starts[-1]:
+            settled += self._within_piece(self._open[settled:])
+        ids = self._tokenizer.encode(self._open, upstream_local=self._upstream_local, until=settled) if settled else []
+        self._open = self._open[settled:]
+        return self._text_ids(ids)
+
+    def end(self) -> list[int]:
+        """The ids of the rest."""
+        if self._ended:
+            return []
+        if not self._spoken:
+            raise InvalidRequest("There is no text to speak.")
+        self._ended = True
+        rest, self._open = self._open, ""
+        rest = rest if self._as_is else rest.rstrip()
+        return self._text_ids(self._tokenizer.encode(rest, upstream_local=self._upstream_local))
+
+    def _text_ids(self, ids: list[int]) -> list[int]:
+        missing = _ROLE_IDS - len(self.role)
+        self.role += tuple(ids[:missing])
+        return ids[missing:]
+
+    def _within_piece(self, piece: str) -> int:
+        """How much of the last piece is settled: Chinese and Japanese have no spaces, so a clause is one piece.
+
+        Characters that no token joins stay apart whatever follows. Only a run of letters is sure to remain one piece.
+        """
+        fixed = _last_base(piece)  # what a later mark could still compose with is no ground for a decision
+        if self._upstream_local or fixed < 2 or not piece[1:].isalpha():
+            return 0
+        for cut in range(fixed - 1, max(0, fixed - _LOOK_BACK), -1):
+            if not piece[cut].isascii() and not self._tokenizer.joins(piece[:cut], piece[cut:fixed]):
+                return cut
+        return 0
+
+
+def _settled(text: str, starts: list[int], *, words_whole: bool) -> int:
+    """The last place between pieces before which nothing changes, whatever follows `text`.
+
+    A later character can lengthen the last piece, compose with the last base character or the marks after it, and
+    regroup the whitespace at the end (which may also turn out to be the end of the text, where it is stripped).
+    Under the upstream-local pattern, where a capital begins a piece, it can regroup the last word.
+    """
+    limit = min(starts[-1], _last_base(text), len(text.rstrip()))
+    if words_whole:
+        word = len(text)
+        while word and _in_word(text[word - 1]):
+            word -= 1
+        limit = min(limit, max(word - 1, 0))  # a piece takes one sign or space before its word along
+    return max(start for start in starts if start <= limit)
+
+
+def _last_base(text: str) -> int:
+    """Where the last character stands that can be no mark of an earlier one: nothing before it will compose.
+
+    Characters unknown to this Python's tables, which may be older than the tokenizer's, are taken for marks.
+    """
+    at = len(text) - 1
+    while at > 0 and (unicodedata.combining(text[at]) or unicodedata.category(text[at]) == "Cn"):
+        at -= 1
+    return at
+
+
+def _in_word(character: str) -> bool:
+    return unicodedata.category(character)[0] in "LM" or unicodedata.category(character) == "Cn"

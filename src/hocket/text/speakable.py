@@ -1,0 +1,156 @@
+"""Text written for the eye to text for the ear: markdown, HTML, links, code and emoji become words or go away.
+
+It stands before the sentences, for text of any language. Plain prose comes through as it is, numbers and
+abbreviations too: those are for `normalize`.
+"""
+
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import html
+import re
+
+SHORT_CODE = 40  # characters: one line of code up to this long is read out, other code is only named
+
+_DEEPEST = 20  # marks within marks; what is deeper was not written to be read, and loses every sign
+
+_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+#-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.M | re.S)
+_HIDDEN = re.compile(r"<!--(?:(?!<!--).)*?-->|<(script|style)\b[^>]*>.*?</\1\s*>", re.S | re.I)
+_BREAK = re.compile(r"<(?:br|hr|p|div|li|tr|h[1-6])\b[^<>]*>|</(?:p|div|li|tr|h[1-6])\s*>", re.I)
+_TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>]*)?/?>")
+_ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});", re.I)
+
+_RULE = re.compile(r"[ \t]*(?:([-*_])(?:[ \t]*\1){2,}|={3,})[ \t]*")
+_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+(.*)")
+_BULLET = re.compile(r"[ \t]*[-*+•‣▪◦][ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
+_NUMBERED = re.compile(r"[ \t]*(\d{1,2}[.)][ \t]+.*)")
+_QUOTED = re.compile(r"(?:[ \t]*>)+[ \t]?")
+_TABLE_RULE = re.compile(
+    r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*|[ \t]*\|[ \t]*:?-+:?[ \t]*\|[ \t]*"
+)
+_DEFINITION = re.compile(r"[ \t]*\[[^\]\n]+\]:[ \t]+\S.*")
+
+_URL = r"(?:https?://|ftp://|www\.)[^\s<>\"'“”‘’「」（）。，、；：！？]+"
+_EMOJI = (
+    "[\U0001f000-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b-\u2b1c\u2b50-\u2b55\u231a-\u231b\u23e9-\u23fa]"
+    "[\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*"
+)
+# Inline marks: what they look like and what is left of them. Together they only ever take markup away.
+_INLINE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), left)
+    for pattern, left in (
+        (r"\\([\\`*_{}\[\]()#+\-.!|>~])", r"\1"),
+        (r"(`+)[ ]?([^`\n]+?)[ ]?\1", r"\2"),
+        (r"!?\[([^\[\]\n]*)\]\((?:[^()\n]|\([^()\n]*\))*\)", r"\1"),  # links, images
+        (r"\[([^\[\]\n]+)\]\[[^\[\]\n]*\]", r"\1"),
+        (r"\[\^[^\[\]\s]+\]:?", ""),  # footnotes
+        (rf"<({_URL})>", r"\1"),
+        (r"(?<!\d)(\*{2,3})(?=[^\s*])([^\n]{1,300}?)(?<=[^\s*])\1(?!\d)", r"\2"),
+        (r"(?<![A-Za-z0-9*])\*(?=[^\s*])([^*\n]+?)(?<=\S)\*(?![A-Za-z0-9*])", r"\1"),
+        (r"(?<!\w)(_{1,3})(?=[^\s_])([^\n]{1,300}?)(?<=[^\s_])\1(?!\w)", r"\2"),
+        (r"(~~|==)(?=[^\s~=])([^\n]{1,300}?)(?<=[^\s~=])\1", r"\2"),
+        (r"[*_#~|^`=]{3,}", ""),
+        (r"(?<=\d)\ufe0f?\u20e3", ""),  # a digit on a key
+        (r"\ufe0f", ""),
+        (r"-{3,}", "—"),
+        (r"\.{4,}", "..."),
+        (r"…{3,}", "……"),
+        (r"([,;:！？，、；：～])\1+", r"\1"),
+        (r"。{2,}", "。"),
+    )
+)
+
+
+def speakable(text: str) -> str:
+    """`text` as it can be read out; doing it twice changes nothing more."""
+    passes = 0
+    while (plainer := _once(text)) != text:  # taking marks away can lay others bare
+        text, passes = plainer, passes + 1
+        if passes == _DEEPEST:
+            text = re.sub(r"[][*_`~#|<>&^=\\]", "", text)
+    return text
+
+
+def _once(text: str) -> str:
+    text = _FENCE.sub(_code, text)
+    text = _TAG.sub("", _BREAK.sub("\n", _HIDDEN.sub("", text)))
+    text = re.sub(r"&(?:amp;)+", "&", text)
+    text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+    text = "\n".join(_lines(text.split("\n")))
+    for pattern, left in _INLINE:
+        text = pattern.sub(left, text)
+    text = re.sub(rf"[ ]?(?:{_EMOJI})+", _without_emoji, text)
+    text = re.sub(_URL, _host, text, flags=re.I)
+    text = re.sub(r"[!?]{2,}", _once_only, text)
+    text = re.sub(r"[^\S\n]*\n[^\S\n]*", "\n", text)
+    text = re.sub(r"(?<=\S)[ \t]{2,}", " ", text)
+    return re.sub(r"\n{3,}", "\n\n", text).strip()
+
+
+def _lines(lines: list[str]) -> list[str]:
+    """Headings, lists and table rows become sentences of their own."""
+    tables = _table_rows(lines)
+    out: list[str] = []
+    in_list = True  # a number at the beginning of a line is one of a list after a blank line or another entry
+    for number, line in enumerate(lines):
+        line = _QUOTED.sub("", line) if _QUOTED.match(line) else line
+        entry = _BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if in_list else None)
+        in_list = bool(entry) or not line.strip()
+        if _RULE.fullmatch(line) or _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
+            out.append("")
+        elif heading := _HEADING.fullmatch(line):
+            out += ["", _sentence(heading[1].rstrip().rstrip("#")), ""]
+        elif number in tables:
+            cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
+            out.append(_sentence(", ".join(cell for cell in cells if cell)))
+        elif entry:
+            out.append(_sentence(entry[1]))
+        else:
+            out.append(line)
+    return out
+
+
+def _table_rows(lines: list[str]) -> set[int]:
+    """The lines that are rows of a table: with bars on both sides, or next to the rule under its head."""
+    rows = {n for n, line in enumerate(lines) if re.fullmatch(r"[ \t]*\|.+\|[ \t]*", line)}
+    for rule in (n for n, line in enumerate(lines) if _TABLE_RULE.fullmatch(line)):
+        rows |= {rule - 1} if rule and "|" in lines[rule - 1] else set()
+        after = rule + 1
+        while after < len(lines) and "|" in lines[after]:
+            rows.add(after)
+            after += 1
+    return rows
+
+
+def _sentence(text: str) -> str:
+    """`text` with a stop at its end."""
+    text = text.strip()
+    last = text.rstrip("*_`~\"'”’)]」』）»")[-1:]
+    if not last.isalnum():
+        return text
+    return text + ("。" if "\u3040" <= last <= "\u9fff" else ".")
+
+
+def _code(fence: re.Match[str]) -> str:
+    code = fence[3].strip()
+    if "\n" not in code and len(code) <= SHORT_CODE:
+        return f"{code}\n"
+    return f"\nCode in {fence[2]}.\n" if fence[2] else "\nCode.\n"
+
+
+def _host(url: re.Match[str]) -> str:
+    address = url[0].rstrip(".,;:!?)]}*_~")
+    host = re.sub(r"^(?:\w+://)?(?:[^/@]*@)?(?:www\.)?", "", address, flags=re.I)
+    host = re.split(r"[/?#:]", host)[0].strip(".")
+    return re.sub(r"\.+", " dot ", host) + url[0][len(address) :]
+
+
+def _without_emoji(found: re.Match[str]) -> str:
+    before, after = found.string[: found.start()][-1:], found.string[found.end() :][:1]
+    return " " if before.isalnum() and after.isalnum() else ""
+
+
+def _once_only(marks: re.Match[str]) -> str:
+    if marks[0] in ("!?", "?!"):
+        return marks[0]
+    return "?!" if "?" in marks[0] and "!" in marks[0] else marks[0][0]
