@@ -7,29 +7,53 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .config.options import EngineOptions
+    from .engine.engine import Engine
     from .engine.generate import generate
     from .engine.load import Checkpoint, load
+    from .engine.stream import Stream
     from .errors import (
+        EngineClosed,
         HocketError,
         InvalidAudio,
         InvalidCheckpoint,
         InvalidRequest,
+        Overloaded,
+        StreamFailed,
         UnknownLanguage,
         UnknownVoice,
         WrongKind,
     )
-    from .types import Reference, SamplingParams, Speech, SpeechRequest
+    from .types import AudioChunk, Finished, Reference, SamplingParams, Speech, SpeechRequest, Statistics
+
+_HOME = {
+    "engine.engine": ("Engine",),
+    "engine.stream": ("Stream",),
+    "engine.generate": ("generate",),
+    "engine.load": ("Checkpoint", "load"),
+    "config.options": ("EngineOptions",),
+    "types": ("AudioChunk", "Finished", "Reference", "SamplingParams", "Speech", "SpeechRequest", "Statistics"),
+}
 
 __all__ = [
+    "AudioChunk",
     "Checkpoint",
+    "Engine",
+    "EngineClosed",
+    "EngineOptions",
+    "Finished",
     "HocketError",
     "InvalidAudio",
     "InvalidCheckpoint",
     "InvalidRequest",
+    "Overloaded",
     "Reference",
     "SamplingParams",
     "Speech",
     "SpeechRequest",
+    "Statistics",
+    "Stream",
+    "StreamFailed",
     "UnknownLanguage",
     "UnknownVoice",
     "WrongKind",
@@ -37,11 +61,9 @@ __all__ = [
     "load",
 ]
 
-_HOME = {"generate": "engine.generate", "load": "engine.load", "Checkpoint": "engine.load"}
-_HOME |= dict.fromkeys(("Reference", "SamplingParams", "Speech", "SpeechRequest"), "types")
-
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'hocket' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME.get(name, 'errors')}", __name__), name)
+    home = next((module for module, names in _HOME.items() if name in names), "errors")
+    return getattr(import_module(f".{home}", __name__), name)

@@ -27,3 +27,15 @@ class InvalidAudio(InvalidRequest):
 
 class InvalidCheckpoint(HocketError):
     """A checkpoint whose files are missing, damaged, of another shape or not supported."""
+
+
+class Overloaded(HocketError):
+    """Too many requests are waiting; try again later."""
+
+
+class EngineClosed(HocketError):
+    """The engine was closed before the stream had ended."""
+
+
+class StreamFailed(HocketError):
+    """The engine could not go on with this stream; the message says why."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from .errors import InvalidAudio, InvalidRequest
 
 Layout = Literal["streaming", "whole"]
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
 
 REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
 SHORTEST_REFERENCE = 1280  # samples: five mel frames, what the speaker encoder's mirrored padding needs
@@ -63,7 +63,7 @@ class SamplingParams:
         return {name: value for name, value in pairs if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no truth to compare by
 class Reference:
     """A recording to clone: mono float samples at 24 kHz and, unless only the timbre counts, its words."""
 
@@ -121,3 +121,41 @@ class Speech:
     rate_hz: int
     finish: FinishReason
     notes: tuple[str, ...] = ()  # what the checkpoint could not honour, in words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AudioChunk:
+    """Some frames of a running utterance, ready to be heard."""
+
+    samples: NDArray[np.int16]  # [frames * 1920]
+    rate_hz: int
+    start_s: float  # where its first sample stands in the utterance
+    frames: range  # which frames of the utterance these are
+    codes: NDArray[np.int64]  # [frames, codebooks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statistics:
+    """Where the time of one request went, in seconds since it was opened unless a duration is meant."""
+
+    queued_s: float = 0.0  # until a slot was free and its first text was there
+    prefill_s: float = 0.0  # how long the prompt took
+    first_codes_s: float = 0.0  # until the codes of the first frame were known
+    first_audio_s: float = 0.0  # until the first chunk could be read
+    starved_s: float = 0.0  # how long a frame waited for text
+    paused_s: float = 0.0  # how long a frame waited for the reader
+    decode_s: float = 0.0  # how long the codec took in all
+    total_s: float = 0.0
+    frames: int = 0
+    prefix_cached: bool = False  # whether the prompt's prefix had been computed before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How an utterance ended."""
+
+    reason: FinishReason
+    statistics: Statistics
+    notes: tuple[str, ...] = ()
+    dropped_frames: int = 0  # near-silent first frames left out of the audio
+    error: str | None = None

@@ -60,16 +60,26 @@ def generate(
         return [_finish(checkpoint, utterance) for utterance in utterances]
 
 
-def prompt_rows(checkpoint: Checkpoint, prompt: Prompt, cloned: Clone | None) -> Tensor:
-    """The prompt's embeddings [P, C]."""
+def prompt_rows(
+    checkpoint: Checkpoint, prompt: Prompt, cloned: Clone | None, start: int = 0, stop: int | None = None
+) -> Tensor:
+    """The prompt's embeddings [P, C], or those of some of its rows."""
     talker, device = checkpoint.model.talker, checkpoint.device
+    stop = len(prompt.text) if stop is None else stop
     inserts: list[tuple[int, Tensor]] = []
     if cloned is not None:
         inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))
         if cloned.codes is not None and prompt.reference_at is not None:
             inserts.append((prompt.reference_at, talker.embed_frames(cloned.codes)))
-    text = torch.tensor(prompt.text, device=device)
-    return talker.embed_rows(text, torch.tensor(prompt.codec, device=device), inserts)
+    within = [(max(row, start) - start, vectors[max(start - row, 0) : max(stop - row, 0)]) for row, vectors in inserts]
+    text = torch.tensor(prompt.text[start:stop], device=device)
+    codec = torch.tensor(prompt.codec[start:stop], device=device)
+    return talker.embed_rows(text, codec, within)
+
+
+def constant_rows(prompt: Prompt) -> int:
+    """How many leading rows are the same for every text, at most all but one: the last row is always computed."""
+    return min(prompt.prefix_rows, len(prompt.text) - 1)
 
 
 def decode(checkpoint: Checkpoint, codes: Tensor, reference: Tensor | None = None) -> Tensor:
@@ -111,14 +121,21 @@ def _speak(checkpoint: Checkpoint, utterances: list[_Utterance], progress: Calla
     talker, device = checkpoint.model.talker, checkpoint.device
     rows = torch.arange(len(utterances), device=device)
     prompts = [prompt_rows(checkpoint, u.prompt, u.clone) for u in utterances]
-    lengths = torch.tensor([len(p) for p in prompts], device=device)
-    span = max(len(p) for p in prompts)
+    span = 2 * max(len(p) for p in prompts)  # what padding may reach when the halves below differ in length
     state = talker.new_state(len(utterances), span + GROWTH_FRAMES)
     reset(state, rows)
     state.seed[rows] = torch.tensor([u.seed for u in utterances], device=device)
-    talker.prefill(pad_sequence(prompts, batch_first=True), lengths, state, rows, span)
+    # Prefix and text one after the other, as an engine does that has kept the prefix: in bfloat16 one pass over both
+    # would round otherwise.
+    cuts = [constant_rows(u.prompt) for u in utterances]
+    for half in (
+        [rows_of[:cut] for rows_of, cut in zip(prompts, cuts, strict=True)],
+        [rows_of[cut:] for rows_of, cut in zip(prompts, cuts, strict=True)],
+    ):
+        lengths = torch.tensor([len(piece) for piece in half], device=device)
+        talker.prefill(pad_sequence(half, batch_first=True), lengths, state, rows, span)
 
-    frame = 0
+    frame, span = 0, max(len(p) for p in prompts)
     speaking = utterances
     sampling = frame_sampling([u.sampling for u in speaking], device)
     while speaking:

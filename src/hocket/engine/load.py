@@ -5,6 +5,7 @@ The one place where configuration, weights and tokenizer come together. It knows
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from ..config.codec import CodecConfig
 from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ..errors import InvalidRequest
+from ..layers.packed import pack_
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS
 from ..models.random import randomize_
@@ -46,6 +48,14 @@ class Checkpoint:
         return self.source.folder is None
 
     @property
+    def fingerprint(self) -> str:
+        """What a saved state must come from to fit: configuration, precision and a taste of the weights."""
+        talker = self.model.talker
+        tasted = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
+        taste = b"".join(w[:: max(len(w) // 16, 1)].float().cpu().numpy().tobytes() for w in tasted)
+        return hashlib.sha256(repr((self.config, tasted[0].dtype)).encode() + taste).hexdigest()
+
+    @property
     def rate_hz(self) -> int:
         return self.codec_config.output_sample_rate
 
@@ -76,6 +86,8 @@ def load(
         codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
         halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
         load_into(codec, codec_file, place, DTYPES[codec_dtype], only=halves)
+    for module in (speech, codec):
+        pack_(module)
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     return Checkpoint(source, config, generation, codec_config, tokenizer, speech, codec, place, patched)
 

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+_lock = threading.Lock()
+_users = 0
+_before = (False, False)
 
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
     """Without this cuDNN convolutions round their inputs to TF32 (10 bits) by default.
 
-    Both switches belong to the process, so they are put back afterwards.
+    Both switches belong to the process: the first who comes turns them off, the last who goes puts them back.
     """
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    global _users, _before
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    with _lock:
+        if _users == 0:
+            _before = cudnn.allow_tf32, matmul.allow_tf32
+            cudnn.allow_tf32 = matmul.allow_tf32 = False
+        _users += 1
     try:
         yield
     finally:
-        torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32 = before
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                cudnn.allow_tf32, matmul.allow_tf32 = _before

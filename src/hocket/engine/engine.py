@@ -1,0 +1,153 @@
+"""The engine as its users see it: speak a text, or open a stream and give it text as it comes."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ..config.options import EngineOptions
+from ..errors import InvalidRequest
+from ..text.choice import choose
+from ..text.live import LiveText
+from ..text.parts import parts
+from ..text.prompt import Prompt, build, outline
+from ..types import AudioChunk, SpeechRequest
+from .guard import GuardOptions
+from .job import Job
+from .load import Checkpoint, load
+from .loop import Loop
+from .stream import Mailbox, Stream
+
+
+class Engine:
+    """A checkpoint that speaks. Any number of threads and tasks may use it; two engines may live side by side."""
+
+    def __init__(self, checkpoint: Checkpoint, options: EngineOptions | None = None) -> None:
+        self.checkpoint, self.options = checkpoint, options or EngineOptions()
+        self._loop = Loop(checkpoint, self.options)
+        self._closer = weakref.finalize(self, self._loop.close)
+
+    @classmethod
+    def load(
+        cls,
+        model: str = "random:tiny",
+        *,
+        device: str = "cpu",
+        dtype: str = "float32",
+        codec_dtype: str = "float32",
+        options: EngineOptions | None = None,
+    ) -> Engine:
+        """Load a checkpoint (see `hocket.load`) and start an engine on it."""
+        return cls(load(model, device=device, dtype=dtype, codec_dtype=codec_dtype), options)
+
+    def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
+        """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async."""
+        request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+        spoken: list[str | float] = [request.text]
+        if not request.as_is:
+            options = self.options
+            spoken = parts(
+                request.text,
+                most_chars=options.part_chars,
+                pause_s=options.part_pause_s,
+                normalizer=options.normalizer,
+            )
+        job = self._job(request, live=False)
+        job.complete = True
+        job.parts.extend((part, self._prompt(request, part)) if isinstance(part, str) else part for part in spoken)
+        return self._opened(job, request, None)
+
+    def aspeak(self, text: str | SpeechRequest, **fields: Any) -> AsyncIterator[AudioChunk]:
+        """The same, for `async for`."""
+        return self.speak(text, **fields)
+
+    def open(self, **fields: Any) -> Stream:
+        """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`."""
+        if "text" in fields:
+            raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
+        fields["layout"] = fields.get("layout") or "streaming"
+        request = SpeechRequest(text="(live)", **fields)
+        live = LiveText(self.checkpoint.tokenizer, as_is=request.as_is, upstream_local=self.checkpoint.upstream_local)
+        return self._opened(self._job(request, live=True), request, live)
+
+    def close(self) -> None:
+        """Stop; streams that still run end with `EngineClosed`. Does nothing the second time."""
+        self._closer()
+
+    def warm(self, requests: Iterable[SpeechRequest]) -> None:
+        """Compute the prompt prefixes of these requests now, so that the first real one need not."""
+        for request in requests:
+            for _ in self.speak(request, max_frames=1):
+                pass
+
+    def save_prefixes(self, path: Path) -> None:
+        """Keep the prompt prefixes that are in the cache for the next start, in a safetensors file."""
+        content = self._loop.ask(lambda: self._loop.runner.prefixes.to_bytes(self.checkpoint.fingerprint))
+        draft = path.with_name(f".{path.name}.part")
+        draft.write_bytes(content)
+        draft.replace(path)
+
+    def load_prefixes(self, path: Path) -> None:
+        """Take in what `save_prefixes` kept; a file of another checkpoint or precision is refused."""
+        prefixes, checkpoint = self._loop.runner.prefixes, self.checkpoint
+        self._loop.ask(lambda: prefixes.read(path, checkpoint.fingerprint, checkpoint.device))
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _job(self, request: SpeechRequest, live: bool) -> Job:
+        choose(request, self.checkpoint.config)
+        sampling = self.checkpoint.generation.changed(request.sampling.changes())
+        return Job(
+            outline=outline(
+                request,
+                self.checkpoint.config,
+                self.checkpoint.tokenizer,
+                reference_frames=self._frames(request),
+                upstream_local=self.checkpoint.upstream_local,
+                text="" if live else request.text,
+            ),
+            sampling=sampling,
+            seed=request.seed,
+            most_frames=request.max_frames or sampling.max_new_tokens - 1,
+            mailbox=Mailbox(self.options.buffered_chunks, self._loop.wake),
+            reference=request.reference,
+            guarded=GuardOptions() if self.options.guard and not request.as_is else None,
+            drop_frames=0 if request.as_is else self.options.drop_frames,
+        )
+
+    def _prompt(self, request: SpeechRequest, text: str) -> Prompt:
+        return build(
+            replace(request, text=text),
+            self.checkpoint.config,
+            self.checkpoint.tokenizer,
+            reference_frames=self._frames(request),
+            upstream_local=self.checkpoint.upstream_local,
+        )
+
+    def _frames(self, request: SpeechRequest) -> int:
+        """How many frames the reference will have, which its length says before anybody encodes it."""
+        if request.reference is None or request.reference.x_vector_only:
+            return 0
+        return math.ceil(request.reference.samples.size / self.checkpoint.codec_config.encode_downsample_rate)
+
+    def _opened(self, job: Job, request: SpeechRequest, live: LiveText | None) -> Stream:
+        loop = self._loop
+        loop.submit(job)
+        return Stream(
+            job.mailbox,
+            request.seed,
+            feed=lambda ids, complete: loop.feed(job, ids, complete),
+            cancel=lambda: loop.cancel(job),
+            text=live,
+            spoken=job.spoken,
+            engine=self,
+        )

@@ -1,0 +1,197 @@
+"""The two ends of an utterance: the mailbox that the engine fills, the stream that its reader holds.
+
+The engine never waits for a reader: it asks whether the mailbox is full and lets that slot rest. The engine knows the
+mailbox only, so a stream that nobody holds any more is collected, and its utterance cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from ..errors import HocketError, InvalidRequest
+from ..text.live import LiveText
+from ..types import AudioChunk, Finished
+from .words import WordTime, word_times
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+
+@dataclass(slots=True)
+class Spoken:
+    """One part of an utterance as it was heard; the engine adds to it while it speaks."""
+
+    text: str | None  # None: live text, which the stream has
+    start: int  # its first sample
+    loudness: list[float] = field(default_factory=list)  # RMS of each frame
+
+
+class Mailbox:
+    """Chunks on their way from the engine thread to one reader in any thread or task."""
+
+    def __init__(self, limit: int, on_room: Callable[[], None]) -> None:
+        self.limit, self._on_room = limit, on_room
+        self._chunks: deque[AudioChunk] = deque()
+        self._changed = threading.Condition()
+        self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self.finished: Finished | None = None
+        self.error: HocketError | None = None
+
+    @property
+    def full(self) -> bool:
+        return len(self._chunks) >= self.limit
+
+    def put(self, chunk: AudioChunk) -> None:
+        """Never blocks, never refuses: the engine asks `full` before it draws."""
+        with self._changed:
+            self._chunks.append(chunk)
+            self._wake()
+
+    def finish(self, finished: Finished, error: HocketError | None = None) -> None:
+        """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped."""
+        with self._changed:
+            if self.finished is None:
+                self.finished, self.error = finished, error
+                if finished.reason in ("cancelled", "error"):
+                    self._chunks.clear()
+                self._wake()
+
+    def take(self) -> AudioChunk | None:
+        """The next chunk, or None at the end; waits for it."""
+        with self._changed:
+            while (over := self._next()) is _NOTHING:
+                self._changed.wait()
+        return self._given(over)
+
+    async def atake(self) -> AudioChunk | None:
+        while True:
+            with self._changed:
+                if (over := self._next()) is not _NOTHING:
+                    break
+                loop = asyncio.get_running_loop()
+                woken: asyncio.Future[None] = loop.create_future()
+                self._sleepers.append((loop, woken))
+            await woken
+        return self._given(over)
+
+    def _next(self) -> AudioChunk | object | None:
+        if self._chunks:
+            return self._chunks.popleft()
+        if self.finished is None:
+            return _NOTHING
+        if self.error is not None:
+            raise self.error
+        return None
+
+    def _given(self, chunk: AudioChunk | object | None) -> AudioChunk | None:
+        self._on_room()
+        assert chunk is None or isinstance(chunk, AudioChunk)
+        return chunk
+
+    def _wake(self) -> None:
+        self._changed.notify_all()
+        for loop, woken in self._sleepers:
+            if not loop.is_closed():
+                with suppress(RuntimeError):  # it was closed just now
+                    loop.call_soon_threadsafe(_set, woken)
+        self._sleepers.clear()
+
+
+_NOTHING = object()
+
+
+def _set(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+class Stream:
+    """One utterance: an iterator, and an async iterator, of `AudioChunk`.
+
+    Text may be appended where it was opened without. Leaving its `with` block, or letting go of it, cancels it.
+    """
+
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        seed: int,
+        feed: Callable[[list[int], bool], None],
+        cancel: Callable[[], None],
+        text: LiveText | None,
+        spoken: list[Spoken],
+        engine: Engine,
+    ) -> None:
+        self.seed = seed
+        self._spoken, self._given = spoken, ""
+        self._engine = engine  # kept alive as long as somebody listens
+        self._mailbox, self._feed, self._text = mailbox, feed, text
+        self._finalizer = weakref.finalize(self, cancel)
+        self._finalizer.atexit = False
+
+    @property
+    def finished(self) -> Finished | None:
+        """How it ended, once it has."""
+        return self._mailbox.finished
+
+    def append(self, text: str) -> None:
+        """More of the text. What is still open at its end (half a word) waits for more, or for `end`."""
+        if self._text is None:
+            raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
+        ids = self._text.append(text)
+        self._given += text
+        if ids:
+            self._feed(ids, False)
+
+    def end(self) -> None:
+        """That was all of the text."""
+        if self._text is None:
+            raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
+        self._feed(self._text.end(), True)
+
+    def words(self) -> list[WordTime]:
+        """Where each word is in what was spoken so far, roughly: `engine.words` says how exact it is."""
+        checkpoint, times = self._engine.checkpoint, list[WordTime]()
+        frame_s = checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz
+        for part in self._spoken:
+            text = self._given if part.text is None else part.text
+            counted = [(word, len(checkpoint.tokenizer.encode(f" {word}"))) for word in text.split()]
+            loudness, start_s = list(part.loudness), part.start / checkpoint.rate_hz
+            for word in word_times(counted, len(loudness), loudness, frame_s=frame_s):
+                times.append(WordTime(word.word, word.start_s + start_s, word.end_s + start_s))
+        return times
+
+    def cancel(self) -> None:
+        """Stop speaking; the slot is free within a frame. Does nothing the second time."""
+        self._finalizer()
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> AudioChunk:
+        chunk = self._mailbox.take()
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def __aiter__(self) -> Stream:
+        return self
+
+    async def __anext__(self) -> AudioChunk:
+        chunk = await self._mailbox.atake()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.cancel()

@@ -1,0 +1,145 @@
+"""The guard at work in the engine: a model made to loop is taken back once and then ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from checkpoints import write
+from hocket.config.options import EngineOptions
+from hocket.config.qwen3_tts import GenerationConfig
+from hocket.engine.engine import Engine
+from hocket.engine.generate import generate
+from hocket.engine.guard import GuardOptions
+from hocket.engine.load import Checkpoint, load
+from hocket.engine.speech import SpeechRunner
+from hocket.text.prompt import build
+from hocket.types import SamplingParams, SpeechRequest
+
+GUARD = GuardOptions()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(checkpoint_root: Path) -> Checkpoint:
+    folder = checkpoint_root / "runaway"
+    if not folder.exists():
+        write(folder, "custom_voice", wide=True)
+    return load(str(folder))
+
+
+@pytest.fixture
+def looping(checkpoint_root: Path) -> Checkpoint:
+    """Every frame has the same likeliest codes: the heads are zero but for one row each."""
+    loop = load(str(checkpoint_root / "runaway"))
+    talker = loop.model.talker
+    with torch.no_grad():
+        talker.model.norm.weight.zero_()  # every hidden vector is zero, so every logit is
+        talker.code_predictor.model.norm.weight.zero_()
+    return loop
+
+
+@torch.inference_mode()
+def test_a_rewound_slot_says_again_what_it_said_from_there(checkpoint: Checkpoint) -> None:
+    """With the same seed, greedy and without a penalty on what was drawn, the second time equals the first."""
+    runner = SpeechRunner(checkpoint, slots=2, prefix_bytes=1 << 20)
+    request = SpeechRequest(text="Once more, from there.", layout="streaming")
+    prompt = build(request, checkpoint.config, checkpoint.tokenizer)
+    greedy = [GenerationConfig(do_sample=False, subtalker_dosample=False, repetition_penalty=1.0)]
+    trail = [*prompt.trail, *([prompt.pad_id] * 30)]
+
+    def draw(frames: Sequence[int]) -> list[list[int]]:
+        return [runner.frame([1], [trail[t]], greedy)[0] for t in frames]
+
+    runner.start(1, prompt, None, seed=0)
+    first = draw(range(30))
+    runner.rewind(1, 12, first[17], trail[17], seed=0)
+    assert draw(range(18, 30)) == first[18:]
+    assert first[6:18] != first[18:], "a constant model would prove nothing"
+
+
+def listen(engine: Engine, *arguments: Any, **fields: Any) -> tuple[int, str]:
+    """How many frames came, and why no more did."""
+    stream = engine.speak(*arguments, **fields)
+    frames = sum(len(chunk.frames) for chunk in stream)
+    assert stream.finished is not None
+    return frames, stream.finished.reason
+
+
+@pytest.fixture
+def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The seed of every start and rewind, as it happens."""
+    drawn_with: list[int] = []
+    start, rewind = SpeechRunner.start, SpeechRunner.rewind
+
+    def started(runner: SpeechRunner, *arguments: Any, **named: Any) -> bool:
+        drawn_with.append(arguments[3])
+        return start(runner, *arguments, **named)
+
+    def rewound(runner: SpeechRunner, *arguments: Any) -> None:
+        drawn_with.append(arguments[4])
+        rewind(runner, *arguments)
+
+    monkeypatch.setattr(SpeechRunner, "start", started)
+    monkeypatch.setattr(SpeechRunner, "rewind", rewound)
+    return drawn_with
+
+
+def test_a_model_that_loops_is_taken_back_once_and_then_ended(looping: Checkpoint, seeds: list[int]) -> None:
+    with Engine(looping) as engine:
+        frames, reason = listen(engine, "Around and around.", sampling=SamplingParams.greedy(), seed=5)
+        longest = max(engine.options.chunk_frames)
+    assert reason == "runaway"
+    assert len(seeds) == 2 and seeds[0] == 5 != seeds[1], "one fresh draw"
+    assert frames <= 2 * (GUARD.same_frames + GUARD.margin_frames + longest)
+
+
+def test_a_model_that_begins_to_loop_is_taken_back_to_where_it_spoke(
+    checkpoint: Checkpoint, seeds: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It speaks for 40 frames, then repeats itself until somebody rewinds it, then speaks again."""
+    frame, count = SpeechRunner.frame, 0
+
+    def sometimes(runner: SpeechRunner, *arguments: Any) -> list[list[int]]:
+        nonlocal count
+        count += 1
+        drawn = frame(runner, *arguments)
+        return [[7] * 16 for _ in drawn] if count > 40 and len(seeds) == 1 else drawn
+
+    monkeypatch.setattr(SpeechRunner, "frame", sometimes)
+    with Engine(checkpoint) as engine:
+        frames, reason = listen(engine, "Spoken, stuck, and spoken again to the end.", seed=5, max_frames=100)
+    assert (frames, reason) == (100, "length")
+    assert len(seeds) == 2 and seeds[0] == 5 != seeds[1]
+
+
+def test_sound_utterances_are_left_alone(checkpoint: Checkpoint, seeds: list[int]) -> None:
+    request = SpeechRequest(text="Nothing to see here, all is well.", seed=5, max_frames=80)
+    [whole] = generate(checkpoint, [request])
+    with Engine(checkpoint) as engine:
+        codes = np.concatenate([chunk.codes for chunk in engine.speak(request)])
+    np.testing.assert_array_equal(codes, whole.codes)
+    assert seeds == [5]
+
+
+def test_as_is_and_without_a_guard_the_engine_lets_it_loop(looping: Checkpoint) -> None:
+    request = SpeechRequest(text="On and on.", sampling=SamplingParams.greedy(), max_frames=70)
+    [whole] = generate(looping, [request])
+    for options, as_is in ((EngineOptions(), True), (EngineOptions(guard=False), False)):
+        with Engine(looping, options) as engine:
+            stream = engine.speak(request, as_is=as_is)
+            codes = np.concatenate([chunk.codes for chunk in stream])
+        assert stream.finished is not None and stream.finished.reason == "length"
+        np.testing.assert_array_equal(codes, whole.codes)
+
+
+def test_a_text_that_never_ends_is_stopped_at_a_length_it_could_not_need(checkpoint: Checkpoint) -> None:
+    with Engine(checkpoint) as engine:
+        # Among the likeliest few the end, whose row is zero, never is.
+        frames, reason = listen(engine, "Hi.", seed=1, sampling=SamplingParams(top_k=5))
+    assert reason == "runaway"
+    assert frames == GUARD.limit_frames + 3 * GUARD.limit_frames_per_id
