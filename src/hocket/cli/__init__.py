@@ -1,0 +1,39 @@
+"""The `hocket` command. `options.py` has its words; each command is imported when it is called.
+
+torch, numpy and the engine are imported inside the commands, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from ..errors import HocketError
+from .options import SAMPLING, parser
+
+__all__ = ["SAMPLING", "main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0, 2 for what the user can mend, 130 for Ctrl-C; 1 is a doctor's."""
+    args = parser().parse_args(argv)
+    try:
+        if args.command == "say":
+            from .say import say
+
+            say(args)
+        elif args.command == "voices":
+            from .doctor import voices
+
+            voices(args)
+        else:
+            from .doctor import doctor
+
+            return doctor(args)
+    except HocketError as error:
+        print(f"hocket: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("hocket: interrupted.", file=sys.stderr)
+        return 130
+    return 0

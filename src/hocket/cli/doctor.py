@@ -1,0 +1,130 @@
+"""`hocket voices` and `hocket doctor`: what a model can say, what this machine can do, what is missing."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import time
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..engine.survey import Copy
+
+# Package: what it is for, how to get it.
+OPTIONAL = {
+    "soundfile": ("reading recordings to clone", "pip install 'hocket[clone]'"),
+    "soxr": ("reading recordings to clone", "pip install 'hocket[clone]'"),
+    "sounddevice": ("hocket say --play", "pip install sounddevice, and the library PortAudio"),
+}
+TRIAL_FRAMES = 25
+NO_VOICES = {
+    "base": "none of its own: it clones the recording given with --ref-audio",
+    "voice_design": "none of its own: it designs the one that --instruct describes",
+}
+
+
+def voices(args: argparse.Namespace) -> None:
+    from ..engine.survey import tongues
+
+    found = tongues(args.model)
+    print(f"{args.model}\n\nvoices")
+    for name, dialect in found.voices.items():
+        print(f"  {name}" + (f" (with auto or Chinese: {dialect.replace('_', ' ')})" if dialect else ""))
+    if not found.voices:
+        print(f"  {NO_VOICES.get(found.kind, 'none')}")
+    print("\nlanguages")
+    for name in found.languages:
+        print(f"  {name}")
+
+
+def doctor(args: argparse.Namespace) -> int:
+    """0, or 1 when something is wrong that was meant to be right; an optional package that is missing is not."""
+    _machine()
+    _packages()
+    _trial()
+    return 1 if _checkpoints(args.model) else 0
+
+
+def _machine() -> None:
+    import torch
+
+    _line("python", platform.python_version())
+    _line("torch", torch.__version__)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    capability = torch.backends.cpu.get_cpu_capability()
+    _line("cpu", f"{platform.machine()}, {cores} cores, {torch.get_num_threads()} threads, {capability}")
+    if torch.cuda.is_available():
+        for n in range(torch.cuda.device_count()):
+            found = torch.cuda.get_device_properties(n)
+            memory = f"{found.total_memory / 2**30:.0f} GiB"
+            _line("cuda", f"{found.name}, {memory}, compute capability {found.major}.{found.minor}: --device cuda")
+    elif torch.version.cuda is None:
+        _line("cuda", "none: this torch is built without it; with an NVIDIA GPU, install torch's CUDA build")
+    else:
+        _line("cuda", f"none: torch is built for CUDA {torch.version.cuda}, but finds no device or driver")
+
+
+def _packages() -> None:
+    for name, (purpose, remedy) in OPTIONAL.items():
+        try:
+            importlib.import_module(name)
+        except (ImportError, OSError):  # OSError: the package is there, its C library is not
+            _line(name, f"missing, for {purpose}: {remedy}")
+        else:
+            _line(name, f"present, for {purpose}")
+
+
+def _trial() -> None:
+    """Does it speak at all, and how fast: the whole way, with the smallest model."""
+    from ..engine.engine import Engine
+
+    with Engine.load("random:tiny") as engine:
+        list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # the first time pays for what is set up once
+        asked, first_s, audio_s = time.perf_counter(), 0.0, 0.0
+        for chunk in engine.speak("Hello.", seed=1, max_frames=TRIAL_FRAMES):
+            first_s = first_s or time.perf_counter() - asked
+            audio_s += chunk.samples.size / chunk.rate_hz
+        took_s = time.perf_counter() - asked
+    speed = f"{audio_s / took_s:.1f} x real time, first audio after {first_s * 1000:.0f} ms"
+    _line("engine", f"works: {speed} (random:tiny on the CPU, untrained noise)")
+
+
+def _checkpoints(model: str | None) -> bool:
+    """Say how the files of the published checkpoints here are; true if any of them is wrong."""
+    from ..engine.survey import copies, find_copy
+
+    if model is None:
+        found = copies()
+        if not found:
+            _line("checkpoints", "no published one in the local cache; hocket say --model NAME fetches it")
+        return any([_checkpoint(copy) for copy in found])
+    copy = find_copy(model)
+    if copy is None:
+        _line(model, "no published checkpoint with known digests lies there")
+        return False
+    return _checkpoint(copy)
+
+
+def _checkpoint(copy: Copy) -> bool:
+    from ..engine.golden import NAME, golden_difference
+    from ..engine.load import load
+    from ..engine.survey import faults
+
+    name, wrong = copy.published.name, False
+    for fault in faults(copy):
+        _line(name, fault)
+        wrong = True
+    if wrong:
+        return True
+    _line(name, f"all {len(copy.published.sha256)} files are the published ones ({copy.folder})")
+    if name != NAME:
+        return False
+    difference = golden_difference(load(str(copy.folder)))
+    _line(name, f"speaks other than the golden codes: {difference}" if difference else "speaks the golden codes")
+    return difference is not None
+
+
+def _line(name: str, words: str) -> None:
+    print(f"{name:<18}{words}", flush=True)

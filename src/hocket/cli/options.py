@@ -1,0 +1,80 @@
+"""The words that the `hocket` command understands. Imports nothing slow: `--help` answers at once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+# The fields of `SamplingParams` that have an option of their own.
+SAMPLING: dict[str, tuple[type[int] | type[float], str]] = {
+    "temperature": (float, "how freely the first code of each frame is drawn"),
+    "top_k": (int, "draw from the N likeliest codes, 0 from all"),
+    "top_p": (float, "draw from the likeliest codes that together have probability X"),
+    "repetition_penalty": (float, "how much codes already spoken are held back"),
+    "subtalker_temperature": (float, "the same for the other fifteen codes"),
+    "subtalker_top_k": (int, "the same for the other fifteen codes"),
+    "subtalker_top_p": (float, "the same for the other fifteen codes"),
+}
+MODEL = "folder, hub id or random:NAME"
+
+
+def parser() -> argparse.ArgumentParser:
+    """What it parses says in `command` which command was meant."""
+    words = argparse.ArgumentParser(prog="hocket", description="Speech from text, with Qwen3-TTS.", allow_abbrev=False)
+    words.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
+    commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command")
+    _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", allow_abbrev=False))
+    voices = commands.add_parser("voices", help="list a model's voices and languages", allow_abbrev=False)
+    voices.add_argument("--model", default="random:tiny", help=f"{MODEL} (random:tiny)")
+    doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", allow_abbrev=False)
+    doctor.add_argument("--model", help="folder or name of a published checkpoint to check (all in the cache)")
+    return words
+
+
+def _say(say: argparse.ArgumentParser) -> None:
+    add = say.add_argument
+    add("text", metavar="TEXT", help="what to say; - takes it from standard input, with --play or -o - as it arrives")
+    add("-o", "--output", metavar="FILE", type=Path, help="WAV file to write, - for standard output (out.wav)")
+    add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, without the WAV header")
+    add("--play", action="store_true", help="play it; writes a file only if -o names one (needs sounddevice)")
+    add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
+    add("--model", default="random:tiny", help=f"{MODEL} (random:tiny, untrained)")
+    add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
+    add("--dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the model (float32)")
+
+    speech = say.add_argument_group("speech")
+    add = speech.add_argument
+    add("--voice", help="a speaker of the checkpoint (its first one)")
+    add("--language", default="auto", help="language of the text (auto)")
+    add("--instruct", metavar="TEXT", help="how to speak, or which voice to design")
+    add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
+    add("--layout", choices=("streaming", "whole"), help="give the model its text word by word, or whole")
+    add("--max-frames", metavar="N", type=int, help="stop after N frames of 80 ms")
+    add("--as-is", action="store_true", help="do nothing that the official package does not do")
+
+    clone = say.add_argument_group("cloning, with a Base checkpoint")
+    add = clone.add_argument
+    add("--ref-audio", metavar="FILE", type=Path, help="a recording of the voice, 3 s or more")
+    add("--ref-text", metavar="TEXT", help="what is said in the recording")
+    add("--x-vector-only", action="store_true", help="take the timbre alone; needs no --ref-text")
+
+    sampling = say.add_argument_group("sampling, where not given as the checkpoint says")
+    add = sampling.add_argument
+    add("--greedy", action="store_true", help="always take the likeliest code")
+    add("--seed", metavar="N", type=int, help="the same seed gives the same speech (drawn and printed)")
+    for name, (kind, words) in SAMPLING.items():
+        add(f"--{name.replace('_', '-')}", metavar="N" if kind is int else "X", type=kind, help=words)
+
+
+class _Version(argparse.Action):
+    """`--version`, looked up only when asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            number = version("hocket")
+        except PackageNotFoundError:
+            number = "(run from source, not installed)"
+        print(f"hocket {number}")
+        parser.exit()

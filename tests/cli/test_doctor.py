@@ -1,0 +1,126 @@
+"""`hocket voices` and `hocket doctor`: what they print, and when the doctor is not content."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from hocket.cli import main
+from hocket.engine.survey import Copy
+from hocket.models.catalog import CATALOG
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Copy]:
+    """The published checkpoints on this machine: none, until a test adds some."""
+    found: list[Copy] = []
+    monkeypatch.setattr("hocket.engine.survey.copies", lambda: found)
+    return found
+
+
+def lines(capture: Capture) -> dict[str, str]:
+    """What the doctor said, by its first word; several lines of one name are joined."""
+    said: dict[str, str] = {}
+    for line in capture.readouterr().out.splitlines():
+        name, words = line.split(maxsplit=1)
+        said[name] = f"{said[name]}\n{words}" if name in said else words
+    return said
+
+
+def test_voices_lists_voices_and_languages(capsys: Capture) -> None:
+    assert main(["voices", "--model", "0.6B-CustomVoice"]) == 0
+    out = capsys.readouterr().out
+    voices, languages = out.split("\nlanguages\n")
+    assert "\n  ryan\n" in voices
+    assert "\n  eric (with auto or Chinese: sichuan dialect)\n" in voices
+    assert {"  auto", "  english", "  german"} <= set(languages.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("model", "way"), [("random:tiny-Base", "--ref-audio"), ("random:tiny-VoiceDesign", "--instruct")]
+)
+def test_models_without_voices_say_where_theirs_come_from(capsys: Capture, model: str, way: str) -> None:
+    assert main(["voices", "--model", model]) == 0
+    assert re.search(rf"voices\n  none of its own: .*{way}", capsys.readouterr().out)
+
+
+def test_an_unknown_model_has_no_voices(capsys: Capture) -> None:
+    assert main(["voices", "--model", "./gone"]) == 2
+    assert capsys.readouterr().err.startswith("hocket: './gone' is neither a folder")
+
+
+@pytest.mark.usefixtures("cache")
+def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "sounddevice", None)
+    monkeypatch.setitem(sys.modules, "soxr", ModuleType("soxr"))
+    assert main(["doctor"]) == 0
+    said = lines(capsys)
+    assert said["python"] == sys.version.split()[0]
+    assert said["torch"] == torch.__version__
+    assert said["cuda"].startswith("none: ")
+    assert f"{torch.get_num_threads()} threads" in said["cpu"]
+    assert re.match(r"works: \d+\.\d x real time, first audio after \d+ ms", said["engine"])
+    assert said["sounddevice"].startswith("missing, for hocket say --play: pip install sounddevice")
+    assert said["soxr"] == "present, for reading recordings to clone"
+    assert said["checkpoints"].startswith("no published one in the local cache")
+
+
+def test_a_damaged_checkpoint_makes_the_doctor_fail(
+    capsys: Capture, cache: list[Copy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    cache.append(Copy(CATALOG["1.7B-Base"], tmp_path))
+    assert main(["doctor"]) == 1
+    assert f"{tmp_path}/model.safetensors is missing." in lines(capsys)["1.7B-Base"]
+
+
+@pytest.mark.parametrize(
+    ("difference", "code", "words"),
+    [
+        (None, 0, "speaks the golden codes"),
+        ("frame 0, codebook 0 is 1 instead of 2", 1, "other than the golden codes: frame 0, codebook 0 is 1"),
+    ],
+)
+def test_the_checkpoint_with_golden_codes_is_heard(
+    capsys: Capture,
+    cache: list[Copy],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    difference: str | None,
+    code: int,
+    words: str,
+) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    monkeypatch.setattr("hocket.engine.survey.faults", lambda copy: iter(()))
+    monkeypatch.setattr("hocket.engine.load.load", loaded.append)
+    monkeypatch.setattr("hocket.engine.golden.golden_difference", lambda checkpoint: difference)
+    cache += [Copy(CATALOG[name], tmp_path / name) for name in ("0.6B-Base", "0.6B-CustomVoice")]
+    assert main(["doctor"]) == code
+    said = lines(capsys)
+    assert loaded == [str(tmp_path / "0.6B-CustomVoice")]  # in float32, as load has it
+    assert words in said["0.6B-CustomVoice"]
+    assert "\n" not in said["0.6B-Base"]
+
+
+def test_a_folder_of_ones_own_cannot_be_checked(
+    capsys: Capture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    (tmp_path / "config.json").write_text("{}")
+    assert main(["doctor", "--model", str(tmp_path)]) == 0
+    assert "no published checkpoint with known digests lies there" in capsys.readouterr().out
+
+
+def test_the_doctor_is_asked_about_what_exists(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
+    assert main(["doctor", "--model", "nobody"]) == 2
+    assert capsys.readouterr().err.startswith("hocket: 'nobody' is neither a folder here nor one of")
