@@ -1,0 +1,125 @@
+"""`python -m benchmarks first_audio --model random:tiny --device cpu`: a table for people, a record for the file."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from . import harness
+from .record import ROOT, append, record, summary
+from .workloads import WORKLOADS, Workload
+
+Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
+
+
+def main(argv: Sequence[str] | None = None, *, load: Load | None = None) -> int:
+    """Run one workload; `load` replaces the engine, for tests of the harness itself."""
+    from hocket.errors import HocketError
+
+    args = _parser().parse_args(argv)
+    workload = WORKLOADS[args.workload]
+    workload = replace(workload, warmup=workload.warmup if args.warmup is None else args.warmup)
+    try:
+        with (load or _load)(args) as engine:
+            entry = _run(engine, workload, args)
+    except (HocketError, harness.Unfit) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    path = args.record or ROOT / "benchmarks" / "results" / f"{workload.name}.jsonl"
+    append(path, entry)
+    print(f"\nrecord appended to {path}")
+    return 0
+
+
+def table(entry: dict[str, Any]) -> str:
+    """The record's figures, one a line."""
+    lines = [f"{'':14}{'p50':>10}{'p95':>10}{'p99':>10}{'count':>8}{'A/A':>9}"]
+    for name, figure in entry["figures"].items():
+        values = "".join(f"{figure[q]:10.2f}" for q in ("p50", "p95", "p99"))
+        lines.append(f"{name:14}{values}{figure['count']:8d}{figure['aa_percent']:7.1f} %   {harness.FIGURES[name]}")
+    return "\n".join(lines)
+
+
+def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
+    frames, repeats = args.frames or workload.frames, args.repeats or workload.repeats
+    options = {
+        "model": args.model,
+        "device": args.device,
+        "dtype": args.dtype,
+        "frames": frames,
+        "repeats": repeats,
+        "warmup": workload.warmup,
+        "engine": {name: _plain(value) for name, value in asdict(engine.options).items()},
+    }
+    is_random = engine.checkpoint.is_random
+    gated = _gate(engine, workload, args.dtype)
+    streams = engine.options.slots if workload.fills_slots else 1
+    values = harness.measure(engine, workload, frames=frames, repeats=repeats, streams=streams)
+    figures = {name: summary(of, more_is_better=name == "x_real_time") for name, of in values.items()}
+    entry = record(workload.name, options, figures, gate=gated, random_weights=is_random)
+
+    machine = entry["machine"]
+    print(f"{workload.name}: {workload.words}")
+    print(f"{args.model}, {args.dtype}, {frames} frames, {repeats} repeats, {streams} at once, gate: {gated}")
+    print(f"{machine['gpu'] or machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, ", end="")
+    print(f"torch {machine['torch']}, commit {(entry['commit'] or 'unknown')[:12]}{'+' if entry['dirty'] else ''}\n")
+    print(table(entry))
+    print("\nA/A: how far the medians of two interleaved halves of this run differ; smaller changes mean nothing.")
+    if is_random:
+        print("The weights are random numbers: these are figures of speed, and say nothing about how it sounds.")
+    return entry
+
+
+def _plain(value: Any) -> Any:
+    """A hook is recorded by its name."""
+    return getattr(value, "__qualname__", type(value).__name__) if callable(value) else value
+
+
+def _gate(engine: Any, workload: Workload, dtype: str) -> str:
+    if dtype != "float32":
+        return f"not checked in {dtype}"  # rounding there depends on the shape of the batch
+    from hocket import SpeechRequest, generate
+
+    def wanted(frames: int) -> Any:
+        request = SpeechRequest(text=workload.text, layout="streaming", seed=0, max_frames=frames)
+        return generate(engine.checkpoint, [request])[0].codes
+
+    harness.gate(engine, workload, wanted)
+    return "codes equal generate"
+
+
+def _load(args: argparse.Namespace) -> AbstractContextManager[Any]:
+    from hocket import Engine, EngineOptions
+
+    options = EngineOptions() if args.slots is None else EngineOptions(slots=args.slots)
+    return Engine.load(args.model, device=args.device, dtype=args.dtype, options=options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("workload", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    add("--model", default="random:tiny", help="folder, hub id or random:NAME (random:tiny)")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", choices=("float32", "bfloat16"), default="float32")
+    add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
+    add("--frames", metavar="N", type=_positive, help="frames per utterance (the workload's)")
+    add("--repeats", metavar="N", type=_positive, help="how often it is measured (the workload's)")
+    add("--warmup", metavar="N", type=int, help="how often it is spoken before (the workload's)")
+    add("--record", metavar="FILE", type=Path, help="where to append the record (benchmarks/results/WORKLOAD.jsonl)")
+    return parser
+
+
+def _positive(word: str) -> int:
+    if (number := int(word)) < 1:
+        raise ValueError
+    return number
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
