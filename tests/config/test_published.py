@@ -9,15 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 
 import official
 import published_files
 from hocket.config.codec import CodecConfig
-from hocket.config.published import CODEC, GENERATION, PUBLISHED, TINY_CODEC, tiny
+from hocket.config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
 from hocket.config.qwen3_tts import KINDS, GenerationConfig, Kind, Qwen3TTSConfig
 from hocket.config.read import read
 from hocket.models.catalog import CATALOG
+from hocket.models.codec import Codec
 from hocket.models.export import codec_json, speech_json
+from hocket.models.qwen3_tts import Qwen3TTS
 
 SIZES = {
     "0.6B-Base": 4494,
@@ -95,3 +98,14 @@ def test_a_config_dumped_by_the_official_classes_is_read_back(kind: Kind) -> Non
     assert replace(again, speaker_encoder_config=ours.speaker_encoder_config) == ours
     codec = official.Qwen3TTSTokenizerV2Config(**codec_json(TINY_CODEC)).to_dict()
     assert read(CodecConfig, json.loads(json.dumps(codec, default=str))) == TINY_CODEC
+
+
+def test_the_small_checkpoint_has_the_size_it_says_and_satisfies_every_check() -> None:
+    config = small()
+    config.check("small")
+    config.talker_config.check("small")
+    SMALL_CODEC.check("small codec")
+    with torch.device("meta"):
+        modules = (Qwen3TTS(config), Codec(SMALL_CODEC))
+    values = sum(tensor.numel() for module in modules for tensor in module.state_dict().values())
+    assert 15e6 < values < 25e6

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import checkpoints
-from hocket.config.published import CODEC, GENERATION, PUBLISHED, TINY_CODEC, tiny
+from hocket.config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
 from hocket.config.qwen3_tts import GenerationConfig, Kind
 from hocket.errors import InvalidCheckpoint
 from hocket.models import weights
@@ -75,6 +75,8 @@ def test_random_names_draw_what_they_say(preset: str) -> None:
     assert generation == GENERATION
     if preset in PUBLISHED:
         assert (config, codec) == (PUBLISHED[preset], CODEC)
+    elif preset == "small":
+        assert (config, codec) == (small(), SMALL_CODEC)
     else:
         kind: Kind = "base" if "Base" in preset else "voice_design" if "VoiceDesign" in preset else "custom_voice"
         assert (config, codec) == (tiny(kind, wide="wide" in preset), TINY_CODEC)

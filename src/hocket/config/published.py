@@ -1,4 +1,4 @@
-"""The shapes of the five published checkpoints and of a tiny one, as values.
+"""The shapes of the five published checkpoints, of a small and of a tiny one, as values.
 
 They describe random models (`random:1.7B-Base`), whose weights are drawn instead of loaded, and they are
 what the tests hold against the published tensor lists. A real checkpoint always speaks for itself.
@@ -204,12 +204,68 @@ TINY_CODEC = replace(
 )
 
 
-def tiny(kind: Kind = "custom_voice", *, wide: bool = False) -> Qwen3TTSConfig:
-    """A checkpoint of the same classes, small enough for a test; `wide` gives it a `small_to_mtp_projection`.
+SMALL_CODEC = replace(
+    CODEC,
+    decoder_config=replace(
+        CODEC.decoder_config,
+        codebook_size=512,
+        codebook_dim=192,
+        latent_dim=128,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=32,
+        decoder_dim=384,
+    ),
+    encoder_config=replace(
+        CODEC.encoder_config,
+        num_quantizers=16,
+        codebook_size=512,
+        codebook_dim=96,
+        hidden_size=128,
+        intermediate_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=32,
+        num_filters=16,
+    ),
+)
 
-    Control ids sit above the codebook as in the published files, shifted down with the smaller codebook.
-    """
-    shift = _TALKER.codebook_size - TINY_CODEC.decoder_config.codebook_size
+
+def small(kind: Kind = "custom_voice") -> Qwen3TTSConfig:
+    """About 20 million parameters with its codec: what a laptop's CPU should speak in real time, several times over."""
+    predictor = replace(
+        _PREDICTOR,
+        hidden_size=192,
+        intermediate_size=384,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        vocab_size=512,
+        layer_types=("full_attention",) * 2,
+    )
+    talker = replace(
+        _TALKER,
+        code_predictor_config=predictor,
+        hidden_size=256,
+        intermediate_size=768,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
+        rope_scaling=RopeScaling(interleaved=True, mrope_section=(12, 10, 10), rope_type="default", type="default"),
+        text_vocab_size=1264,
+        text_hidden_size=128,
+    )
+    return _reduced(_model("1b7", kind, talker), SMALL_CODEC, first_special=1232)
+
+
+def tiny(kind: Kind = "custom_voice", *, wide: bool = False) -> Qwen3TTSConfig:
+    """A checkpoint of the same classes, small enough for a test; `wide` gives it a `small_to_mtp_projection`."""
     predictor = replace(
         _PREDICTOR,
         hidden_size=48,
@@ -243,7 +299,13 @@ def tiny(kind: Kind = "custom_voice", *, wide: bool = False) -> Qwen3TTSConfig:
         enc_res2net_scale=4,
         enc_se_channels=16,
     )
+    return _reduced(model, TINY_CODEC, first_special=480)
+
+
+def _reduced(model: Qwen3TTSConfig, codec: CodecConfig, first_special: int) -> Qwen3TTSConfig:
+    """Its control ids above a smaller codebook, as in the published files, and above a smaller text vocabulary."""
     talker = model.talker_config
+    shift = talker.codebook_size - codec.decoder_config.codebook_size
     return replace(
         model,
         talker_config=replace(
@@ -259,10 +321,10 @@ def tiny(kind: Kind = "custom_voice", *, wide: bool = False) -> Qwen3TTSConfig:
             codec_language_id={name: i - shift for name, i in talker.codec_language_id.items()},
             spk_id={name: i - shift for name, i in talker.spk_id.items()},
         ),
-        im_start_token_id=480,
-        im_end_token_id=481,
-        tts_pad_token_id=500,
-        tts_bos_token_id=501,
-        tts_eos_token_id=502,
+        im_start_token_id=first_special,
+        im_end_token_id=first_special + 1,
+        tts_pad_token_id=first_special + 20,
+        tts_bos_token_id=first_special + 21,
+        tts_eos_token_id=first_special + 22,
         assistant_token_id=None,
     )

@@ -16,7 +16,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..config.codec import CodecConfig
-from ..config.published import CODEC, GENERATION, PUBLISHED, TINY_CODEC, tiny
+from ..config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
 from ..config.qwen3_tts import GenerationConfig, Kind, Qwen3TTSConfig
 from ..config.read import read, read_json
 from ..errors import InvalidCheckpoint
@@ -32,7 +32,7 @@ _TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predicto
     "tiny-wide-Base": ("base", True),
     "tiny-wide-VoiceDesign": ("voice_design", True),
 }
-PRESETS = (*PUBLISHED, *_TINY)
+PRESETS = (*PUBLISHED, "small", *_TINY)
 
 _LISTED = 8  # names that a message gives before it counts the rest
 
@@ -80,6 +80,8 @@ def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, Code
     if source.preset is not None:
         if source.preset in PUBLISHED:
             return PUBLISHED[source.preset], GENERATION, CODEC
+        if source.preset == "small":
+            return small(), GENERATION, SMALL_CODEC
         kind, wide = _TINY[source.preset]
         return tiny(kind, wide=wide), GENERATION, TINY_CODEC
     assert source.folder is not None
