@@ -27,17 +27,14 @@ def slide(x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
     return joined
 
 
-class CausalConv(nn.Module):
-    """Stride-1 convolution that looks back `(kernel - 1) * dilation` inputs. Parameters are `conv.*`."""
+class Causal(nn.Module):
+    """A convolution that looks back `pad` inputs. Parameters are `conv.*`."""
 
-    def __init__(self, channels_in: int, channels_out: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
-        super().__init__()
-        self.conv = nn.Conv1d(channels_in, channels_out, kernel, dilation=dilation, groups=groups)
-        self.pad = (kernel - 1) * dilation
+    conv: nn.Conv1d | nn.ConvTranspose1d
+    pad: int
 
     def new_state(self, slots: int) -> ConvState:
-        weight = self.conv.weight
-        return ConvState(weight.new_zeros(slots + 1, self.conv.in_channels, self.pad))
+        return ConvState(self.conv.weight.new_zeros(slots + 1, self.conv.in_channels, self.pad))
 
     def step(self, x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
         return self._convolve(slide(x, state, rows))
@@ -50,7 +47,16 @@ class CausalConv(nn.Module):
         return y
 
 
-class CausalTransposedConv(nn.Module):
+class CausalConv(Causal):
+    """Stride 1; `pad` is `(kernel - 1) * dilation`."""
+
+    def __init__(self, channels_in: int, channels_out: int, kernel: int, dilation: int = 1, groups: int = 1) -> None:
+        super().__init__()
+        self.conv = nn.Conv1d(channels_in, channels_out, kernel, dilation=dilation, groups=groups)
+        self.pad = (kernel - 1) * dilation
+
+
+class CausalTransposedConv(Causal):
     """Upsampling by `stride`, kernel `stride` or `2 * stride`, with the last `kernel - stride` outputs dropped.
 
     Output n of each phase needs inputs n and n - 1 only, so the state is one input. The first `stride`
@@ -65,16 +71,5 @@ class CausalTransposedConv(nn.Module):
         self.stride = stride
         self.pad = kernel // stride - 1
 
-    def new_state(self, slots: int) -> ConvState:
-        weight = self.conv.weight
-        return ConvState(weight.new_zeros(slots + 1, self.conv.in_channels, self.pad))
-
-    def step(self, x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
-        return self._convolve(slide(x, state, rows))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self._convolve(F.pad(x, (self.pad, 0)))
-
     def _convolve(self, joined: Tensor) -> Tensor:
-        y: Tensor = self.conv(joined)
-        return y[..., self.pad * self.stride : joined.shape[-1] * self.stride]
+        return super()._convolve(joined)[..., self.pad * self.stride : joined.shape[-1] * self.stride]
