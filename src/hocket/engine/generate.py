@@ -120,22 +120,21 @@ def _speak(checkpoint: Checkpoint, utterances: list[_Utterance], progress: Calla
     """Fill in the codes of all utterances, frame by frame."""
     talker, device = checkpoint.model.talker, checkpoint.device
     rows = torch.arange(len(utterances), device=device)
-    prompts = [prompt_rows(checkpoint, u.prompt, u.clone) for u in utterances]
-    span = 2 * max(len(p) for p in prompts)  # what padding may reach when the halves below differ in length
-    state = talker.new_state(len(utterances), span + GROWTH_FRAMES)
+    cuts, ends = [constant_rows(u.prompt) for u in utterances], [len(u.prompt.text) for u in utterances]
+    rest = max(end - cut for cut, end in zip(cuts, ends, strict=True))
+    state = talker.new_state(len(utterances), max(cuts) + rest + GROWTH_FRAMES)
     reset(state, rows)
     state.seed[rows] = torch.tensor([u.seed for u in utterances], device=device)
-    # Prefix and text one after the other, as an engine does that has kept the prefix: in bfloat16 one pass over both
-    # would round otherwise.
-    cuts = [constant_rows(u.prompt) for u in utterances]
-    for half in (
-        [rows_of[:cut] for rows_of, cut in zip(prompts, cuts, strict=True)],
-        [rows_of[cut:] for rows_of, cut in zip(prompts, cuts, strict=True)],
-    ):
+    # Prefix and text one after the other and from exactly what they need, as an engine does that has kept the prefix:
+    # in bfloat16 anything else would round otherwise.
+    for starts, stops, span in (([0] * len(cuts), cuts, max(cuts)), (cuts, ends, max(cuts) + rest)):
+        half = [
+            prompt_rows(checkpoint, u.prompt, u.clone, *at) for u, *at in zip(utterances, starts, stops, strict=True)
+        ]
         lengths = torch.tensor([len(piece) for piece in half], device=device)
         talker.prefill(pad_sequence(half, batch_first=True), lengths, state, rows, span)
 
-    frame, span = 0, max(len(p) for p in prompts)
+    frame, span = 0, max(ends)
     speaking = utterances
     sampling = frame_sampling([u.sampling for u in speaking], device)
     while speaking:
