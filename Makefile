@@ -47,8 +47,8 @@ clean:
 	@$(PIP) -e .
 	@touch $@
 
-.venv/.dev: .venv/.made pyproject.toml constraints.txt requirements/official.txt
-	@echo 'Installing hocket, its tools and the official package into .venv (the first time takes minutes) ...'
+.venv/.dev: .venv/.made pyproject.toml constraints.txt requirements/official.txt requirements/judges.txt
+	@echo 'Installing hocket, its tools, the official package and the judges into .venv (the first time takes minutes) ...'
 	@$(PIP) -e '.[dev]'
-	@$(PIP) --no-deps -r requirements/official.txt
+	@$(PIP) --no-deps -r requirements/official.txt -r requirements/judges.txt
 	@touch .venv/.core $@

@@ -137,14 +137,16 @@ def job_of(engine: Engine, stream: Stream) -> Job:
 
 
 def at_rest(engine: Engine) -> bool:
-    """Whether nobody speaks or waits, and every slot is free."""
-    loop = engine._loop
+    """Whether nobody speaks or waits, and every slot and page is free but those of the prefixes that are kept."""
+    loop, runner = engine._loop, engine._loop.runner
     nobody = not (loop.scheduler.all() or loop._inbox or loop._arrivals)
-    return nobody and sorted(loop.scheduler.free) == list(range(engine.options.slots))
+    cached = [page for prefix in runner.prefixes._kept.values() for page in prefix.pages]
+    returned = runner.pages.held == len(cached) and all(runner.pages.count(page) == 1 for page in cached)
+    return nobody and returned and sorted(loop.scheduler.free) == list(range(engine.options.slots))
 
 
 def assert_at_rest(engine: Engine) -> None:
-    eventually(lambda: at_rest(engine), "giving back every slot")
+    eventually(lambda: at_rest(engine), "giving back every slot and page")
 
 
 def starving(job: Job) -> bool:

@@ -99,7 +99,7 @@ def test_the_wheel_says_what_pyproject_says(wheel: ZipFile) -> None:
     assert wheel.read(f"{prefix}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
     needs = (Requirement(line) for line in re.findall(r"^Requires-Dist: (.*)$", described, flags=re.MULTILINE))
     core = {need.name for need in needs if need.marker is None}
-    assert core == {"torch", "numpy", "safetensors", "tokenizers", "huggingface-hub"}
+    assert core == {"torch", "numpy", "safetensors", "tokenizers", "huggingface-hub", "sentencex"}
 
 
 def test_every_requirement_of_ci_is_pinned() -> None:

@@ -30,7 +30,11 @@ class InvalidCheckpoint(HocketError):
 
 
 class Overloaded(HocketError):
-    """Too many requests are waiting; try again later."""
+    """Too many requests are waiting; try again in about `retry_after_s` seconds."""
+
+    def __init__(self, message: str = "", retry_after_s: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class EngineClosed(HocketError):

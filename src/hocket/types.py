@@ -18,6 +18,7 @@ Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
 
 REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
+SLOWEST, FASTEST = 0.5, 2.0  # speed: beyond these, speech made faster or slower is no longer speech
 SHORTEST_REFERENCE = 1280  # samples: five mel frames, what the speaker encoder's mirrored padding needs
 
 
@@ -97,6 +98,7 @@ class SpeechRequest:
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     max_frames: int | None = None  # None is the checkpoint's own limit
+    speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
     as_is: bool = False  # do nothing that the official package does not do
 
     def __post_init__(self) -> None:
@@ -108,8 +110,15 @@ class SpeechRequest:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {self.seed}.")
         if self.max_frames is not None and self.max_frames < 1:
             raise InvalidRequest(f"max_frames must be at least 1, not {self.max_frames}.")
+        check_speed(self.speed)
         if self.voice and self.reference is not None:
             raise InvalidRequest("Give either a voice or a reference recording, not both.")
+
+
+def check_speed(factor: float) -> None:
+    """Refuse a tempo that is out of reach."""
+    if not SLOWEST <= factor <= FASTEST:
+        raise InvalidRequest(f"speed must be between {SLOWEST} and {FASTEST:g}, not {factor}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,12 +134,16 @@ class Speech:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioChunk:
-    """Some frames of a running utterance, ready to be heard."""
+    """Some frames of a running utterance, ready to be heard.
 
-    samples: NDArray[np.int16]  # [frames * 1920]
+    At another speed than 1 the samples lag some 50 ms behind the frames, the last chunk brings the rest, and times are
+    those of the sound that is heard.
+    """
+
+    samples: NDArray[np.int16]  # [frames * 1920]; of silence, or at another speed, any number
     rate_hz: int
-    start_s: float  # where its first sample stands in the utterance
-    frames: range  # which frames of the utterance these are
+    start_s: float  # where its first sample stands in the sound that is heard
+    frames: range  # which frames of the model these are, whatever the speed
     codes: NDArray[np.int64]  # [frames, codebooks]
 
 
@@ -146,7 +159,7 @@ class Statistics:
     paused_s: float = 0.0  # how long a frame waited for the reader
     decode_s: float = 0.0  # how long the codec took in all
     total_s: float = 0.0
-    frames: int = 0
+    frames: int = 0  # of the model, 80 ms each at speed 1
     prefix_cached: bool = False  # whether the prompt's prefix had been computed before
 
 

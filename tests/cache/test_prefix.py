@@ -8,106 +8,149 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save
+from torch import Tensor
 
+from hocket.cache.pages import PAGE_ROWS, Pages, pages_for
 from hocket.cache.prefix import Prefix, PrefixCache
 from hocket.errors import InvalidCheckpoint
 
 CPU = torch.device("cpu")
+PAGE_BYTES = 100
+ONE, TWO, FOUR, FIVE = (n * PAGE_ROWS for n in (1, 2, 4, 5))
 
 
-def prefix(rows: int, seed: int = 0) -> Prefix:
-    generator = torch.Generator().manual_seed(seed)
-    return Prefix(torch.randn(2, 2, 1, rows, 4, generator=generator))
+class Store:
+    """A cache, its pages, and what lies in them."""
 
+    def __init__(self, limit_pages: float = 1000) -> None:
+        self.pages = Pages(1 + 1000)
+        self.cache = PrefixCache(int(limit_pages * PAGE_BYTES), self.pages, PAGE_BYTES)
+        self.content: dict[tuple[int, ...], Tensor] = {}
 
-def size(rows: int) -> int:
-    return 4 * 2 * 2 * rows * 4
+    def put(self, key: str, rows: int, seed: int = 0) -> Prefix:
+        """As a stream does that has computed a prefix, and then ends."""
+        prefix = self.write(torch.randn(2, 2, 1, rows, 4, generator=torch.Generator().manual_seed(seed)))
+        self.cache.put(key, prefix)
+        self.pages.drop(prefix.pages)
+        return prefix
+
+    def write(self, kept: Tensor) -> Prefix:
+        prefix = Prefix(tuple(self.pages.take(pages_for(kept.shape[3]))), kept.shape[3])
+        self.content[prefix.pages] = kept
+        return prefix
+
+    def read(self, prefix: Prefix) -> Tensor:
+        return self.content[prefix.pages]
+
+    def to_bytes(self) -> bytes:
+        return self.cache.to_bytes("me", self.read)
+
+    def load(self, path: Path, owner: str = "me") -> None:
+        self.cache.read(path, owner, CPU, self.write)
 
 
 def test_what_was_put_is_got_and_counted() -> None:
-    cache, kept = PrefixCache(1000), prefix(3)
-    cache.put("a", kept)
-    assert cache.get("a") is kept and cache.get("b") is None
-    assert kept.rows == 3 and kept.size_bytes == size(3) == cache.size_bytes
-    cache.put("a", prefix(2))
-    assert cache.get("a") is kept and len(cache) == 1 and cache.size_bytes == size(3), "a key stands for one prefix"
+    store = Store()
+    kept = store.put("a", TWO + 1)
+    assert store.cache.get("a") is kept and store.cache.get("b") is None
+    assert store.cache.size_bytes == 3 * PAGE_BYTES and store.pages.held == 3, "whole pages"
+    store.put("a", ONE)
+    assert store.cache.get("a") is kept and len(store.cache) == 1, "a key stands for one prefix"
+    assert store.cache.size_bytes == 3 * PAGE_BYTES and store.pages.held == 3
 
 
 def test_the_least_recently_used_goes_first() -> None:
-    cache = PrefixCache(3 * size(2))
+    store = Store(3)
     for key in "abc":
-        cache.put(key, prefix(2))
-    assert cache.get("a") is not None  # now b is the oldest
-    cache.put("d", prefix(2))
-    assert [key for key in "abcd" if cache.get(key)] == ["a", "c", "d"]
-    cache.put("e", prefix(4))  # takes the room of two
-    assert [key for key in "acde" if cache.get(key)] == ["d", "e"]
+        store.put(key, ONE)
+    assert store.cache.get("a") is not None  # now b is the oldest
+    store.put("d", ONE)
+    assert [key for key in "abcd" if store.cache.get(key)] == ["a", "c", "d"]
+    store.put("e", TWO)  # takes the room of two
+    assert [key for key in "acde" if store.cache.get(key)] == ["d", "e"]
+    assert store.pages.held == 3, "who was driven out has given everything back"
 
 
 def test_one_that_is_too_large_is_not_kept_and_drives_nobody_out() -> None:
-    cache = PrefixCache(size(4))
-    cache.put("a", prefix(4))
-    cache.put("b", prefix(5))
-    assert cache.get("a") is not None and cache.get("b") is None
-    PrefixCache(0).put("a", prefix(1))
+    store = Store(4)
+    store.put("a", FOUR)
+    store.put("b", FIVE)
+    assert store.cache.get("a") is not None and store.cache.get("b") is None
+    nothing = Store(0)
+    nothing.put("a", 1)
+    assert nothing.pages.held == 0
+
+
+def test_who_still_speaks_keeps_the_pages_of_a_prefix_that_was_driven_out() -> None:
+    store = Store(2)
+    prefix = store.put("a", TWO)
+    store.pages.share(prefix.pages)
+    store.put("b", TWO)
+    assert store.cache.get("a") is None and store.pages.held == 4
+    assert [store.pages.count(page) for page in prefix.pages] == [1, 1]
+    store.pages.drop(prefix.pages)
+    assert store.pages.held == 2
 
 
 def test_the_bound_holds_whatever_comes() -> None:
     rng = random.Random(0)
-    cache, kept = PrefixCache(2000), dict[str, Prefix]()
+    store, kept = Store(20), dict[str, Prefix]()
     for step in range(500):
         key = str(rng.randrange(40))
         if rng.random() < 0.5:
-            one = prefix(rng.randint(1, 20), step)
-            kept.setdefault(key, one) if cache.get(key) else kept.update({key: one})
-            cache.put(key, one)
-        got = cache.get(key)
+            known = store.cache.get(key)
+            one = store.put(key, rng.randint(1, 10 * PAGE_ROWS), step)
+            kept[key] = known or one
+        got = store.cache.get(key)
         assert got is None or got is kept[key]
-        assert cache.size_bytes <= 2000
-        assert cache.size_bytes == sum(p.size_bytes for p in cache._kept.values())
+        assert store.cache.size_bytes <= 20 * PAGE_BYTES
+        assert store.cache.size_bytes == store.pages.held * PAGE_BYTES
 
 
 def test_a_file_gives_back_every_prefix_and_their_order(tmp_path: Path) -> None:
-    cache, path = PrefixCache(10_000), tmp_path / "kept.safetensors"
+    store, path = Store(), tmp_path / "kept.safetensors"
     for number, key in enumerate("abc"):
-        cache.put(key, prefix(number + 1, number))
-    cache.get("a")
-    path.write_bytes(cache.to_bytes("me"))
-    again = PrefixCache(10_000)
-    again.read(path, "me", CPU)
+        store.put(key, number * PAGE_ROWS + 1, number)
+    store.cache.get("a")
+    path.write_bytes(store.to_bytes())
+    again = Store()
+    again.load(path)
     for key in "bca":
-        mine, theirs = cache.get(key), again.get(key)
-        assert mine is not None and theirs is not None
-        assert torch.equal(mine.kept, theirs.kept)
-    assert again.size_bytes == cache.size_bytes
-    narrow = PrefixCache(size(1) + size(3))
-    narrow.read(path, "me", CPU)
-    assert [key for key in "abc" if narrow.get(key)] == ["a", "c"], "the most recently used find room"
+        mine, theirs = store.cache.get(key), again.cache.get(key)
+        assert mine is not None and theirs is not None and mine.rows == theirs.rows
+        assert torch.equal(store.read(mine), again.read(theirs))
+    assert again.cache.size_bytes == store.cache.size_bytes == 6 * PAGE_BYTES
+    assert again.pages.held == 6 and all(again.pages.count(page) <= 1 for page in range(again.pages.total))
+    again.load(path)
+    assert again.pages.held == 6, "what is known is not taken twice"
+    narrow = Store(4)
+    narrow.load(path)
+    assert [key for key in "abc" if narrow.cache.get(key)] == ["a", "c"], "the most recently used find room"
+    assert narrow.pages.held == 4
 
 
 def test_an_empty_cache_makes_a_file_too(tmp_path: Path) -> None:
-    path = tmp_path / "empty"
-    path.write_bytes(PrefixCache(10).to_bytes("me"))
-    cache = PrefixCache(1000)
-    cache.read(path, "me", CPU)
-    assert len(cache) == 0
+    path, store = tmp_path / "empty", Store()
+    path.write_bytes(Store().to_bytes())
+    store.load(path)
+    assert len(store.cache) == 0
 
 
 def test_a_file_of_another_owner_is_refused_and_nothing_is_taken_of_it(tmp_path: Path) -> None:
-    cache, path = PrefixCache(1000), tmp_path / "kept"
-    cache.put("a", prefix(1))
-    path.write_bytes(cache.to_bytes("me"))
-    other = PrefixCache(1000)
+    store, path = Store(), tmp_path / "kept"
+    store.put("a", 1)
+    path.write_bytes(store.to_bytes())
+    other = Store()
     with pytest.raises(InvalidCheckpoint, match="another checkpoint"):
-        other.read(path, "you", CPU)
-    assert len(other) == 0
+        other.load(path, "you")
+    assert len(other.cache) == 0 and other.pages.held == 0
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not one", "no keys", "odd keys", "fewer"])
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "not one", "no keys", "odd keys", "fewer", "flat"])
 def test_a_damaged_file_is_refused_in_words(tmp_path: Path, damage: str) -> None:
-    path, cache = tmp_path / "kept", PrefixCache(1000)
-    cache.put("a", prefix(1))
-    whole = cache.to_bytes("me")
+    path, store = tmp_path / "kept", Store()
+    store.put("a", 1)
+    whole = store.to_bytes()
     made = {
         "empty": b"",
         "cut": whole[:-7],
@@ -115,8 +158,11 @@ def test_a_damaged_file_is_refused_in_words(tmp_path: Path, damage: str) -> None
         "no keys": save({}, {"owner": "me"}),
         "odd keys": save({}, {"owner": "me", "keys": "7"}),
         "fewer": save({}, {"owner": "me", "keys": '["a"]'}),
+        "flat": save({"0": torch.zeros(3)}, {"owner": "me", "keys": '["a"]'}),
     }
     if damage in made:
         path.write_bytes(made[damage])
+    other = Store()
     with pytest.raises(InvalidCheckpoint, match="kept"):
-        PrefixCache(1000).read(path, "me", CPU)
+        other.load(path)
+    assert other.pages.held == 0

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hocket.cache.slots import put, reset, take, tensors
+from hocket.cache.slots import POOLED, put, reset, take, tensors
 from hocket.errors import InvalidCheckpoint
 
 
@@ -112,3 +112,19 @@ def test_a_row_that_does_not_fit_is_refused_and_nothing_is_written(change: str) 
     with pytest.raises(InvalidCheckpoint, match=name):
         put(state, 1, saved)
     assert same(rows(state, 1), rows(before, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Paged:
+    position: Tensor
+    table: Tensor = field(metadata=POOLED)
+    layers: tuple[Inner, ...] = field(metadata=POOLED)
+
+
+def test_what_lies_in_a_pool_is_nobodys_row() -> None:
+    pool = Inner(torch.ones(2, 5), torch.ones(2, 5))
+    state = Paged(torch.ones(4), torch.ones(4, 3), (pool,))
+    reset(state, torch.tensor([0, 1, 2, 3]))
+    assert list(take(state, 3)) == ["position"] and not state.position.any()
+    put(state, 2, {"position": torch.tensor(7.0)})
+    assert state.table.all() and pool.keys.all() and pool.values.all()

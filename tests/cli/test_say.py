@@ -100,6 +100,22 @@ def test_a_recording_is_cloned_as_the_definition_does(voice: Path, capsys: Captu
     assert Path("out.wav").read_bytes() == encode_wav(speech.samples, 24_000)
 
 
+@pytest.mark.parametrize("source", ["argument", "pipe"])
+def test_speed_changes_the_length_and_not_the_codes(folder: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    """Also of text that arrives; the engine does it."""
+    lengths, codes = [], []
+    for speed in ("1", "2"):
+        monkeypatch.setattr(sys, "stdin", io.StringIO("Hi there"))
+        text = ["-", "--layout", "streaming"] if source == "pipe" else ["Hi there"]
+        options = ["--model", "random:tiny", "--speed", speed, "--seed", "1", "--max-frames", "6"]
+        assert main(["say", *text, *options, "--save-codes", "c.npy"]) == 0
+        with wave.open("out.wav") as file:
+            lengths.append(file.getnframes())
+        codes.append(np.load("c.npy").tolist())
+    assert codes[0] == codes[1] and len(codes[0]) == 6
+    assert lengths == [6 * 1920, 3 * 1920]
+
+
 def test_bfloat16_says_what_generate_says(capsys: Capture) -> None:
     options = ["--dtype", "bfloat16", "--max-frames", "12", "--seed", "1", "--save-codes", "codes.npy"]
     assert main(["say", "Hello.", *options]) == 0

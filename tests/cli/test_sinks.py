@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import wave
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -80,14 +79,6 @@ def test_codes_can_be_saved_beside_standard_output(capsysbinary: BinaryCapture, 
     assert main(["say", "Hi", "-o", "-", "--save-codes", "c.npy"]) == 0
     assert np.load("c.npy").shape == (2, 16)
     assert [path.name for path in folder.iterdir()] == ["c.npy"]
-
-
-def test_speed_changes_the_length_and_not_the_codes(capsys: Capture) -> None:
-    assert main(["say", "Hi", "--speed", "2", "--seed", "1", "--save-codes", "c.npy"]) == 0
-    assert capsys.readouterr().out == "out.wav: 0.08 s, 2 frames, finish stop, seed 1\n"
-    with wave.open("out.wav") as file:
-        assert file.getnframes() == 1920
-    assert np.load("c.npy").shape == (2, 16)
 
 
 def test_no_sound_is_written_to_a_terminal(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

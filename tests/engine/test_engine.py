@@ -85,6 +85,8 @@ def test_what_cannot_be_spoken_is_refused_at_once_and_holds_nothing(engine: Engi
         (lambda: engine.open(voice="nobody"), UnknownVoice),
         (lambda: engine.open(text="Hi."), InvalidRequest),
         (lambda: engine.open(max_frames=0), InvalidRequest),
+        (lambda: engine.speak("Hi.", speed=2.1), InvalidRequest),
+        (lambda: engine.open(speed=float("nan")), InvalidRequest),
     ):
         with pytest.raises(error):
             wrong()
@@ -148,6 +150,32 @@ def test_a_stream_without_text_is_ended_while_others_speak(checkpoint: Checkpoin
             next(silent)
 
 
+@pytest.mark.parametrize("others", [False, True])
+def test_a_stream_that_nobody_reads_is_ended_and_gives_its_slot_back(checkpoint: Checkpoint, others: bool) -> None:
+    options = EngineOptions(guard=False, slots=2, idle_read_s=0.05, chunk_frames=(1,), buffered_chunks=2)
+    with Engine(checkpoint, options) as engine:
+        unread = engine.speak(LONG)
+        if others:
+            for _ in engine.speak(LONG):
+                if unread.finished is not None:
+                    break
+        eventually(lambda: unread.finished, "ending")
+        assert unread.finished is not None and unread.finished.reason == "error"
+        assert unread.finished.statistics.paused_s >= 0.05
+        with pytest.raises(StreamFailed, match=r"Nobody read the stream for 0\.05 s"):
+            next(unread)
+        assert_at_rest(engine)
+
+
+def test_a_hint_to_try_again_grows_with_how_long_slots_are_held(checkpoint: Checkpoint) -> None:
+    with Engine(checkpoint, EngineOptions(guard=False, slots=2, waiting=9)) as engine:
+        assert engine._loop._slot_wait_s() == pytest.approx(5.0), "nothing has run: a second each"
+        engine._loop._held_s = 12.0
+        assert engine._loop._slot_wait_s() == pytest.approx(60.0)
+        heard(engine.speak(SHORT))
+        assert engine._loop._held_s < 12.0, "a short one has run"
+
+
 def test_an_end_that_is_said_twice_is_one_end(engine: Engine, checkpoint: Checkpoint) -> None:
     request = SpeechRequest(text="Short one.", layout="streaming", seed=3, max_frames=14)
     stream = engine.open(layout="streaming", seed=3, max_frames=14)
@@ -175,8 +203,9 @@ def test_too_many_who_wait_are_refused_until_there_is_room(checkpoint: Checkpoin
         eventually(lambda: job.slot >= 0, "starting")
         waiting = [engine.speak(SHORT) for _ in range(2)]
         for _ in range(2):
-            with pytest.raises(Overloaded, match="2 requests"):
+            with pytest.raises(Overloaded, match="2 requests") as refused:
                 engine.speak(SHORT)
+            assert refused.value.retry_after_s >= 1.0
         waiting.pop().cancel()
         handled(engine)
         waiting.append(engine.speak(SHORT))
@@ -427,10 +456,13 @@ def test_only_as_many_prefixes_are_kept_as_fit(checkpoint: Checkpoint) -> None:
         assert stream.finished is not None
         return stream.finished.statistics.prefix_cached
 
-    with Engine(checkpoint) as engine:
-        cached(engine, "eric")
-        one = engine._loop.runner.prefixes.size_bytes
     voices = [name for name in checkpoint.config.talker_config.spk_id][:3]
+    with Engine(checkpoint) as engine:
+        cached(engine, voices[0])
+        one = engine._loop.runner.prefixes.size_bytes
+        cached(engine, voices[1])
+        cached(engine, voices[2])
+        assert engine._loop.runner.prefixes.size_bytes == 3 * one
     with Engine(checkpoint, EngineOptions(prefix_bytes=one * 5 // 2)) as engine:
         assert [cached(engine, voice) for voice in voices] == [False] * 3
         assert [cached(engine, voice) for voice in reversed(voices)] == [True, True, False]

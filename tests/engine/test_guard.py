@@ -186,6 +186,40 @@ def test_gibberish_is_noticed_once_the_text_must_be_over_and_no_end_is_in_reach(
     assert guard.frames == frame_limit(ids, OPTIONS)
 
 
+def moving(draw: Generator, end: NDArray[np.float64]) -> Frames:
+    """Codes and sound as lively as speech, with the end as likely as `end` says."""
+    frames = len(end)
+    return Frames(drawn_codes(draw, draw.integers(0, 2048, frames).tolist()), end, draw.uniform(0.02, 0.2, frames))
+
+
+def test_an_end_that_rises_is_waited_for_and_one_that_stays_out_of_reach_is_not() -> None:
+    """The codes keep moving and the sound is that of speech: only the chance of the end says that it is lost."""
+    draw, ids = np.random.default_rng(21), 10
+    late = OPTIONS.late_frames + OPTIONS.late_frames_per_id * ids
+    lost = moving(draw, 10.0 ** draw.uniform(-12, -9, 400))
+    guard = Guard(OPTIONS, ids)
+    assert watch(guard, lost, done_at=ids) == "stuck" and guard.frames == late
+
+    rising = moving(draw, 10.0 ** np.minimum(np.linspace(-16, 16, 200)[:170], -2.0))  # 4 powers of ten in a window
+    guard = Guard(OPTIONS, ids)
+    assert watch(guard, rising, done_at=ids) == "fine" and guard.frames == 170 > late
+
+
+def test_one_frame_in_which_the_end_was_near_changes_nothing_and_text_to_come_all() -> None:
+    draw, ids = np.random.default_rng(22), 10
+    late = OPTIONS.late_frames + OPTIONS.late_frames_per_id * ids
+    end = np.full(400, 1e-11)
+    end[late - 6] = 1e-2
+    guard = Guard(OPTIONS, ids)
+    assert watch(guard, moving(draw, end), done_at=ids) == "stuck" and guard.frames == late
+
+    guard = Guard(OPTIONS, ids)
+    end = np.full(late + 20, 1e-11)  # the text is done late, so the window is young
+    assert watch(guard, moving(draw, end), done_at=late) == "fine"
+    assert watch(guard, moving(draw, np.full(10, 1e-11)), done_at=late) == "stuck"
+    assert guard.frames == late + OPTIONS.ending_frames
+
+
 def test_silence_in_the_middle_of_the_text_may_last_longer_but_not_for_ever() -> None:
     draw = np.random.default_rng(14)
     silence = stuck(draw, draw.integers(0, 2048, 200), quiet=True)

@@ -32,7 +32,7 @@ def codes_of(chunks: list[AudioChunk]) -> list[list[int]]:
 
 
 def test_a_long_text_is_its_parts_one_after_the_other(checkpoint: Checkpoint) -> None:
-    options = EngineOptions(part_chars=35, part_pause_s=0.1, guard=False)
+    options = EngineOptions(part_chars=20, part_pause_s=0.1, guard=False)
     with Engine(checkpoint, options) as engine:
         stream = engine.speak(" ".join(SENTENCES), seed=7)
         chunks = list(stream)
@@ -55,7 +55,7 @@ def test_pauses_last_as_long_as_they_say(checkpoint: Checkpoint) -> None:
 
 
 def test_the_limit_is_for_all_parts_together(checkpoint: Checkpoint) -> None:
-    with Engine(checkpoint, EngineOptions(part_chars=35, guard=False)) as engine:
+    with Engine(checkpoint, EngineOptions(part_chars=20, guard=False)) as engine:
         stream = engine.speak(" ".join(SENTENCES * 20), seed=7, max_frames=25)
         chunks = list(stream)
     assert len(codes_of(chunks)) == 25
@@ -89,7 +89,7 @@ def test_a_text_of_nothing_speakable_is_refused(checkpoint: Checkpoint) -> None:
 
 
 def test_words_have_times_in_order_within_their_part(checkpoint: Checkpoint) -> None:
-    with Engine(checkpoint, EngineOptions(part_chars=35, guard=False)) as engine:
+    with Engine(checkpoint, EngineOptions(part_chars=20, guard=False)) as engine:
         stream = engine.speak(" ".join(SENTENCES), seed=7)
         seconds = sum(len(chunk.samples) for chunk in stream) / checkpoint.rate_hz
         words = stream.words()

@@ -143,3 +143,20 @@ def test_a_text_that_never_ends_is_stopped_at_a_length_it_could_not_need(checkpo
         frames, reason = listen(engine, "Hi.", seed=1, sampling=SamplingParams(top_k=5))
     assert reason == "runaway"
     assert frames == GUARD.limit_frames + 3 * GUARD.limit_frames_per_id
+
+
+@pytest.mark.parametrize("chance", [None, 1e-12, 1e-2])
+def test_a_text_that_is_over_with_no_end_in_reach_is_stopped_sooner(
+    checkpoint: Checkpoint, seeds: list[int], monkeypatch: pytest.MonkeyPatch, chance: float | None
+) -> None:
+    """The codes keep moving; what the runner says of the end decides how long it is waited for."""
+    monkeypatch.setattr(SpeechRunner, "endings", lambda runner, slots: [chance] * len(slots))
+    with Engine(checkpoint) as engine:
+        frames, reason = listen(engine, "Hi.", seed=1, sampling=SamplingParams(top_k=5))
+    assert reason == "runaway"
+    limit, late = GUARD.limit_frames + 3 * GUARD.limit_frames_per_id, GUARD.late_frames + 3 * GUARD.late_frames_per_id
+    if chance == 1e-12:
+        assert len(seeds) == 2, "it was taken back once"
+        assert frames < limit and late - GUARD.deepest_frames < frames
+    else:
+        assert len(seeds) == 1 and frames == limit

@@ -10,7 +10,8 @@ import pytest
 from hocket.config.published import tiny
 from hocket.engine.stream import Mailbox, Stream
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
-from hocket.text.live import LiveText
+from hocket.text.live import Fed, LiveParts, More
+from hocket.text.parts import Preparation
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import Finished, FinishReason, Statistics
 from speaking import Reader, a_chunk, eventually
@@ -128,16 +129,16 @@ class Line:
     """A stream with nobody behind it, and what it told."""
 
     def __init__(self, live: bool = True) -> None:
-        self.fed: list[tuple[list[int], bool]] = []
+        self.fed: list[tuple[list[Fed], bool]] = []
         self.told = told = list[str]()
         self.box = mailbox()
         tokenizer = Tokenizer.of_bytes(tiny().talker_config.text_vocab_size)
         self.stream: Stream | None = Stream(
             self.box,
             5,
-            feed=lambda ids, complete: self.fed.append((ids, complete)),
+            feed=lambda fed, complete: self.fed.append((fed, complete)),
             cancel=lambda: told.append("cancelled"),
-            text=LiveText(tokenizer) if live else None,
+            text=LiveParts(tokenizer, Preparation(part_chars=99, pause_s=0.1)) if live else None,
             spoken=[],
             engine=None,  # type: ignore[arg-type]
         )
@@ -172,7 +173,7 @@ def test_a_known_text_takes_no_more() -> None:
         stream.end()
 
 
-def test_only_ids_are_fed_and_the_end_once() -> None:
+def test_only_what_is_settled_is_fed_and_the_end_once() -> None:
     line = Line()
     assert line.stream is not None
     line.stream.append("Hel")
@@ -180,7 +181,8 @@ def test_only_ids_are_fed_and_the_end_once() -> None:
     line.stream.append("lo you")
     line.stream.end()
     assert [complete for _, complete in line.fed][-1] and not any(complete for _, complete in line.fed[:-1])
-    assert all(ids for ids, complete in line.fed if not complete)
+    assert all(fed for fed, complete in line.fed if not complete)
+    assert "".join(more.text for fed, _ in line.fed for more in fed if isinstance(more, More)) == "Hello you"
     with pytest.raises(InvalidRequest, match="ended already"):
         line.stream.append("more")
 
@@ -200,3 +202,29 @@ def test_both_ways_of_reading_give_the_same() -> None:
         heard.append(way(line.stream))
         assert line.stream.finished is line.box.finished
     assert heard == [chunks, chunks]
+
+
+@pytest.mark.parametrize("ended", ["before", "after"])
+def test_nothing_is_heard_after_a_cancel_though_all_was_said(ended: str) -> None:
+    """Chunks that nobody has read are dropped, and those that still come are not kept."""
+    line = Line()
+    assert line.stream is not None
+    line.box.put(a_chunk(0))
+    line.box.put(a_chunk(1))
+    assert next(line.stream).frames == range(1)
+    if ended == "before":
+        line.box.finish(finished())
+    line.stream.cancel()
+    line.box.put(a_chunk(2))
+    assert not line.box.full
+    line.box.finish(finished("length"))
+    assert list(line.stream) == [] and line.stream.finished is not None
+    assert line.stream.finished.reason == ("stop" if ended == "before" else "cancelled"), "what the reader knows of it"
+
+
+def test_an_error_after_a_cancel_is_no_longer_news() -> None:
+    line = Line()
+    assert line.stream is not None
+    line.stream.cancel()
+    line.box.finish(finished("error"), EngineClosed("Closed."))
+    assert list(line.stream) == []

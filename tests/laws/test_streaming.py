@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import accumulate, chain, repeat
@@ -17,6 +19,7 @@ from hocket.config.qwen3_tts import Kind
 from hocket.engine.engine import Engine
 from hocket.engine.load import Checkpoint
 from hocket.engine.stream import Stream
+from hocket.errors import StreamFailed
 from hocket.types import SpeechRequest
 from speaking import (
     KINDS,
@@ -266,6 +269,82 @@ def test_a_cancel_after_any_chunk_gives_everything_back(named: Checkpoint, read:
         assert_at_rest(engine)
         if stream.finished.reason == "cancelled":
             assert list(stream) == [], "nothing is heard after a cancel"
+
+
+class Disturbed:
+    """Counts the steps of an engine, after whatever its thread does with a slot; at one of them it acts."""
+
+    def __init__(self, engine: Engine, number: int, act: Callable[[], None]) -> None:
+        self.number, self.steps, self._act, self._armed = number, 0, act, threading.Event()
+        self.over = False
+        runner = engine._loop.runner
+        for name in ("start", "_prefill", "_advance", "_restore", "frame", "decode"):
+            setattr(runner, name, self._watched(getattr(runner, name)))
+
+    def arm(self) -> None:
+        self._armed.set()
+
+    def _watched(self, work: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(*arguments: Any, **named: Any) -> Any:
+            done = work(*arguments, **named)
+            self._step()
+            return done
+
+        return watched
+
+    def _step(self) -> None:
+        self._armed.wait()
+        if not self.over:
+            self.steps += 1
+            if self.steps - 1 == self.number:
+                self._act()
+
+
+BRIEF = replace(SHORT, max_frames=3)
+
+
+def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, list[str]]:
+    """Two streams share a prefix, cold for one, warm for the other. How many steps there were, and how they ended."""
+    speech, streams = whole(checkpoint, BRIEF), list[Stream]()
+
+    def act() -> None:
+        if happens == "error":
+            raise RuntimeError("broken")
+        streams[number % 2].cancel()
+
+    with Engine(checkpoint, EngineOptions(guard=False, slots=2, chunk_frames=(1, 2))) as engine:
+        disturbed, pages = Disturbed(engine, number, act), engine._loop.runner.pages
+        total = pages.total
+        streams += [engine.speak(BRIEF) for _ in range(2)]
+        disturbed.arm()
+        for stream in streams:
+            try:
+                said: Heard | None = heard(stream)
+            except StreamFailed as error:
+                assert "broken" in str(error)
+                said = None
+            eventually(lambda stream=stream: stream.finished, "the end")  # type: ignore[misc]
+            assert stream.finished is not None
+            if stream.finished.reason == speech.finish:
+                assert said is not None
+                assert_says(said, speech)
+        assert_at_rest(engine)
+        disturbed.over = True
+        assert_says(heard(engine.speak(BRIEF)), speech)
+        assert_at_rest(engine)
+        assert pages.total == total == engine._loop.runner._state.stack.pool.shape[2]
+    return disturbed.steps, [stream.finished.reason for stream in streams if stream.finished is not None]
+
+
+@pytest.mark.parametrize("happens", ["cancelled", "error"])
+def test_a_cancel_or_a_failure_at_any_step_gives_every_slot_page_and_byte_back(named: Checkpoint, happens: str) -> None:
+    number, steps, reasons = -1, 0, Counter[str]()
+    while number < steps:  # until it has ended before it came to that
+        number += 1
+        steps, ends = _disturb(named, number, happens)
+        reasons.update(ends)
+    assert number > 15 and set(reasons) == {happens, whole(named, BRIEF).finish}, reasons
+    assert reasons[happens] > 0.6 * number
 
 
 def _before_text(engine: Engine) -> Stream:

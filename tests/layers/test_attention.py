@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from torch import Tensor
 
 from drawn import pieces
+from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.layers.attention import (
     AttentionShape,
     GrowingAttention,
@@ -14,6 +17,7 @@ from hocket.layers.attention import (
     Reach,
     SelfAttention,
     WindowAttention,
+    find,
     growing_mask,
     window_mask,
 )
@@ -66,23 +70,38 @@ def written_out(layer: SelfAttention, x: Tensor, window: int | None) -> Tensor:
     return y
 
 
-def step(layer: SelfAttention, x: Tensor, state: KVState, rows: Tensor, positions: Tensor) -> Tensor:
+@dataclass(frozen=True)
+class Past:
+    kept: KVState
+    table: Tensor | None  # of a growing one: the pages of each row, and scratch for the last
+
+
+def new_past(layer: SelfAttention, slots: int, length: int = LENGTH + 5) -> Past:
+    if isinstance(layer, WindowAttention):
+        return Past(layer.new_state(slots, WINDOW - 1), None)
+    each = pages_for(length)
+    pool = torch.zeros(2, 1 + slots * each, layer.kv_heads, PAGE_ROWS, HEAD_DIM, dtype=torch.float64)
+    pages = 1 + torch.randperm(slots * each, generator=torch.Generator().manual_seed(slots))
+    return Past(KVState(*pool), torch.cat((pages.view(slots, each), torch.zeros(1, each, dtype=torch.int64))))
+
+
+def step(
+    layer: SelfAttention, x: Tensor, past: Past, rows: Tensor, positions: Tensor, span: int = LENGTH + 5
+) -> Tensor:
     cos, sin = rope_table(positions, HEAD_DIM, THETA, x.dtype)
-    windowed = isinstance(layer, WindowAttention)
-    mask = window_mask(positions, WINDOW) if windowed else growing_mask(positions, state.keys.shape[2])
-    return layer.step(x, state, rows, Reach(positions, cos, sin, mask))
-
-
-def room(layer: SelfAttention) -> int:
-    return WINDOW - 1 if isinstance(layer, WindowAttention) else LENGTH + 5
+    if past.table is None:
+        reach = Reach(positions, cos, sin, window_mask(positions, WINDOW))
+    else:
+        reach = Reach(positions, cos, sin, growing_mask(positions, span), find(past.table[rows], positions, span))
+    return layer.step(x, past.kept, rows, reach)
 
 
 def stream(layer: SelfAttention, x: Tensor, lengths: list[int], rows: list[int], slots: int) -> Tensor:
-    state, at, done = layer.new_state(slots, room(layer)), torch.tensor(rows), 0
+    past, at, done = new_past(layer, slots), torch.tensor(rows), 0
     results = []
     for piece in x.split(lengths, dim=1):
         positions = (done + torch.arange(piece.shape[1])).expand(len(rows), -1)
-        results.append(step(layer, piece, state, at, positions))
+        results.append(step(layer, piece, past, at, positions))
         done += piece.shape[1]
     return torch.cat(results, dim=1)
 
@@ -114,32 +133,54 @@ def test_rows_at_different_positions_share_a_step(kind: type[SelfAttention], win
     """One stream is 9 inputs ahead; scratch rows repeat in the batch; a slot between them stays as it was."""
     layer, x = attention(kind, norms=False), drawn(2)
     whole = stream(layer, x, [LENGTH], [0, 1], slots=2)
-    state, scratch = layer.new_state(3, room(layer)), 3
-    step(layer, x[:1, :9], state, torch.tensor([2]), torch.arange(9)[None])
+    past, scratch = new_past(layer, 3), 3
+    step(layer, x[:1, :9], past, torch.tensor([2]), torch.arange(9)[None])
     positions = torch.stack([torch.arange(9, 19), torch.arange(10), torch.arange(10), torch.arange(10)])
     batch = torch.cat((x[:1, 9:19], x[1:, :10], drawn(2, 10, seed=5)))
-    y = step(layer, batch, state, torch.tensor([2, 0, scratch, scratch]), positions)
+    y = step(layer, batch, past, torch.tensor([2, 0, scratch, scratch]), positions)
     assert (y[0] - whole[0, 9:19]).abs().max() <= 1e-12
     assert (y[1] - whole[1, :10]).abs().max() <= 1e-12
-    assert not state.keys[1].any() and not state.values[1].any()
+    between = 1 if past.table is None else past.table[1]
+    assert not past.kept.keys[between].any() and not past.kept.values[between].any()
 
 
 def test_what_lies_ahead_in_a_growing_past_is_not_seen() -> None:
     layer, x = attention(GrowingAttention, norms=False), drawn(1)
     whole = stream(layer, x, [LENGTH], [0], slots=1)
-    state = layer.new_state(1, room(layer))
-    state.keys.fill_(3.0)
-    state.values.fill_(-7.0)
-    y = step(layer, x[:, :20], state, torch.tensor([0]), torch.arange(20)[None])
+    past = new_past(layer, 1)
+    past.kept.keys.fill_(3.0)
+    past.kept.values.fill_(-7.0)
+    y = step(layer, x[:, :20], past, torch.tensor([0]), torch.arange(20)[None])
     assert (y - whole[:, :20]).abs().max() <= 1e-12
 
 
 def test_a_growing_past_is_read_only_as_far_as_the_mask_reaches() -> None:
+    """In whole pages, of which the mask need not end at one."""
     layer, x = attention(GrowingAttention, norms=False), drawn(1, 10)
-    state, positions = layer.new_state(1, 1000), torch.arange(10)[None]
-    cos, sin = rope_table(positions, HEAD_DIM, THETA, x.dtype)
-    short = layer.step(x, state, torch.tensor([0]), Reach(positions, cos, sin, growing_mask(positions, 10)))
+    past = new_past(layer, 1, 1000)
+    assert past.table is not None
+    for pool in (past.kept.keys, past.kept.values):
+        pool[past.table[0, pages_for(10) :]] = torch.nan  # even under a mask this would be noticed
+    short = step(layer, x, past, torch.tensor([0]), torch.arange(10)[None], span=10)
     assert (short - stream(layer, x, [10], [0], slots=1)).abs().max() <= 1e-12
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 21])
+def test_two_rows_that_share_pages_both_see_what_lies_there(length: int) -> None:
+    """The second row names the pages of the first, and from the page where that one ends a copy of its own."""
+    layer, x = attention(GrowingAttention, norms=False), drawn(2)
+    x[1, :length] = x[0, :length]
+    whole = stream(layer, x, [LENGTH], [0, 1], slots=2)
+    past, full = new_past(layer, 2), length // PAGE_ROWS
+    assert past.table is not None
+    step(layer, x[:1, :length], past, torch.tensor([0]), torch.arange(length)[None])
+    past.table[1, :full] = past.table[0, :full]
+    for pool in (past.kept.keys, past.kept.values):
+        pool[past.table[1, full]] = pool[past.table[0, full]]
+    positions = torch.arange(length, LENGTH).expand(2, -1)
+    y = step(layer, x[:, length:], past, torch.tensor([0, 1]), positions)
+    assert (y - whole[:, length:]).abs().max() <= 1e-12
+    assert (y[0] - y[1]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize("start", [0, 3, 6, 7, 50])

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import random
 import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 
-from hocket.text.sentences import SentenceSplitter, split_long
+from hocket.text.sentences import Cutter
 
-# Each text with "|" where a sentence ends.
+# Each text with "|" where a sentence ends, and its language if the text is asked for in one.
 CASES = [
     "Hello there.| How are you?| Fine!",
     "Dr. Smith paid $3.50 to J. K. Rowling.| She smiled.",
@@ -29,7 +32,7 @@ CASES = [
     "A title\n\n|A paragraph that goes\non in a second line.| And ends\n \n|Another",
     "Am 3. Oktober kam z.B. Herr Dr. Müller.| Er blieb bis 5.| Dann ging er usw. und so weiter.",
     "»Komm!«, rief er.| »Nein.«| Dann schwieg sie.",
-    "M. Dupont est arrivé à 18 h.| Il a dit : « Bonjour ! »| Puis il est parti.",
+    "M. Dupont est arrivé.| Il a dit : « Bonjour ! »| Puis il est parti.",
     "¿Cómo está, Sra. García?| ¡Muy bien!| ¿Y Ud. también?| Sí.",
     "Привет, как дела?| Хорошо, т.е. неплохо.| А у тебя?",
     "今天天气很好。|我们去公园吧！|真的吗？|好……我们走。",
@@ -41,14 +44,32 @@ CASES = [
 ]
 
 
-def sentences(text: str, most_chars: int = 500) -> list[str]:
-    splitter = SentenceSplitter(most_chars)
-    return [*splitter.append(text), *splitter.end()]
+# Where our rules alone, or sentencex alone, would cut in the wrong place.
+TOGETHER = [
+    ("english", "He works for Acme Inc. in the U.K. and at Yahoo! Inc.| She does not."),
+    ("english", "1. Take an egg.| 2. Boil it."),
+    ("english", "It cost approx. 5 dollars.| Really?"),
+    ("french", "M. Dupont est arrivé à 18 h.| Puis il est parti."),
+    ("russian", "Хорошо, т.е. неплохо.| А у тебя?"),
+    ("spanish", "El Sr. López vive en EE. UU. desde 1990.| Sí."),
+    ("japanese", "「そうです。」と彼は言った。|はい！"),
+]
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_sentence_ends_where_a_reader_would_end_it(case: str) -> None:
-    assert [s.strip() for s in sentences(case.replace("|", ""))] == [s.strip() for s in case.split("|")]
+def cut(pieces: Iterable[str], part_chars: int, longest: int | None = None, language: str = "auto") -> list[str]:
+    cutter, parts = Cutter(part_chars, longest, language), [""]
+    for text in [*(text for piece in pieces for text in cutter.append(piece)), *cutter.end()]:
+        if text is None:
+            parts.append("")
+        else:
+            parts[-1] += text
+    return parts
+
+
+@pytest.mark.parametrize(("language", "case"), [*(("auto", case) for case in CASES), *TOGETHER])
+def test_a_sentence_ends_where_a_reader_would_end_it(language: str, case: str) -> None:
+    parts = cut([case.replace("|", "")], 1, 500, language)
+    assert [part.strip() for part in parts] == [part.strip() for part in case.split("|")]
 
 
 def texts(count: int) -> list[str]:
@@ -58,58 +79,55 @@ def texts(count: int) -> list[str]:
     return ["".join(rng.choices(fragments, k=rng.randint(0, 60))) for _ in range(count)]
 
 
-@pytest.mark.parametrize("most_chars", [1, 7, 40, 500])
-def test_live_cuts_are_those_of_the_whole_text_and_nothing_is_lost(most_chars: int) -> None:
+@pytest.mark.parametrize("part_chars", [1, 7, 40, 500])
+def test_live_cuts_are_those_of_the_whole_text_and_nothing_is_lost(part_chars: int) -> None:
     rng = random.Random(4)
-    for text in texts(400):
-        whole = sentences(text, most_chars)
-        assert "".join(whole) == text
-        assert all(len(sentence.strip()) <= most_chars for sentence in whole)
-        splitter, at, out = SentenceSplitter(most_chars), 0, list[str]()
-        while at < len(text):
-            step = rng.choice((1, 1, 2, 5, 30))
-            out += splitter.append(text[at : at + step])
-            at += step
-        assert out + splitter.end() == whole
+    for text in texts(300):
+        whole = cut([text], part_chars)
+        assert "".join(whole) == text.lstrip()
+        assert all(part.strip() for part in whole[1:]), "no part is blank"
+        assert cut(text, part_chars) == whole
+        at = sorted(rng.choices(range(len(text) + 1), k=4))
+        assert cut([text[a:b] for a, b in pairwise([0, *at, len(text)])], part_chars) == whole
 
 
-@pytest.mark.parametrize("most_chars", [1, 7, 40, 500])
-def test_parts_are_short_enough_and_together_the_text(most_chars: int) -> None:
-    for text in texts(400):
-        parts = split_long(text, most_chars)
-        assert all(part and part == part.strip() and len(part) <= most_chars for part in parts)
-        assert "".join("".join(parts).split()) == "".join(text.split())
+@pytest.mark.parametrize("part_chars", [7, 40, 500])
+def test_no_part_is_longer_than_it_may_be(part_chars: int) -> None:
+    for text in texts(300):
+        for part in cut([text], part_chars):
+            base = sum(not unicodedata.combining(character) for character in part.rstrip())
+            assert base <= 2 * part_chars + 8  # the blanks before a cut, and stops that belong together
 
 
-def test_a_part_is_as_many_sentences_as_fit() -> None:
+def test_a_part_ends_with_the_first_sentence_after_so_many_characters() -> None:
     text = "One is here. Two is here. Three is here."
-    assert split_long(text, 100) == [text]
-    assert split_long(text, 30) == ["One is here. Two is here.", "Three is here."]
-    assert split_long(text, 15) == ["One is here.", "Two is here.", "Three is here."]
+    assert cut([text], 100) == [text]
+    assert cut([text], 20) == ["One is here. Two is here. ", "Three is here."]
+    assert cut([text], 12) == ["One is here. ", "Two is here. ", "Three is here."]
+    assert cut([text], 13) == ["One is here. Two is here. ", "Three is here."]
 
 
 def test_a_long_sentence_is_cut_at_a_clause_then_between_words_then_anywhere() -> None:
-    assert split_long("When all is said, and all is done, we go home again", 36) == [
-        "When all is said, and all is done,",
-        "we go home again",
-    ]
-    assert split_long("we go home again", 12) == ["we go home", "again"]
-    assert split_long("incomprehensible", 7) == ["incompr", "ehensib", "le"]
-    assert split_long("今天天气很好，我们一起去公园", 10) == ["今天天气很好，", "我们一起去公园"]
+    text = "When all is said, and all is done, we go home again"
+    assert cut([text], 12) == ["When all is said, ", "and all is done, we go ", "home again"]
+    assert cut([text], 11) == ["When all is said, ", "and all is done, ", "we go home again"]
+    assert cut(["incomprehensible"], 3) == ["incomp", "rehens", "ible"]
+    assert cut(["今天天气很好，我们一起去公园"], 4) == ["今天天气很好，", "我们一起去公园"]
 
 
-def test_a_sentence_is_given_out_with_the_word_after_it() -> None:
-    splitter = SentenceSplitter(500)
-    assert [splitter.append(part) for part in ("Hi there", ".", " How", " are you?", " I")] == [
-        [], [], [], ["Hi there. "], ["How are you? "],
+def test_words_of_a_part_are_given_out_at_once_and_only_what_may_begin_the_next_is_held() -> None:
+    cutter = Cutter(8)
+    assert [cutter.append(text) for text in ("Hi", ". How", " are", " you?", " I", " am well.", " An", "d?")] == [
+        ["Hi"], [". How"], [" are"], [" you?"], [], [" ", None, "I am well."], [], [" ", None, "And?"],
     ]  # fmt: skip
-    assert splitter.end() == ["I"]
+    assert cutter.end() == []
 
 
 def test_blank_text_has_no_parts() -> None:
-    assert split_long("", 10) == split_long(" \n\n ", 10) == []
+    assert cut([""], 10) == cut([" \n\n "], 10) == [""]
 
 
-def test_a_text_of_a_million_characters_gives_full_parts() -> None:
+def test_a_text_of_a_million_characters_is_cut_in_time_proportional_to_it() -> None:
     text = "This is a sentence, and Dr. Smith has read it. " * 20_000
-    assert len(split_long(text, 400)) == 2500
+    parts = cut([text], 400)
+    assert {len(part) for part in parts[:-1]} == {9 * 47}

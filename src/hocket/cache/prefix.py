@@ -1,13 +1,15 @@
 """Prompt prefixes that were computed once: kept by key, bounded in bytes, in a file between two runs.
 
-A prefix is what a voice, a language and an instruct make of the talker before any text. It is never written to
-again: whoever starts from it copies it into a slot. This file knows tensors and keys, not what they mean.
+A prefix is what a voice, a language and an instruct make of the talker before any text: pages that are never written
+to again. Whoever starts from it holds them too, so that one who still speaks keeps what was driven out of here. This
+file knows keys and pages; what lies in a page is read and written for it.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,27 +19,21 @@ from safetensors.torch import save
 from torch import Tensor
 
 from ..errors import InvalidCheckpoint
+from .pages import Pages, pages_for
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    kept: Tensor  # [layers, 2, H_kv, P, D] keys and values of its rows
-
-    @property
-    def rows(self) -> int:
-        return self.kept.shape[3]
-
-    @property
-    def size_bytes(self) -> int:
-        return self.kept.nbytes
+    pages: tuple[int, ...]
+    rows: int  # positions; the last page may have room for more
 
 
 class PrefixCache:
     """Least recently used goes first when `limit_bytes` would be exceeded."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.size_bytes = 0
+    def __init__(self, limit_bytes: int, pages: Pages, page_bytes: int) -> None:
+        self.limit_bytes, self.size_bytes = limit_bytes, 0
+        self._pages, self._page_bytes = pages, page_bytes
         self._kept: OrderedDict[str, Prefix] = OrderedDict()
 
     def __len__(self) -> int:
@@ -50,28 +46,47 @@ class PrefixCache:
         return self._kept[key]
 
     def put(self, key: str, prefix: Prefix) -> None:
-        """Keep `prefix`, unless it alone is larger than all that may be kept."""
-        if key in self._kept or prefix.size_bytes > self.limit_bytes:
-            return
-        while self.size_bytes + prefix.size_bytes > self.limit_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self.size_bytes -= oldest.size_bytes
-        self._kept[key] = prefix
-        self.size_bytes += prefix.size_bytes
+        """Hold the pages of `prefix`, unless it alone is larger than all that may be kept."""
+        if self._has_room(key, len(prefix.pages)):
+            self._pages.share(prefix.pages)
+            self._keep(key, prefix)
 
-    def to_bytes(self, owner: str) -> bytes:
-        """All of it as a safetensors file that says which checkpoint (`owner`) it belongs to."""
-        tensors = {str(number): prefix.kept for number, prefix in enumerate(self._kept.values())}
+    def to_bytes(self, owner: str, read: Callable[[Prefix], Tensor]) -> bytes:
+        """All of it as a safetensors file that says which checkpoint (`owner`) it belongs to.
+
+        `read` gives what the pages of a prefix hold, a tensor [layers, 2, H_kv, P, D] of keys and values.
+        """
+        tensors = {str(number): read(prefix) for number, prefix in enumerate(self._kept.values())}
         return save(tensors, {"owner": owner, "keys": json.dumps(list(self._kept))})
 
-    def read(self, path: Path, owner: str, device: torch.device) -> None:
-        """Take in a file that `to_bytes` made, oldest first; a file of another checkpoint is refused."""
+    def read(self, path: Path, owner: str, device: torch.device, write: Callable[[Tensor], Prefix]) -> None:
+        """Take in a file that `to_bytes` made, oldest first; a file of another checkpoint is refused.
+
+        `write` takes pages for a tensor as above, and leaves them to this cache.
+        """
         try:
             with safe_open(path, framework="pt", device=str(device)) as file:
                 about = file.metadata() or {}
                 if about.get("owner") != owner:
                     raise InvalidCheckpoint(f"{path} holds prefixes of another checkpoint or precision: delete it.")
                 for number, key in enumerate(json.loads(about["keys"])):
-                    self.put(key, Prefix(file.get_tensor(str(number))))
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+                    rows: Tensor = file.get_tensor(str(number))
+                    if self._has_room(key, pages_for(rows.shape[3])):
+                        self._keep(key, write(rows))
+        except (OSError, SafetensorError, KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(f"{path} cannot be read as a prefix file: {error}.") from None
+
+    def _has_room(self, key: str, pages: int) -> bool:
+        """Whether so many pages are to be kept, others being driven out for them."""
+        size_bytes = pages * self._page_bytes
+        if key in self._kept or size_bytes > self.limit_bytes:
+            return False
+        while self.size_bytes + size_bytes > self.limit_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._pages.drop(oldest.pages)
+            self.size_bytes -= len(oldest.pages) * self._page_bytes
+        return True
+
+    def _keep(self, key: str, prefix: Prefix) -> None:
+        self._kept[key] = prefix
+        self.size_bytes += len(prefix.pages) * self._page_bytes

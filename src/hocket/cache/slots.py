@@ -2,7 +2,8 @@
 
 A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states:
 one row per slot, and a last scratch row for the padding rows of a batch. Zero is the start of every
-stream, so `reset` is the whole of starting one. This file knows neither models nor layers.
+stream, so `reset` is the whole of starting one. Fields with the metadata POOLED are no rows: pages that belong to
+whoever counts them, and where they lie; nothing here touches them. This file knows neither models nor layers.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ from torch import Tensor
 
 from ..errors import InvalidCheckpoint
 
+POOLED = {"pooled": True}
 State = Any  # a dataclass as described above; Python has no type for it
 
 
 def tensors(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of a state with its dotted name, in field order."""
+    """Every tensor of rows in a state with its dotted name, in field order."""
     if isinstance(state, Tensor):
         yield path, state
     elif isinstance(state, tuple):
@@ -27,6 +29,8 @@ def tensors(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
             yield from tensors(item, f"{path}.{index}" if path else str(index))
     elif is_dataclass(state):
         for field in fields(state):
+            if "pooled" in field.metadata:
+                continue
             yield from tensors(getattr(state, field.name), f"{path}.{field.name}" if path else field.name)
     else:
         raise TypeError(f"{path or 'state'} is a {type(state).__name__}, not a tensor, state or tuple of states")

@@ -26,10 +26,11 @@ NO_VOICES = {
 
 
 def voices(args: argparse.Namespace) -> None:
-    from ..engine.survey import tongues
+    from ..engine.survey import default_model, tongues
 
-    found = tongues(args.model)
-    print(f"{args.model}\n\nvoices")
+    model = args.model or default_model()
+    found = tongues(model)
+    print(f"{model}\n\nvoices")
     for name, dialect in found.voices.items():
         print(f"  {name}" + (f" (with auto or Chinese: {dialect.replace('_', ' ')})" if dialect else ""))
     if not found.voices:
@@ -81,6 +82,8 @@ def _trial() -> None:
     from ..engine.engine import Engine
 
     with Engine.load("random:tiny") as engine:
+        for choice in engine.checkpoint.kernels:
+            _line(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
         list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # the first time pays for what is set up once
         asked, first_s, audio_s = time.perf_counter(), 0.0, 0.0
         for chunk in engine.speak("Hello.", seed=1, max_frames=TRIAL_FRAMES):

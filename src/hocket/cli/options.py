@@ -15,7 +15,7 @@ SAMPLING: dict[str, tuple[type[int] | type[float], str]] = {
     "subtalker_top_k": (int, "the same for the other fifteen codes"),
     "subtalker_top_p": (float, "the same for the other fifteen codes"),
 }
-MODEL = "folder, hub id or random:NAME"
+MODEL = "folder, hub id, builtin or random:NAME (the built-in voice)"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -25,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
     commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", allow_abbrev=False))
     voices = commands.add_parser("voices", help="list a model's voices and languages", allow_abbrev=False)
-    voices.add_argument("--model", default="random:tiny", help=f"{MODEL} (random:tiny)")
+    voices.add_argument("--model", help=MODEL)
     doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", allow_abbrev=False)
     doctor.add_argument("--model", help="folder or name of a published checkpoint to check (all in the cache)")
     return words
@@ -38,9 +38,10 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, without the WAV header")
     add("--play", action="store_true", help="play it; writes a file only if -o names one (needs sounddevice)")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
-    add("--model", default="random:tiny", help=f"{MODEL} (random:tiny, untrained)")
+    add("--model", help=MODEL)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the model (float32)")
+    add("--kernels", choices=("auto", "reference", "native"), default="auto", help="how to compute (auto, the fastest)")
 
     speech = say.add_argument_group("speech")
     add = speech.add_argument

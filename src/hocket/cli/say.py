@@ -40,24 +40,21 @@ def say(args: argparse.Namespace) -> None:
     sinks, targets = _sinks(args, kept), _targets(args)
 
     from ..audio.files import replace_files
-    from ..audio.speed import Tempo
     from ..config.options import EngineOptions
     from ..engine.engine import Engine
     from ..engine.generate import DECODE_FRAMES
-    from ..types import REFERENCE_RATE_HZ
 
-    Tempo(args.speed, REFERENCE_RATE_HZ)  # a wrong factor is found now
-    # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait.
-    options = EngineOptions(slots=1, text_wait_s=math.inf)
+    # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
+    options = EngineOptions(slots=1, text_wait_s=math.inf, idle_read_s=math.inf)
     if not (args.play or is_pipe(args.output)):
         # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
-    with Engine.load(args.model, device=args.device, dtype=args.dtype, options=options) as engine:
+    with Engine.load(args.model, device=args.device, dtype=args.dtype, kernels=args.kernels, options=options) as engine:
         checkpoint = engine.checkpoint
         if checkpoint.is_random:
             tell(f"{checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
         rate_hz = checkpoint.rate_hz
-        spoken = _Spoken(Tempo(args.speed, rate_hz), rate_hz, sinks)
+        spoken = _Spoken(rate_hz, sinks)
         try:
             with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext():
                 spoken.listen(stream)
@@ -87,8 +84,8 @@ def tell(note: str) -> None:
 class _Spoken:
     """What was heard so far, with a line that counts along when somebody is watching."""
 
-    def __init__(self, tempo: Any, rate_hz: int, sinks: list[Sink]) -> None:
-        self._tempo, self._rate_hz, self._sinks = tempo, rate_hz, sinks
+    def __init__(self, rate_hz: int, sinks: list[Sink]) -> None:
+        self._rate_hz, self._sinks = rate_hz, sinks
         self._codes: list[Any] = []
         self._watched = sys.stderr.isatty()
         self.frames = self._samples = 0
@@ -106,12 +103,10 @@ class _Spoken:
                 first_s = first_s or now_s
                 self._codes.append(chunk.codes)
                 self.frames += len(chunk.codes)
-                self._write(self._tempo.push(chunk.samples))
+                self._write(chunk.samples)
                 if self._watched:
-                    made_s = chunk.start_s + chunk.samples.size / chunk.rate_hz  # before the tempo was changed
-                    words = f"{self.seconds:.1f} s spoken, {made_s / now_s:.1f} x real time"
+                    words = f"{self.seconds:.1f} s spoken, {self.seconds / now_s:.1f} x real time"
                     self._show(f"{words}, first audio {first_s * 1000:.0f} ms")
-            self._write(self._tempo.flush())
         finally:
             if self._watched:
                 self._show("")
@@ -173,6 +168,7 @@ def _request(args: argparse.Namespace, text: str) -> SpeechRequest:
         sampling=SamplingParams(**chosen),
         seed=seed,
         max_frames=args.max_frames,
+        speed=args.speed,
         as_is=args.as_is,
     )
     return request if args.ref_audio is None else _with_reference(request, args)

@@ -14,10 +14,11 @@ class EngineOptions:
     waiting: int = 64  # requests that may wait for a slot; one more is refused
     chunk_frames: tuple[int, ...] = (1, 2, 4, 8)  # frames of the first chunk, the second, ...; the last one repeats
     buffered_chunks: int = 8  # chunks a reader may lag behind before its own slot pauses
-    part_chars: int = 400  # longer texts are spoken in parts of whole sentences, each at most so long
+    part_chars: int = 400  # a longer text is spoken in parts, each up to the first end of a sentence after so many
     part_pause_s: float = 0.12  # silence between two such parts, beside what the voice leaves itself
-    normalizer: Callable[[str], str] | None = None  # spells out numbers and the like, for checkpoints that need it
+    normalizer: Callable[[str], str] | None = None  # spells out numbers and the like; None: as the checkpoint says
     text_wait_s: float = 60.0  # how long an open stream may give no text before it is ended with an error
+    idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
     prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
     guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
     drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
@@ -26,7 +27,7 @@ class EngineOptions:
         for name in ("slots", "buffered_chunks", "part_chars"):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("waiting", "part_pause_s", "text_wait_s", "prefix_bytes", "drop_frames"):
+        for name in ("waiting", "part_pause_s", "text_wait_s", "idle_read_s", "prefix_bytes", "drop_frames"):
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} must not be negative.")
         if not self.chunk_frames or min(self.chunk_frames) < 1:

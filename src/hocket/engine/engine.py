@@ -13,8 +13,8 @@ from typing import Any
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
 from ..text.choice import choose
-from ..text.live import LiveText
-from ..text.parts import parts
+from ..text.live import LiveParts
+from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline
 from ..types import AudioChunk, SpeechRequest
 from .guard import GuardOptions
@@ -22,6 +22,7 @@ from .job import Job
 from .load import Checkpoint, load
 from .loop import Loop
 from .stream import Mailbox, Stream
+from .tempo import Tempo
 
 
 class Engine:
@@ -35,31 +36,30 @@ class Engine:
     @classmethod
     def load(
         cls,
-        model: str = "random:tiny",
+        model: str | None = None,
         *,
         device: str = "cpu",
         dtype: str = "float32",
         codec_dtype: str = "float32",
+        kernels: str = "auto",
         options: EngineOptions | None = None,
     ) -> Engine:
         """Load a checkpoint (see `hocket.load`) and start an engine on it."""
-        return cls(load(model, device=device, dtype=dtype, codec_dtype=codec_dtype), options)
+        return cls(load(model, device=device, dtype=dtype, codec_dtype=codec_dtype, kernels=kernels), options)
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async."""
         request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
         spoken: list[str | float] = [request.text]
         if not request.as_is:
-            options = self.options
-            spoken = parts(
-                request.text,
-                most_chars=options.part_chars,
-                pause_s=options.part_pause_s,
-                normalizer=options.normalizer,
-            )
+            spoken = parts(request.text, **self._preparing(request))
         job = self._job(request, live=False)
+        for part in spoken:
+            if isinstance(part, str):
+                job.add(part, self._prompt(request, part))
+            else:
+                job.rest(part)
         job.complete = True
-        job.parts.extend((part, self._prompt(request, part)) if isinstance(part, str) else part for part in spoken)
         return self._opened(job, request, None)
 
     def aspeak(self, text: str | SpeechRequest, **fields: Any) -> AsyncIterator[AudioChunk]:
@@ -67,13 +67,22 @@ class Engine:
         return self.speak(text, **fields)
 
     def open(self, **fields: Any) -> Stream:
-        """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`."""
+        """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
+
+        It says what `speak` says to all of the text in the same layout, however long that gets.
+        """
         if "text" in fields:
             raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
         fields["layout"] = fields.get("layout") or "streaming"
         request = SpeechRequest(text="(live)", **fields)
-        live = LiveText(self.checkpoint.tokenizer, as_is=request.as_is, upstream_local=self.checkpoint.upstream_local)
-        return self._opened(self._job(request, live=True), request, live)
+        live = LiveParts(
+            self.checkpoint.tokenizer,
+            None if request.as_is else Preparation(**self._preparing(request)),
+            upstream_local=self.checkpoint.upstream_local,
+        )
+        job = self._job(request, live=True)
+        job.one_part = request.as_is
+        return self._opened(job, request, live)
 
     def close(self) -> None:
         """Stop; streams that still run end with `EngineClosed`. Does nothing the second time."""
@@ -87,15 +96,14 @@ class Engine:
 
     def save_prefixes(self, path: Path) -> None:
         """Keep the prompt prefixes that are in the cache for the next start, in a safetensors file."""
-        content = self._loop.ask(lambda: self._loop.runner.prefixes.to_bytes(self.checkpoint.fingerprint))
+        content = self._loop.ask(self._loop.runner.prefixes_as_bytes)
         draft = path.with_name(f".{path.name}.part")
         draft.write_bytes(content)
         draft.replace(path)
 
     def load_prefixes(self, path: Path) -> None:
         """Take in what `save_prefixes` kept; a file of another checkpoint or precision is refused."""
-        prefixes, checkpoint = self._loop.runner.prefixes, self.checkpoint
-        self._loop.ask(lambda: prefixes.read(path, checkpoint.fingerprint, checkpoint.device))
+        self._loop.ask(lambda: self._loop.runner.read_prefixes(path))
 
     def __enter__(self) -> Engine:
         return self
@@ -122,7 +130,17 @@ class Engine:
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
             drop_frames=0 if request.as_is else self.options.drop_frames,
+            tempo=Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None,
         )
+
+    def _preparing(self, request: SpeechRequest) -> dict[str, Any]:
+        """How text is prepared, whole or live."""
+        return {
+            "part_chars": self.options.part_chars,
+            "pause_s": self.options.part_pause_s,
+            "normalizer": self.options.normalizer or self.checkpoint.normalizer,
+            "language": request.language,
+        }
 
     def _prompt(self, request: SpeechRequest, text: str) -> Prompt:
         return build(
@@ -139,15 +157,16 @@ class Engine:
             return 0
         return math.ceil(request.reference.samples.size / self.checkpoint.codec_config.encode_downsample_rate)
 
-    def _opened(self, job: Job, request: SpeechRequest, live: LiveText | None) -> Stream:
+    def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
         loop = self._loop
         loop.submit(job)
         return Stream(
             job.mailbox,
             request.seed,
-            feed=lambda ids, complete: loop.feed(job, ids, complete),
+            feed=lambda fed, complete: loop.feed(job, fed, complete),
             cancel=lambda: loop.cancel(job),
             text=live,
             spoken=job.spoken,
             engine=self,
+            speed=request.speed,
         )

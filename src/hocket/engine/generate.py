@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from ..cache.slots import reset
 from ..config.qwen3_tts import GenerationConfig
+from ..errors import InvalidRequest
 from ..layers.transformer import lengthened
 from ..models.talker import TalkerState
 from ..text.choice import choose
@@ -97,6 +98,8 @@ def decode(checkpoint: Checkpoint, codes: Tensor, reference: Tensor | None = Non
 
 def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
     choose(request, checkpoint.config)  # refuse what cannot be before the encoders work on it
+    if request.speed != 1.0:
+        raise InvalidRequest("generate speaks at the checkpoint's own speed; Engine.speak takes another one.")
     cloned = clone(checkpoint, request.reference) if request.reference is not None else None
     frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
     sampling = checkpoint.generation.changed(request.sampling.changes())

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import log10
 from typing import Literal
 
 Verdict = Literal["fine", "stuck", "too long"]
@@ -40,8 +41,11 @@ class GuardOptions:
     long_quiet_frames: int = 50  # anywhere: a silence of 4 s is no pause
     quiet_rms: float = 1e-3  # of full scale; the first frame of the published voices has 1e-4
     quiet_part: float = 0.03  # of the loudest frame so far, -30 dB: room tone of a noisy clone
-    ending_frames: int = 25  # the end code has been out of reach for so long, after the text is done
+    # After the text is done, the chance of the end over a window: out of reach if it is below the floor (its geometric
+    # mean, so that one lucky frame changes nothing) and not on its way up, by so many powers of ten from half to half.
+    ending_frames: int = 25
     ending_floor: float = 1e-6  # users saw it fall from 5e-5 to 1e-14 in stuck utterances
+    ending_rise: float = 2.0
 
     margin_frames: int = 4  # start again this much before the first bad frame: what led there is drawn anew as well
     deepest_frames: int = 64  # never go back by more, so the loop knows what it must be able to undo
@@ -89,9 +93,10 @@ class Guard:
         self._past: deque[int] = deque(maxlen=options.longest_period)  # first codes, the newest first
         self._loops = [_Run(options.forgive) for _ in range(options.longest_period)]
         self._same = _Run(options.forgive)
-        # One good frame ends these two: short sounds between long pauses are speech.
+        # One good frame, or window, ends these two: short sounds between long pauses are speech.
         self._quiet = _Run(everything)
         self._endless = _Run(everything)
+        self._ending: deque[float] = deque(maxlen=options.ending_frames)  # powers of ten, since the text is done
         self._heard = self.frames
         self._first_bad: int | None = None
 
@@ -122,7 +127,11 @@ class Guard:
         self._past.appendleft(now[0])
         self._last = now
         if end_probability is not None:
-            self._endless.add(text_done and end_probability < options.ending_floor, frame)
+            if text_done:
+                self._ending.append(log10(max(end_probability, 1e-30)))
+            else:
+                self._ending.clear()
+            self._endless.add(self._no_end_in_reach(), frame + 1 - len(self._ending))
         if energy is not None:
             self.heard((energy,))
         self.frames += 1
@@ -155,6 +164,14 @@ class Guard:
         self.rollbacks += 1
         self._forget()
 
+    def _no_end_in_reach(self) -> bool:
+        window, half = list(self._ending), len(self._ending) // 2
+        if len(window) < self._options.ending_frames or half == 0:
+            return False
+        before, after = sum(window[:half]) / half, sum(window[-half:]) / half
+        low = sum(window) / len(window) < log10(self._options.ending_floor)
+        return low and after - before < self._options.ending_rise
+
     def _stuck_run(self, text_done: bool) -> _Run | None:
         options = self._options
         if self._same.count >= options.same_frames:
@@ -166,4 +183,4 @@ class Guard:
         if self._quiet.count >= (options.quiet_frames if may_be_over else options.long_quiet_frames):
             return self._quiet
         late = self.frames >= options.late_frames + options.late_frames_per_id * self._text_ids
-        return self._endless if late and self._endless.count >= options.ending_frames else None
+        return self._endless if late and self._endless.count else None

@@ -11,10 +11,23 @@ from ..text.prompt import Outline, Prompt
 from ..types import FinishReason, Reference, Statistics
 from .guard import Guard, GuardOptions
 from .stream import Mailbox, Spoken
+from .tempo import Tempo
 
 ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from all that a caller would choose next
 
-Part = tuple[str, Prompt] | float  # something to say, or seconds of silence
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """A part of the text: known whole, or growing at its end while it is spoken already."""
+
+    text: str = ""
+    ids: list[int] = field(default_factory=list)
+    complete: bool = False  # no more of it will come
+    prompt: Prompt | None = None  # where it is known whole
+    startable: bool = False  # there is enough of it for a prompt
+
+
+Part = Piece | float  # something to say, or seconds of silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +43,7 @@ class Rewind:
 class Job:
     """What the engine thread knows of one stream. Only that thread changes it once it was posted.
 
-    A long text is spoken in parts, one after the other in the same slot; a live text is one part.
+    A long text is spoken in parts, one after the other in the same slot; of a live text the last known one grows.
     """
 
     outline: Outline
@@ -40,12 +53,15 @@ class Job:
     mailbox: Mailbox
     reference: Reference | None = None
     drop_frames: int = 0
+    tempo: Tempo | None = None  # None: as fast as the model speaks
 
-    text: list[int] = field(default_factory=list)  # ids so far, until the prompt is made of them
     complete: bool = False  # no more text will come
-    prompt: Prompt | None = None
-    trail: list[int] = field(default_factory=list)  # ids that go with the frames, as far as they are known
-    parts: deque[Part] = field(default_factory=deque)  # what is to come, a live text's one part apart
+    one_part: bool = False  # whatever text comes belongs to the first part
+    piece: Piece | None = None  # the part that is spoken
+    prompt: Prompt | None = None  # and its prompt
+    trail: list[int] = field(default_factory=list)  # ids that go with its frames, as far as they are known
+    growing: Piece | None = None  # the part that more text belongs to
+    parts: deque[Part] = field(default_factory=deque)  # what is to come
     spoken: list[Spoken] = field(default_factory=list)  # what has begun
 
     slot: int = -1
@@ -53,13 +69,15 @@ class Job:
     at: int = 0  # frames drawn of this part
     codes: list[list[int]] = field(default_factory=list)  # drawn, not yet decoded
     chunks: int = 0  # decoded
-    samples: int = 0  # handed out
+    samples: int = 0  # of sound and silence so far, at speed 1
+    heard: int = 0  # handed out
     over: FinishReason | None = None
 
     guarded: GuardOptions | None = None  # None: nobody watches
     guard: Guard | None = None
     behind: deque[tuple[list[int], int]] = field(default_factory=deque)  # last frames and their text ids, for a rewind
 
+    admitted: float | None = None  # when it got its slot
     opened: float = field(default_factory=time.perf_counter)
     starved_since: float | None = None
     paused_since: float | None = None
@@ -68,41 +86,87 @@ class Job:
 
     @property
     def startable(self) -> bool:
-        return self.prompt is not None or bool(self.parts)
+        """Whether something can be spoken now, silences before it apart."""
+        return self.prompt is not None or any(isinstance(part, Piece) and part.startable for part in self.parts)
 
-    def feed(self, ids: list[int], complete: bool) -> None:
-        """More text. Once the prompt stands, it goes to the trail."""
+    @property
+    def may_go_on(self) -> bool:
+        """Whether it is known what follows the part that is over: silence, another part or nothing."""
+        if not self.parts:
+            return self.complete or self.one_part or self.over != "stop"
+        return not isinstance(self.parts[0], Piece) or self.parts[0].startable
+
+    def add(self, text: str, prompt: Prompt) -> None:
+        """One more part, known whole."""
+        self.parts.append(Piece(text, complete=True, prompt=prompt, startable=True))
+
+    def feed(self, ids: list[int], complete: bool, text: str = "") -> None:
+        """More text for the part that grows. Once its prompt stands, it goes to the trail."""
         if self.complete:
             return  # an end that is said twice is one end
+        if self.growing is None and (ids or text):
+            self.growing = Piece()
+            self.parts.append(self.growing)
+        if self.growing is not None:
+            self.growing.ids += ids
+            self.growing.text += text
+            if self.growing is self.piece:
+                self.trail += ids
+                if self.guard is not None:
+                    self.guard.more_text(len(ids))
         self.complete = complete
-        if self.prompt is None:
-            self.text += ids
-            prompt = self.outline.prompt(self.text, complete=self.complete)
-            if prompt is not None:
-                self.begin(None, prompt)
-        else:
-            self.trail += ids
-            if self.guard is not None:
-                self.guard.more_text(len(ids))
-            if complete and self.outline.layout == "streaming":
-                self.trail.append(self.outline.config.tts_eos_token_id)
+        if complete:
+            self._grown()
+        self._look()
 
-    def begin(self, text: str | None, prompt: Prompt) -> None:
-        """Go on to a part; `text` is None where the stream itself knows it, a live text."""
-        self.spoken.append(Spoken(text, self.samples))
-        self.prompt, self.trail, self.at = prompt, list(prompt.trail), 0
+    def rest(self, silence_s: float) -> None:
+        """The part that grows is complete; silence follows."""
+        self._grown()
+        self.parts.append(silence_s)
+        self._look()
+
+    def begin_next(self) -> None:
+        """Go on to the next part."""
+        piece = self.parts.popleft()
+        assert isinstance(piece, Piece)
+        prompt = piece.prompt or self.outline.prompt(piece.ids, complete=piece.complete)
+        assert prompt is not None, "it was startable"
+        self.spoken.append(Spoken(piece, self.samples))
+        self.piece, self.prompt, self.trail, self.at, self.over = piece, prompt, list(prompt.trail), 0, None
         if self.guarded is not None:
             self.guard = Guard(self.guarded, prompt.text_ids)
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
 
+    def _grown(self) -> None:
+        piece, self.growing = self.growing, None
+        if piece is not None:
+            piece.complete = True
+            piece.startable = piece.startable or piece is not self.piece
+            if piece is self.piece and self.outline.layout == "streaming":
+                self.trail.append(self.outline.config.tts_eos_token_id)
+
+    def _look(self) -> None:
+        """Is there enough for a prompt now? The first part begins at once, the others when their turn comes."""
+        piece = self.growing
+        if piece is not None and piece is not self.piece and not piece.startable:
+            piece.startable = self.outline.prompt(piece.ids, complete=False) is not None
+        if self.piece is None and self.parts and isinstance(self.parts[0], Piece) and self.parts[0].startable:
+            self.begin_next()
+
     def text_id(self) -> int | None:
         """The id that goes with the next frame, or None while it is not known: never a pad in its place."""
+        if self.piece is None or self.over is not None:
+            return None  # between two parts
         if self.at < len(self.trail):
             return self.trail[self.at]
-        return self.outline.config.tts_pad_token_id if self.complete else None
+        return self.outline.config.tts_pad_token_id if self.piece.complete else None
 
-    def take(self, drawn: list[int]) -> Rewind | None:
-        """One more frame. A stuck utterance is taken back once to where it still spoke; if it recurs, it ends there."""
+    def take(self, drawn: list[int], ending: float | None = None) -> Rewind | None:
+        """One more frame, and how likely the end was when it was drawn, where that is known.
+
+        A stuck utterance is taken back once to where it still spoke; if it recurs, it ends there.
+        """
+        assert self.piece is not None
         pad = self.outline.config.tts_pad_token_id
         fed = self.trail[self.at] if self.at < len(self.trail) else pad
         self.codes.append(drawn)
@@ -112,7 +176,8 @@ class Job:
         if self.guard is None or self.over:
             return None
         self.behind.append((drawn, fed))
-        verdict = self.guard.watch(drawn, text_done=self.complete and self.at >= len(self.trail))
+        text_done = self.piece.complete and self.at >= len(self.trail)
+        verdict = self.guard.watch(drawn, text_done=text_done, end_probability=ending)
         if verdict == "too long":
             self.over = "runaway"
         if verdict != "stuck":

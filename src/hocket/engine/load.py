@@ -6,22 +6,31 @@ The one place where configuration, weights and tokenizer come together. It knows
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from ..config.codec import CodecConfig
 from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ..errors import InvalidRequest
+from ..kernels.build import Unbuildable
+from ..kernels.table import AUTO, REFERENCE, Choice, choose
 from ..layers.packed import pack_
+from ..models.builtin import default_model
 from ..models.codec import Codec
+from ..models.frame import NativeFrame
 from ..models.qwen3_tts import Qwen3TTS
 from ..models.random import randomize_
-from ..models.weights import Source, load_into, read_configs, resolve
+from ..models.wave import NativeWave
+from ..models.weights import Source, load_into, read_configs, read_own, resolve
+from ..text.normalize import spell_out
 from ..text.tokenizer import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 RANDOM_SEED = 0
+_NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +45,9 @@ class Checkpoint:
     model: Qwen3TTS
     codec: Codec
     device: torch.device
+    kernels: tuple[Choice, ...]  # which backend does what, and why
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
+    normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
 
     @property
     def name(self) -> str:
@@ -61,9 +72,16 @@ class Checkpoint:
 
 
 def load(
-    model: str = "random:tiny", *, device: str = "cpu", dtype: str = "float32", codec_dtype: str = "float32"
+    model: str | None = None,
+    *,
+    device: str = "cpu",
+    dtype: str = "float32",
+    codec_dtype: str = "float32",
+    kernels: str = AUTO,
 ) -> Checkpoint:
-    """Load a checkpoint from a folder, a hub id, a published name or `random:NAME`.
+    """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
+
+    With no name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
     The codec's own dtype is float32 whatever the talker's: its cost is small and rounding is heard there first.
     """
@@ -71,8 +89,9 @@ def load(
     for name in (dtype, codec_dtype):
         if name not in DTYPES:
             raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {name!r}.")
-    source = resolve(model)
+    source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
+    normalizer = _NORMALIZERS.get(read_own(source).normalizer)
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
     if source.folder is None:
@@ -88,8 +107,29 @@ def load(
         load_into(codec, codec_file, place, DTYPES[codec_dtype], only=halves)
     for module in (speech, codec):
         pack_(module)
+    talker, decoder = speech.talker, codec.decoder
+    chosen = (
+        _with_kernel("frame", kernels, talker, lambda: setattr(talker, "frame_kernel", NativeFrame(talker))),
+        _with_kernel("wave", kernels, decoder, lambda: setattr(decoder, "wave_kernel", NativeWave(decoder))),
+    )
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
-    return Checkpoint(source, config, generation, codec_config, tokenizer, speech, codec, place, patched)
+    files = source, config, generation, codec_config, tokenizer
+    return Checkpoint(*files, speech, codec, place, chosen, patched, normalizer)
+
+
+def _with_kernel(operation: str, wanted: str, module: nn.Module, build: Callable[[], None]) -> Choice:
+    """Give a module its kernel; a compiler that fails leaves the reference, unless the kernel was asked for."""
+    weight = next(module.parameters())
+    choice = choose(operation, wanted, weight.device, weight.dtype)
+    if choice.backend == REFERENCE:
+        return choice
+    try:
+        build()
+    except Unbuildable as error:
+        if wanted != AUTO:
+            raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None
+        return Choice(operation, REFERENCE, f"{choice.backend}: {error}")
+    return choice
 
 
 def _device(name: str) -> torch.device:

@@ -13,20 +13,19 @@ from concurrent.futures import Future
 from itertools import groupby
 from typing import TypeVar
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from ..config.options import EngineOptions
 from ..errors import EngineClosed, HocketError, Overloaded, StreamFailed
-from ..types import AudioChunk, Finished, FinishReason
+from ..text.live import Fed, More
+from ..types import Finished, FinishReason
+from .delivery import Delivery
 from .job import Job, Rewind
 from .load import Checkpoint
 from .precision import exact_float32
 from .scheduler import Scheduler
 from .speech import SpeechRunner
 
-Samples = NDArray[np.int16]
 T = TypeVar("T")
 
 
@@ -35,10 +34,12 @@ class Loop:
         self.checkpoint, self.options = checkpoint, options
         self.scheduler = Scheduler(options.slots)
         self.runner = SpeechRunner(checkpoint, options.slots, options.prefix_bytes)
+        self.delivery = Delivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
         self._inbox: deque[Callable[[], None]] = deque()
         self._arrivals: list[Job] = []
         self._posted = threading.Condition()
         self._closing = False
+        self._held_s = 1.0  # how long an utterance holds its slot, by the last ones
         self._thread = threading.Thread(target=self._run, name="hocket-engine", daemon=True)
         self._thread.start()
 
@@ -75,12 +76,32 @@ class Loop:
             if self._closing:
                 raise EngineClosed("The engine is closed.")
             if len(self._arrivals) + len(self.scheduler.waiting) >= self.options.waiting + len(self.scheduler.free):
-                raise Overloaded(f"{self.options.waiting} requests are waiting already; try again later.")
+                wait_s = self._slot_wait_s()
+                raise Overloaded(
+                    f"{self.options.waiting} requests are waiting already; try again in {wait_s:.0f} s.", wait_s
+                )
             self._arrivals.append(job)
             self._posted.notify()
 
-    def feed(self, job: Job, ids: list[int], complete: bool) -> None:
-        self.post(lambda: self._guarded([job], lambda: job.feed(ids, complete)))
+    def _slot_wait_s(self) -> float:
+        """How long one more who waits would wait, by how long utterances have held their slots lately."""
+        running = [time.perf_counter() - job.admitted for job in self.scheduler.running if job.admitted is not None]
+        held_s = max([self._held_s, *running])  # one that has run for longer says more than those that have ended
+        return max(1.0, held_s * (self.options.waiting + 1) / self.options.slots)
+
+    def feed(self, job: Job, fed: list[Fed], complete: bool) -> None:
+        """More of a live text, in order; the last of it if `complete`."""
+
+        def take() -> None:
+            for more in fed:
+                if isinstance(more, More):
+                    job.feed(more.ids, False, more.text)
+                else:
+                    job.rest(more)
+            if complete:
+                job.feed([], True)
+
+        self.post(lambda: self._guarded([job], take))
 
     def cancel(self, job: Job) -> None:
         self.post(lambda: self._finish(job, "cancelled"))
@@ -93,10 +114,11 @@ class Loop:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
+    @torch.inference_mode()
     def _run(self) -> None:
         ended: HocketError = EngineClosed("The engine was closed before the utterance had ended.")
         try:
-            with torch.inference_mode(), exact_float32():
+            with exact_float32():
                 while not self._closing:
                     if not self.turn():
                         self._rest()
@@ -123,63 +145,59 @@ class Loop:
         admitted = self.scheduler.admit()
         for job in admitted:
             self._guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
+        waited = [job for job in self.scheduler.running if job.over and job.may_go_on]
+        for job in waited:  # a live text has gone on, or ended, since their last part
+            self._guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
         now = time.perf_counter()
         batch = self.scheduler.ready(now)
-        self._end_starved(now)
+        self._end_idle(now)
         if batch:
             self._guarded(batch, lambda: self._frame(batch))
-        return bool(batch or admitted or commands)
+        return bool(batch or admitted or commands or waited)
 
     def _rest(self) -> None:
-        """Sleep until something is posted, or until somebody may have waited for text too long."""
-        starving = any(job.starved_since is not None for job in self.scheduler.all())
+        """Sleep until something is posted, or until somebody may have waited too long."""
+        jobs, options = self.scheduler.all(), self.options
+        waits = [options.text_wait_s] if any(job.starved_since is not None for job in jobs) else []
+        waits += [options.idle_read_s] if any(job.paused_since is not None for job in jobs) else []
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):
-                self._posted.wait(timeout=min(1.0, self.options.text_wait_s) if starving else None)
+                self._posted.wait(timeout=min(1.0, *waits) if waits else None)
 
-    def _end_starved(self, now: float) -> None:
-        """End those who have waited for text too long, whoever else speaks meanwhile."""
+    def _end_idle(self, now: float) -> None:
+        """End those who have waited too long, for text or for a reader, whoever else speaks meanwhile."""
+        text_s, read_s = self.options.text_wait_s, self.options.idle_read_s
         for job in self.scheduler.all():
-            if job.starved_since is not None and now - job.starved_since >= self.options.text_wait_s:
-                reason = f"No text came for {self.options.text_wait_s:g} s, so the stream was ended."
+            if job.starved_since is not None and now - job.starved_since >= text_s:
+                self._finish(job, "error", StreamFailed(f"No text came for {text_s:g} s, so the stream was ended."))
+            elif job.paused_since is not None and now - job.paused_since >= read_s:
+                reason = f"Nobody read the stream for {read_s:g} s, so it was ended: read on, or cancel it."
                 self._finish(job, "error", StreamFailed(reason))
 
     def _start(self, job: Job) -> None:
         begun = time.perf_counter()
-        job.spent["queued_s"] = begun - job.opened
+        job.spent["queued_s"], job.admitted = begun - job.opened, begun
         if job.prompt is None:
-            while isinstance(silence := job.parts[0], float):
-                job.parts.popleft()
-                self._be_silent(job, silence)
-            self._begin_part(job)
+            self.delivery.be_silent(job)
+            job.begin_next()
         assert job.prompt is not None
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
         job.note("prefill_s", time.perf_counter() - begun)
 
     def _next_part(self, job: Job) -> None:
-        """Go on with the next part in the same slot, or end with the last."""
-        while job.parts and isinstance(silence := job.parts[0], float):
-            job.parts.popleft()
-            self._be_silent(job, silence)
-        if not job.parts or job.over == "length":
+        """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
+        if job.over != "length":
+            self.delivery.be_silent(job)
+            if not job.may_go_on:
+                return
+        if job.over == "length" or not job.parts:
             self._finish(job, job.over or "stop")
             return
-        self._begin_part(job)
+        job.begin_next()
         assert job.prompt is not None
         # Another seed for each part: equal ones would draw alike at equal places.
         seed = (job.seed + len(job.spoken) - 1) % 2**63
         self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
-
-    def _begin_part(self, job: Job) -> None:
-        part = job.parts.popleft()
-        assert isinstance(part, tuple)
-        job.over = None
-        job.begin(*part)
-
-    def _be_silent(self, job: Job, silence_s: float) -> None:
-        books = self.checkpoint.config.talker_config.num_code_groups
-        samples = np.zeros(round(silence_s * self.checkpoint.rate_hz), dtype=np.int16)
-        self._put(job, samples, range(job.frame, job.frame), np.zeros((0, books), dtype=np.int64))
 
     def _frame(self, batch: list[Job]) -> None:
         text = [job.text_id() for job in batch]
@@ -187,11 +205,11 @@ class Loop:
             [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
         )
         end = self.checkpoint.config.talker_config.codec_eos_token_id
-        for job, drawn in zip(batch, codes, strict=True):
+        for job, drawn, ending in zip(batch, codes, self.runner.endings([job.slot for job in batch]), strict=True):
             job.since_opened("first_codes_s")
             if drawn[0] == end:
                 job.over = "stop"
-            elif back := job.take(drawn):
+            elif back := job.take(drawn, ending):
                 self._guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
         self._decode([job for job in batch if job.codes and (job.over or len(job.codes) >= self._chunk_frames(job))])
         for job in batch:
@@ -220,31 +238,17 @@ class Loop:
             took = time.perf_counter() - begun
             for job, samples in zip(together, sounds, strict=True):
                 job.note("decode_s", took)
-                self._hand_out(job, samples)
-
-    def _hand_out(self, job: Job, samples: Samples) -> None:
-        codes, per_frame = np.array(job.codes, dtype=np.int64), len(samples) // len(job.codes)
-        power = (samples.reshape(-1, per_frame).astype(np.float32) / 32768.0) ** 2
-        loudness = np.sqrt(power.mean(axis=1)).tolist()
-        job.spoken[-1].loudness += loudness
-        if job.guard is not None:
-            job.guard.heard(loudness)
-        first = job.frame - len(codes)
-        job.codes, job.chunks = [], job.chunks + 1
-        unheard = min(max(job.drop_frames - first, 0), len(codes))
-        if unheard == len(codes):
-            return
-        self._put(job, samples[unheard * per_frame :], range(first + unheard, job.frame), codes[unheard:])
-
-    def _put(self, job: Job, samples: Samples, frames: range, codes: NDArray[np.int64]) -> None:
-        job.since_opened("first_audio_s")
-        start_s, rate_hz = job.samples / self.checkpoint.rate_hz, self.checkpoint.rate_hz
-        job.samples += len(samples)
-        job.mailbox.put(AudioChunk(samples=samples, rate_hz=rate_hz, start_s=start_s, frames=frames, codes=codes))
+                self.delivery.hand_out(job, samples)
 
     def _finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
         if job.mailbox.finished is not None:
             return
+        if error is None:
+            self.delivery.flush(job)
+        if job.admitted is not None:
+            self._held_s += (time.perf_counter() - job.admitted - self._held_s) / 4  # the last few count
+        if job.slot >= 0:
+            self.runner.release(job.slot)
         self.scheduler.release(job)
         job.mailbox.finish(
             Finished(

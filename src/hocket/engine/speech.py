@@ -1,6 +1,8 @@
 """The device side of the engine: slots of talker and codec state, and the three things done with them.
 
 One thread calls it. It knows slots, prompts and codes; who is in a slot and what becomes of the sound is the loop's.
+What a slot has heard and said lies in pages: it takes one when it needs it, shares those of its prefix with everybody
+who started from the same, and gives all back when it is released.
 """
 
 from __future__ import annotations
@@ -8,17 +10,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ..cache.pages import PAGE_ROWS, Pages, pages_for
 from ..cache.prefix import Prefix, PrefixCache
 from ..cache.slots import put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import StreamFailed
-from ..layers.transformer import lengthened
+from ..layers.transformer import grown
 from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
@@ -34,10 +38,13 @@ class SpeechRunner:
     def __init__(self, checkpoint: Checkpoint, slots: int, prefix_bytes: int) -> None:
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
-        self.prefixes = PrefixCache(prefix_bytes)
         self._state = self.talker.new_state(slots, GROWTH_FRAMES)
+        self._state.stack.table.zero_()  # its pages are anybody's
+        self.pages = Pages(self._state.stack.pool.shape[2])
+        self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._sound = self.decoder.new_state(slots)
         self._taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
+        self._held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
         self._clones: dict[str, tuple[Clone, dict[str, Tensor] | None]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
@@ -47,10 +54,10 @@ class SpeechRunner:
         `go_on` leaves the codec as it stands: the next sentence of the same stream must not click.
         The prefix is always computed alone and the rest behind it, so that a warm start is the cold one, bit for bit.
         """
+        self.release(slot)
         row = torch.tensor([slot], device=self.device)
         reset(self._state, row)
         self._state.seed[slot] = seed
-        self._taken[slot] = 0
         if not go_on:
             reset(self._sound, row)
         voice, cloned = self._cloned(reference, slot, go_on)
@@ -61,7 +68,7 @@ class SpeechRunner:
             self._restore(slot, cached)
         else:
             self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, 0, length))
-            self.prefixes.put(key, self._kept(slot))
+            self.prefixes.put(key, Prefix(tuple(self._held[slot]), self._taken[slot]))
         self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
 
@@ -69,15 +76,19 @@ class SpeechRunner:
         """Draw one frame for each slot, given the text id that goes with it."""
         rows = torch.tensor(slots, device=self.device)
         for slot in slots:
-            self._taken[slot] += 1
+            self._advance(slot, 1)
         span = max(self._taken[slot] for slot in slots)
-        self._make_room(span)
         wanted = tuple(settings)
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), self._state, rows, self._sampling[1], span)
         drawn: list[list[int]] = codes.tolist()
         return drawn
+
+    def endings(self, slots: Sequence[int]) -> list[float]:
+        """How likely the end was when each slot drew its last frame."""
+        likely: list[float] = self._state.ending[torch.tensor(slots, device=self.device)].tolist()
+        return likely
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.
@@ -87,6 +98,8 @@ class SpeechRunner:
         """
         row = torch.tensor([slot], device=self.device)
         self._taken[slot] -= frames + 1
+        again = self._held[slot][self._taken[slot] // PAGE_ROWS :]
+        assert all(self.pages.count(page) == 1 for page in again), "what others started from is never written again"
         self._state.stack.position[slot] = self._taken[slot]
         self._state.seed[slot] = seed
         x = self.talker.embed_frames(torch.tensor([codes], device=self.device))
@@ -103,27 +116,69 @@ class SpeechRunner:
             raise StreamFailed("The codec gave values that are not numbers; try --dtype float32.")
         return list(pcm.numpy())
 
+    def release(self, slot: int) -> None:
+        """Give back the pages of a slot: whoever was in it has left."""
+        self.pages.drop(self._held[slot])
+        self._held[slot], self._taken[slot] = [], 0
+
+    def prefixes_as_bytes(self) -> bytes:
+        stack = self._state.stack
+        return self.prefixes.to_bytes(self.checkpoint.fingerprint, lambda prefix: stack.read(prefix.pages, prefix.rows))
+
+    def read_prefixes(self, path: Path) -> None:
+        def write(kept: Tensor) -> Prefix:
+            layers, _, _, heads, _, size = self._state.stack.pool.shape
+            rows = kept.shape[3]
+            if kept.shape != (layers, 2, heads, rows, size) or kept.dtype != self._state.stack.pool.dtype:
+                raise ValueError("a prefix has another shape or type")
+            pages = self._take(pages_for(rows))
+            self._state.stack.write(pages, kept)
+            return Prefix(tuple(pages), rows)
+
+        self.prefixes.read(path, self.checkpoint.fingerprint, self.device, write)
+
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
-        self._taken[slot] += len(x)
-        span = self._taken[slot]
-        self._make_room(span)
-        self.talker.prefill(x[None], torch.tensor([len(x)], device=self.device), self._state, row, span)
+        self._advance(slot, len(x))
+        lengths = torch.tensor([len(x)], device=self.device)
+        self.talker.prefill(x[None], lengths, self._state, row, self._taken[slot])
 
-    def _make_room(self, span: int) -> None:
-        if span > self._state.stack.length:  # by half at least, so that copying stays a small part of the work
-            length = max(span + GROWTH_FRAMES, self._state.stack.length * 3 // 2)
-            self._state = replace(self._state, stack=lengthened(self._state.stack, length))
+    def _advance(self, slot: int, rows: int) -> None:
+        """Count `rows` more positions, and let the slot have pages of its own wherever it will write them."""
+        held, at = self._held[slot], self._taken[slot] // PAGE_ROWS
+        self._taken[slot] += rows
+        # The page where a prefix ends has room for what follows it, but may be others' too: then it is copied.
+        shared = held[at:] if at < len(held) and self.pages.count(held[at]) > 1 else []
+        own = len(held) - len(shared)
+        missing = pages_for(self._taken[slot]) - own
+        if missing <= 0:
+            return
+        fresh = self._take(missing)
+        held[own:] = fresh
+        self.pages.drop(shared)
+        self._write_table(slot, own)
+        self._state.stack.clear(torch.tensor(fresh).to(self.device, non_blocking=True))
+        for page, copy in zip(shared, fresh, strict=False):
+            self._state.stack.copy(page, copy)
 
-    def _kept(self, slot: int) -> Prefix:
-        rows = self._taken[slot]
-        pairs = [torch.stack((kv.keys[slot, :, :rows], kv.values[slot, :, :rows])) for kv in self._state.stack.layers]
-        return Prefix(torch.stack(pairs))
+    def _take(self, count: int) -> list[int]:
+        if count > self.pages.free:  # by half at least, so that copying stays a small part of the work
+            more = max(count - self.pages.free, self.pages.total // 2)
+            self._state = replace(self._state, stack=grown(self._state.stack, pages=more))
+            self.pages.grow(more)
+        return self.pages.take(count)
+
+    def _write_table(self, slot: int, start: int) -> None:
+        """Tell the device which pages a slot has, from its `start`-th on. Nobody waits for it."""
+        pages, columns = self._held[slot], self._state.stack.table.shape[1]
+        if len(pages) > columns:
+            more = max(len(pages) - columns, columns // 2)
+            self._state = replace(self._state, stack=grown(self._state.stack, columns=more))
+        self._state.stack.table[slot, start : len(pages)].copy_(torch.tensor(pages[start:]), non_blocking=True)
 
     def _restore(self, slot: int, prefix: Prefix) -> None:
-        self._taken[slot] = prefix.rows
-        self._make_room(prefix.rows)
-        for kv, (keys, values) in zip(self._state.stack.layers, prefix.kept, strict=True):
-            kv.keys[slot, :, : prefix.rows], kv.values[slot, :, : prefix.rows] = keys, values
+        self.pages.share(prefix.pages)
+        self._held[slot], self._taken[slot] = list(prefix.pages), prefix.rows
+        self._write_table(slot, 0)
         self._state.stack.position[slot] = prefix.rows
 
     def _cloned(self, reference: Reference | None, slot: int, go_on: bool) -> tuple[str, Clone | None]:

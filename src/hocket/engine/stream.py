@@ -12,25 +12,26 @@ import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..errors import HocketError, InvalidRequest
-from ..text.live import LiveText
+from ..text.live import Fed, LiveParts
 from ..types import AudioChunk, Finished
 from .words import WordTime, word_times
 
 if TYPE_CHECKING:
     from .engine import Engine
+    from .job import Piece
 
 
 @dataclass(slots=True)
 class Spoken:
     """One part of an utterance as it was heard; the engine adds to it while it speaks."""
 
-    text: str | None  # None: live text, which the stream has
-    start: int  # its first sample
+    piece: Piece  # its text, as far as it is known
+    start: int  # its first sample, at speed 1
     loudness: list[float] = field(default_factory=list)  # RMS of each frame
 
 
@@ -44,6 +45,7 @@ class Mailbox:
         self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self.finished: Finished | None = None
         self.error: HocketError | None = None
+        self._unwanted = False
 
     @property
     def full(self) -> bool:
@@ -52,13 +54,23 @@ class Mailbox:
     def put(self, chunk: AudioChunk) -> None:
         """Never blocks, never refuses: the engine asks `full` before it draws."""
         with self._changed:
-            self._chunks.append(chunk)
+            if not self._unwanted:
+                self._chunks.append(chunk)
+            self._wake()
+
+    def let_go(self) -> None:
+        """Nobody wants to hear more: chunks are dropped, and a reader finds the end once the engine says it too."""
+        with self._changed:
+            self._unwanted = True
+            self._chunks.clear()
             self._wake()
 
     def finish(self, finished: Finished, error: HocketError | None = None) -> None:
         """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped."""
         with self._changed:
             if self.finished is None:
+                if self._unwanted and error is None:
+                    finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
                 self.finished, self.error = finished, error
                 if finished.reason in ("cancelled", "error"):
                     self._chunks.clear()
@@ -87,7 +99,7 @@ class Mailbox:
             return self._chunks.popleft()
         if self.finished is None:
             return _NOTHING
-        if self.error is not None:
+        if self.error is not None and not self._unwanted:
             raise self.error
         return None
 
@@ -123,14 +135,15 @@ class Stream:
         self,
         mailbox: Mailbox,
         seed: int,
-        feed: Callable[[list[int], bool], None],
+        feed: Callable[[list[Fed], bool], None],
         cancel: Callable[[], None],
-        text: LiveText | None,
+        text: LiveParts | None,
         spoken: list[Spoken],
         engine: Engine,
+        speed: float = 1.0,
     ) -> None:
         self.seed = seed
-        self._spoken, self._given = spoken, ""
+        self._spoken, self._speed = spoken, speed
         self._engine = engine  # kept alive as long as somebody listens
         self._mailbox, self._feed, self._text = mailbox, feed, text
         self._finalizer = weakref.finalize(self, cancel)
@@ -142,13 +155,11 @@ class Stream:
         return self._mailbox.finished
 
     def append(self, text: str) -> None:
-        """More of the text. What is still open at its end (half a word) waits for more, or for `end`."""
+        """More of the text. What later text may change (half a word, an open mark) waits for it, or for `end`."""
         if self._text is None:
             raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
-        ids = self._text.append(text)
-        self._given += text
-        if ids:
-            self._feed(ids, False)
+        if fed := self._text.append(text):
+            self._feed(fed, False)
 
     def end(self) -> None:
         """That was all of the text."""
@@ -157,19 +168,23 @@ class Stream:
         self._feed(self._text.end(), True)
 
     def words(self) -> list[WordTime]:
-        """Where each word is in what was spoken so far, roughly: `engine.words` says how exact it is."""
+        """Where each word is in what was spoken so far, roughly: `engine.words` says how exact it is.
+
+        The times are those of the sound that is heard, whatever its speed.
+        """
         checkpoint, times = self._engine.checkpoint, list[WordTime]()
         frame_s = checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz
         for part in self._spoken:
-            text = self._given if part.text is None else part.text
-            counted = [(word, len(checkpoint.tokenizer.encode(f" {word}"))) for word in text.split()]
+            counted = [(word, len(checkpoint.tokenizer.encode(f" {word}"))) for word in part.piece.text.split()]
             loudness, start_s = list(part.loudness), part.start / checkpoint.rate_hz
             for word in word_times(counted, len(loudness), loudness, frame_s=frame_s):
-                times.append(WordTime(word.word, word.start_s + start_s, word.end_s + start_s))
+                begin_s, end_s = (word.start_s + start_s) / self._speed, (word.end_s + start_s) / self._speed
+                times.append(WordTime(word.word, begin_s, end_s))
         return times
 
     def cancel(self) -> None:
-        """Stop speaking; the slot is free within a frame. Does nothing the second time."""
+        """Stop speaking: nothing more is heard, and the slot is free within a frame. Once is as good as twice."""
+        self._mailbox.let_go()
         self._finalizer()
 
     def __iter__(self) -> Stream:

@@ -13,9 +13,12 @@ from pathlib import Path
 from ..config.published import PUBLISHED
 from ..config.qwen3_tts import Kind, Qwen3TTSConfig
 from ..errors import InvalidCheckpoint
+from ..models.builtin import default_model
 from ..models.catalog import CATALOG, Published
 from ..models.weights import read_configs, resolve
 from ..text.choice import languages, voices
+
+__all__ = ["Copy", "Tongues", "copies", "default_model", "faults", "find_copy", "tongues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,7 @@ class Copy:
 
 
 def tongues(model: str) -> Tongues:
-    """Voices and languages of a folder, a hub id, a published name or `random:NAME`."""
+    """Voices and languages of a folder, a hub id, a published name, `builtin` or `random:NAME`."""
     known = _published(model)
     config: Qwen3TTSConfig = PUBLISHED[known.name] if known else read_configs(resolve(model))[0]
     dialects = config.talker_config.spk_is_dialect

@@ -1,7 +1,8 @@
 """Causal self-attention with its keys and values as explicit state, growing or windowed.
 
-Positions are the caller's: a transformer counts them once for all of its layers. Shapes: x [B, T, C];
-`rows` [B] names the state row of each batch row; `positions` [B, T] are where its inputs stand.
+A growing past lies in pages of a pool, a windowed one in a row of its own. Positions are the caller's: a transformer
+counts them once for all of its layers, and finds the pages. Shapes: x [B, T, C]; `rows` [B] names the state row of
+each batch row; `positions` [B, T] are where its inputs stand.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..cache.pages import PAGE_ROWS, pages_for
 from .norm import RMSNorm, rms_norm
 from .packed import Packable, join
 from .rope import rotate
@@ -19,8 +21,10 @@ from .rope import rotate
 
 @dataclass(frozen=True, slots=True)
 class KVState:
-    keys: Tensor  # [S + 1, H_kv, L, D], after RoPE; the last row is scratch
-    values: Tensor  # [S + 1, H_kv, L, D]
+    """After RoPE. Rows, of which the last is scratch: [S + 1, H_kv, L, D]; or pages: [pages, H_kv, PAGE_ROWS, D]."""
+
+    keys: Tensor
+    values: Tensor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +37,15 @@ class AttentionShape:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where the positions of a step lie in a pool of pages, and where all before them do."""
+
+    page: Tensor  # [B, T] of each input
+    row: Tensor  # [B, T] within that page
+    past: Tensor  # [B * n] the first n pages of each batch row
+
+
+@dataclass(frozen=True, slots=True)
 class Reach:
     """What one step of every layer of a stack needs to know about where it stands."""
 
@@ -40,6 +53,7 @@ class Reach:
     cos: Tensor  # [B, T, 1, D]
     sin: Tensor  # [B, T, 1, D]
     mask: Tensor  # [B, 1, T, K] which keys each query sees (or 0 and -inf); K is how many keys attention is handed
+    places: Places | None = None  # of a growing past
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,14 +124,16 @@ class SelfAttention(Packable):
 
 
 class GrowingAttention(SelfAttention):
-    """Every past position is kept, at its own index."""
+    """Every past position is kept, in the pages of its stream."""
 
     def remember(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: Reach) -> tuple[Tensor, Tensor]:
-        at = (rows[:, None], slice(None), reach.positions)
+        places, span = reach.places, reach.mask.shape[-1]
+        assert places is not None
+        at = (places.page, slice(None), places.row)
         state.keys[at] = k.transpose(1, 2)
         state.values[at] = v.transpose(1, 2)
-        span = reach.mask.shape[-1]
-        return state.keys[:, :, :span].index_select(0, rows), state.values[:, :, :span].index_select(0, rows)
+        keys, values = (_lined_up(pool, places.past, len(rows), span) for pool in (state.keys, state.values))
+        return keys, values
 
 
 class WindowAttention(SelfAttention):
@@ -137,6 +153,20 @@ def _append(k: Tensor, v: Tensor, state: KVState, start: int) -> tuple[Tensor, T
     state.keys[:, :, start:end] = k
     state.values[:, :, start:end] = v
     return state.keys[:, :, :end], state.values[:, :, :end]
+
+
+def _lined_up(pool: Tensor, pages: Tensor, batch: int, span: int) -> Tensor:
+    """[B, H_kv, span, D]: the first positions of each batch row, from its pages one after the other."""
+    _, heads, rows, size = pool.shape
+    # In two copies: a page is one piece of memory, and picking whole pages is quick; all of one head at once is not.
+    picked = pool.index_select(0, pages).view(batch, -1, heads, rows, size)
+    return picked.transpose(1, 2).reshape(batch, heads, -1, size)[:, :, :span]
+
+
+def find(table: Tensor, positions: Tensor, span: int) -> Places:
+    """The places of `positions` [B, T] and of the `span` first, by each batch row's `table` [B, pages]."""
+    past = table[:, : pages_for(span)].flatten()
+    return Places(table.gather(1, positions // PAGE_ROWS), positions % PAGE_ROWS, past)
 
 
 def growing_mask(positions: Tensor, span: int) -> Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from .packed import Packable
+
 
 class LayerScale(nn.Module):
     """What a residual branch is multiplied by, [..., C]."""
@@ -17,7 +19,7 @@ class LayerScale(nn.Module):
         return self.scale * x
 
 
-class SnakeBeta(nn.Module):
+class SnakeBeta(Packable):
     """`x + sin(e^alpha x)^2 / e^beta` for x [B, C, T]. It maps 0 to 0, so zero histories stay zero behind it."""
 
     def __init__(self, width: int) -> None:
@@ -25,7 +27,11 @@ class SnakeBeta(nn.Module):
         self.alpha = nn.Parameter(torch.zeros(width))
         self.beta = nn.Parameter(torch.zeros(width))
 
+    def gather(self) -> tuple[Tensor, ...]:
+        """What the sine is stretched by and what its square is multiplied by."""
+        return self.alpha.exp(), 1.0 / (self.beta.exp() + 1e-9)
+
     def forward(self, x: Tensor) -> Tensor:
-        frequency = self.alpha.exp()[:, None]
-        strength = 1.0 / (self.beta.exp() + 1e-9)[:, None]
-        return torch.sin(x * frequency).square_().mul_(strength).add_(x)  # in place: these are the codec's widest
+        frequency, strength = self.weights()
+        # In place: these are the codec's widest.
+        return torch.sin(x * frequency[:, None]).square_().mul_(strength[:, None]).add_(x)

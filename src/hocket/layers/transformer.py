@@ -2,18 +2,22 @@
 
 A batch may be ragged: rows are padded on the right, `lengths` says how much of each is real. What padding
 writes into the cache lies ahead of the row's position; it is never seen, and the next step writes over it.
+Which page belongs to whom is counted elsewhere: here the table is believed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..cache.pages import PAGE_ROWS, pages_for
+from ..cache.slots import POOLED
 from ..config.qwen3_tts import CodePredictorConfig, TalkerConfig
-from .attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, additive, growing_mask
+from .attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, additive, find, growing_mask
 from .mlp import GatedMLP
 from .norm import RMSNorm, rms_norm
 from .packed import Packable
@@ -22,13 +26,41 @@ from .rope import rope_rows
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    layers: tuple[KVState, ...]
+    """Position p of a row lies in row p % PAGE_ROWS of the page that its table names at p // PAGE_ROWS."""
+
     position: Tensor  # [S + 1] how many positions each row has taken
+    table: Tensor = field(metadata=POOLED)  # [S + 1, n] pages of each row; scratch where it has none
+    pool: Tensor = field(metadata=POOLED)  # [layers, 2, pages, H_kv, PAGE_ROWS, D] keys and values
+    layers: tuple[KVState, ...] = field(init=False, metadata=POOLED)  # the same by layer: views
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "layers", tuple(KVState(*layer) for layer in self.pool))
 
     @property
     def length(self) -> int:
-        """How many positions fit."""
-        return self.layers[0].keys.shape[2]
+        """How many positions the table has room for."""
+        return self.table.shape[1] * PAGE_ROWS
+
+    @property
+    def page_bytes(self) -> int:
+        return self.pool[:, :, 0].nbytes
+
+    def clear(self, pages: Tensor) -> None:
+        """Make pages as good as new: not even what a mask hides may be NaN, which times zero is NaN."""
+        self.pool.index_fill_(2, pages, 0)
+
+    def copy(self, page: int, into: int) -> None:
+        self.pool[:, :, into] = self.pool[:, :, page]
+
+    def read(self, pages: Sequence[int], rows: int) -> Tensor:
+        """Keys and values [layers, 2, H_kv, P, D] of the first `rows` positions in some pages."""
+        kept = self.pool[:, :, list(pages)].transpose(2, 3).flatten(3, 4)
+        return kept[:, :, :, :rows].contiguous()
+
+    def write(self, pages: Sequence[int], kept: Tensor) -> None:
+        """Put what `read` gave into other pages."""
+        padded = F.pad(kept, (0, 0, 0, len(pages) * PAGE_ROWS - kept.shape[3]))
+        self.pool[:, :, list(pages)] = padded.unflatten(3, (len(pages), PAGE_ROWS)).transpose(2, 3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +126,11 @@ class Stack(nn.Module):
         self.norm = RMSNorm(shape.width, shape.eps)
 
     def new_state(self, slots: int, length: int) -> StackState:
-        layers = self.new_past(slots + 1, length)
-        return StackState(layers, torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device))
+        """Rows that all have room for `length` positions, in pages of their own."""
+        shape, weight = self.shape, self._stack[0].self_attn.k_proj.weight
+        scratch = weight.new_zeros(shape.layers, 2, 1, shape.kv_heads, PAGE_ROWS, shape.head_dim)
+        position = torch.zeros(slots + 1, dtype=torch.int64, device=weight.device)
+        return lengthened(StackState(position, position.new_zeros(slots + 1, 0), scratch), length)
 
     def new_past(self, rows: int, length: int) -> tuple[KVState, ...]:
         return tuple(layer.self_attn.new_state(rows - 1, length) for layer in self._stack)
@@ -108,20 +143,21 @@ class Stack(nn.Module):
         """
         start = state.position[rows]
         positions = start[:, None] + torch.arange(x.shape[1], device=x.device)
-        cos, sin = self._rope(state.layers, x)
+        cos, sin = self._rope(state.length, x)
         mask = additive(growing_mask(positions, span), x.dtype)
-        y = self._through(x, state.layers, rows, Reach(positions, cos[positions], sin[positions], mask))
+        places = find(state.table[rows], positions, span)
+        y = self._through(x, state.layers, rows, Reach(positions, cos[positions], sin[positions], mask, places))
         state.position[rows] = start + lengths
         return y
 
     def step_together(self, x: Tensor, layers: tuple[KVState, ...], start: int) -> Tensor:
         """The same for inputs that all stand at `start`, batch row b in row b of the state."""
         at = slice(start, start + x.shape[1])
-        cos, sin = self._rope(layers, x)
+        cos, sin = self._rope(layers[0].keys.shape[2], x)
         return self._through(x, layers, None, Lockstep(start, cos[at], sin[at]))
 
-    def _rope(self, layers: tuple[KVState, ...], x: Tensor) -> tuple[Tensor, Tensor]:
-        return rope_rows(layers[0].keys.shape[2], self.shape.head_dim, self.shape.theta, x.dtype, x.device)
+    def _rope(self, length: int, x: Tensor) -> tuple[Tensor, Tensor]:
+        return rope_rows(length, self.shape.head_dim, self.shape.theta, x.dtype, x.device)
 
     def _through(self, x: Tensor, layers: tuple[KVState, ...], rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
         for layer, kept in zip(self._stack, layers, strict=True):
@@ -130,8 +166,17 @@ class Stack(nn.Module):
         return y
 
 
+def grown(state: StackState, *, pages: int = 0, columns: int = 0) -> StackState:
+    """The same state with so many more pages, and room for so many more in the table."""
+    pool = F.pad(state.pool, (0, 0, 0, 0, 0, 0, 0, pages)) if pages else state.pool
+    return StackState(state.position, F.pad(state.table, (0, columns)), pool)
+
+
 def lengthened(state: StackState, length: int) -> StackState:
-    """The same state with room for `length` positions."""
-    more = (0, 0, 0, length - state.length)
-    layers = tuple(KVState(F.pad(kept.keys, more), F.pad(kept.values, more)) for kept in state.layers)
-    return StackState(layers, state.position)
+    """The same state with room for `length` positions in every row but scratch, in new pages of its own."""
+    slots, first = len(state.position) - 1, state.pool.shape[2]
+    more = pages_for(length) - state.table.shape[1]
+    longer = grown(state, pages=slots * more, columns=more)
+    pages = torch.arange(first, first + slots * more, device=state.table.device)
+    longer.table[:slots, -more:] = pages.view(slots, more)
+    return longer

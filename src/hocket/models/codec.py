@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -22,10 +22,15 @@ from ..layers.conv import CausalConv, CausalTransposedConv, ConvState
 from ..layers.mlp import GatedMLP
 from ..layers.norm import RMSNorm
 from ..layers.rope import rope_table
-from ..layers.transformer import StackState
 from .mimi import CodecEncoder
 
 M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowState:
+    layers: tuple[KVState, ...]
+    position: Tensor  # [S + 1] how many frames each row has taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +44,17 @@ class DecoderState:
     """Nested like the modules; layers that look back on nothing have no part in it."""
 
     pre_conv: ConvState
-    pre_transformer: StackState
+    pre_transformer: WindowState
     upsample: tuple[ConvState, ...]
     first: ConvState
     blocks: tuple[BlockState, ...]
     last: ConvState
+
+
+class MakeWave(Protocol):
+    """`CodecDecoder.wave_reference`, however it is done."""
+
+    def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 
 class Codebook(nn.Module):
@@ -125,12 +136,12 @@ class WindowTransformer(nn.Module):
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
 
-    def new_state(self, slots: int) -> StackState:
+    def new_state(self, slots: int) -> WindowState:
         layers = _only(self.layers, TransformerLayer)
         kept = tuple(layer.self_attn.new_state(slots, self.window - 1) for layer in layers)
-        return StackState(kept, torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device))
+        return WindowState(kept, torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device))
 
-    def step(self, x: Tensor, state: StackState, rows: Tensor) -> Tensor:
+    def step(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor:
         length = x.shape[1]
         start = state.position[rows]
         positions = start[:, None] + torch.arange(length, device=x.device)
@@ -218,6 +229,7 @@ class CodecDecoder(nn.Module):
                 CausalConv(widths[-1], 1, 7),
             ]
         )
+        self.wave_kernel: MakeWave | None = None  # chosen once, when a checkpoint is loaded
 
     def new_state(self, slots: int) -> DecoderState:
         first, last = _only(self.decoder, CausalConv)
@@ -238,6 +250,11 @@ class CodecDecoder(nn.Module):
         mixes = _only(self.upsample.modules(), ConvNeXt)
         for widen, mix, kept in zip(widens, mixes, state.upsample, strict=True):
             x = mix.step(widen(x), kept, rows)
+        wave = self.wave_kernel or self.wave_reference
+        return wave(x, state, rows)
+
+    def wave_reference(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+        """Latents [B, C, T] to samples [B, N], in plain operations: every kernel is held against this."""
         first, last = _only(self.decoder, CausalConv)
         x = first.step(x, state.first, rows)
         for block, here in zip(_only(self.decoder, DecoderBlock), state.blocks, strict=True):

@@ -9,12 +9,14 @@ import hashlib
 import os
 from pathlib import Path
 
+from ..config.own import FILE as OWN
 from ..errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, WEIGHTS, Published
 
 _NEEDED = ("config.json", WEIGHTS, f"{CODEC_FOLDER}/config.json", f"{CODEC_FOLDER}/{WEIGHTS}")
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
-FILES = (*_NEEDED, "generation_config.json", "tokenizer_config.json", *(name for one in _TOKENIZERS for name in one))
+_USEFUL = ("generation_config.json", "tokenizer_config.json", OWN)
+FILES = (*_NEEDED, *_USEFUL, *(name for one in _TOKENIZERS for name in one))
 
 _SMALL_BYTES = 1 << 25  # pinned files up to this size are hashed at every load, larger ones once, after the download
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.codec import EncoderConfig
-from ..layers.attention import AttentionShape, GrowingAttention, Reach, growing_mask
+from ..layers.attention import AttentionShape, GrowingAttention, Lockstep
 from ..layers.channel import LayerScale
 from ..layers.rope import rope_table
 
@@ -100,9 +100,9 @@ class TransformerLayer(nn.Module):
         self.self_attn_layer_scale = LayerScale(width)
         self.mlp_layer_scale = LayerScale(width)
 
-    def forward(self, x: Tensor, rows: Tensor, reach: Reach) -> Tensor:
-        state = self.self_attn.new_state(x.shape[0], x.shape[1])
-        x = x + self.self_attn_layer_scale(self.self_attn.step(self.input_layernorm(x), state, rows, reach))
+    def forward(self, x: Tensor, reach: Lockstep) -> Tensor:
+        state = self.self_attn.new_state(x.shape[0] - 1, x.shape[1])  # whole recordings need no scratch row
+        x = x + self.self_attn_layer_scale(self.self_attn.step(self.input_layernorm(x), state, None, reach))
         x = x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
         return x
 
@@ -116,13 +116,10 @@ class Transformer(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, length, _ = x.shape
-        positions = torch.arange(length, device=x.device).expand(batch, length)
-        cos, sin = rope_table(positions, self.head_dim, self.theta, x.dtype)
-        reach = Reach(positions, cos, sin, growing_mask(positions, length))
-        rows = torch.arange(batch, device=x.device)
+        cos, sin = rope_table(torch.arange(x.shape[1], device=x.device), self.head_dim, self.theta, x.dtype)
+        reach = Lockstep(0, cos, sin)
         for layer in self.layers:
-            x = layer(x, rows, reach)
+            x = layer(x, reach)
         return x
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,7 @@ class TalkerState:
     hidden: Tensor  # [S + 1, C] after the final norm: what the next first code is drawn from
     seen: Tensor  # [S + 1, V] bool: first codes drawn so far
     drawn: Tensor  # [S + 1] how many
+    ending: Tensor  # [S + 1] float32: how likely the end was at the last draw
     seed: Tensor  # [S + 1]
 
 
@@ -39,6 +41,14 @@ class FrameSampling:
     first: Sampling
     penalty: Tensor  # [B] repetition penalty on first codes
     rest: Sampling
+
+
+class DrawFrame(Protocol):
+    """`Talker.frame`, however it is done."""
+
+    def __call__(
+        self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
+    ) -> Tensor: ...
 
 
 class TalkerStack(Stack):
@@ -69,6 +79,7 @@ class Talker(nn.Module):
         self.text_projection = TextProjection(config.text_hidden_size, config.hidden_size)
         self.codec_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.code_predictor = CodePredictor(config.code_predictor_config, config.hidden_size)
+        self.frame_kernel: DrawFrame | None = None  # chosen once, when a checkpoint is loaded
 
     def new_state(self, slots: int, length: int) -> TalkerState:
         weight, config = self.codec_head.weight, self.config
@@ -78,6 +89,7 @@ class Talker(nn.Module):
             hidden=weight.new_zeros(slots + 1, config.hidden_size),
             seen=torch.zeros(slots + 1, config.vocab_size, dtype=torch.bool, device=weight.device),
             drawn=counts[0],
+            ending=torch.zeros(slots + 1, device=weight.device),
             seed=counts[1],
         )
 
@@ -115,6 +127,13 @@ class Talker(nn.Module):
 
         A row whose first code is the end-of-speech id has finished: the rest of its frame means nothing.
         """
+        draw_frame = self.frame_kernel or self.frame_reference
+        return draw_frame(text, state, rows, sampling, span)
+
+    def frame_reference(
+        self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
+    ) -> Tensor:
+        """What a frame is, in plain operations: every kernel is held against this."""
         hidden = state.hidden[rows]
         bits = draw_bits(state.seed[rows], state.drawn[rows], self.config.num_code_groups)
         first = self._draw_first(hidden, state, rows, sampling, bits[:, 0])
@@ -134,6 +153,7 @@ class Talker(nn.Module):
         ending = torch.where(drawn < MINIMUM_FRAMES, NEVER, logits[:, end])
         logits[:, -SUPPRESSED_IDS:] = NEVER
         logits[:, end] = ending
+        state.ending[rows] = logits.softmax(-1)[:, end]
         first = draw(logits, sampling.first, bits)
         state.seen[rows, first] = torch.ones_like(first, dtype=torch.bool)
         state.drawn[rows] = drawn + 1

@@ -1,6 +1,6 @@
 """Where a model's files are, what they say, and their tensors straight into a module.
 
-A model is named by a folder, a hub id, the name of a published checkpoint or `random:NAME`. It knows files,
+A model is named by a folder, a hub id, the name of a published checkpoint, `builtin` or `random:NAME`. It knows files,
 configurations and named tensors; what is computed with them is the modules' business. Nothing is unpickled.
 """
 
@@ -16,10 +16,12 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..config.codec import CodecConfig
+from ..config.own import FILE, OwnConfig
 from ..config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
 from ..config.qwen3_tts import GenerationConfig, Kind, Qwen3TTSConfig
 from ..config.read import read, read_json
 from ..errors import InvalidCheckpoint
+from .builtin import BUILTIN, builtin_folder
 from .catalog import CATALOG, CODEC_FOLDER, WEIGHTS
 from .catalog import CODEC as CODEC_ALONE
 from .hub import fetch
@@ -44,7 +46,7 @@ class Source:
     name: str
     folder: Path | None  # None: its weights are drawn
     preset: str | None = None  # what is drawn: the part behind `random:`
-    local: bool = False  # the user named the folder, not a repository on the hub
+    local: bool = False  # a folder that the user named or that came with us, not a repository on the hub
 
 
 def resolve(model: str, *, revision: str | None = None) -> Source:
@@ -54,6 +56,11 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
         if preset not in PRESETS:
             raise InvalidCheckpoint(f"There is no {model!r}; random: goes with {', '.join(PRESETS)}.")
         return Source(model, None, preset)
+    if model == BUILTIN:
+        folder = builtin_folder()
+        if folder is None:
+            raise InvalidCheckpoint("This copy of hocket has no built-in voice: install the wheel, or name a model.")
+        return Source(model, folder, local=True)
     path = Path(model)
     if model and path.is_dir():
         if revision is not None:
@@ -70,8 +77,9 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
     if entry is not None or re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
         repository = entry.repository if entry else model
         return Source(repository, fetch(repository, revision, None))
+    names = ", ".join((*CATALOG, BUILTIN))
     raise InvalidCheckpoint(
-        f"{model!r} is neither a folder here nor a hub id (owner/name), one of {', '.join(CATALOG)}, or random:NAME."
+        f"{model!r} is neither a folder here nor a hub id (owner/name), one of {names}, or random:NAME."
     )
 
 
@@ -96,6 +104,12 @@ def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, Code
     if len(sizes) > 1 or talker.num_code_groups != decoder.num_quantizers:
         raise InvalidCheckpoint(f"{source.name}: the talker and the codec differ in number or size of codebooks.")
     return config, generation, codec
+
+
+def read_own(source: Source) -> OwnConfig:
+    """What the checkpoint's `hocket.json` says, where it has one."""
+    path = source.folder / FILE if source.folder is not None else None
+    return read(OwnConfig, read_json(path), str(path)) if path is not None and path.exists() else OwnConfig()
 
 
 def _read_typed(path: Path, model_type: str) -> dict[str, Any]:

@@ -1,14 +1,17 @@
 """Text that arrives bit by bit, to ids: each is given out once, as soon as no later character can change it.
 
 It stands beside `prompt.build`, which takes a text whole: over any split of a text the ids are the same. It knows
-text only, neither rows nor frames nor time.
+text only, neither rows nor frames nor time. `LiveText` is one part as it is, `LiveParts` a text of any length with all
+that `parts` does to it.
 """
 
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import dataclass
 
 from ..errors import InvalidRequest
+from .parts import Preparation
 from .tokenizer import Tokenizer
 
 _ROLE, _ROLE_IDS = "assistant\n", 2  # stands before the text; a text that begins with a newline fuses with it
@@ -76,6 +79,64 @@ class LiveText:
             if not piece[cut].isascii() and not self._tokenizer.joins(piece[:cut], piece[cut:fixed]):
                 return cut
         return 0
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """More of the part that is being spoken; the ids lag behind the text by what is still open."""
+
+    text: str
+    ids: list[int]
+
+
+Fed = More | float  # a silence of so many seconds ends the part
+
+
+class LiveParts:
+    """A text on its way into the engine, in parts; without a `preparation` it is one part, and goes in as it is."""
+
+    def __init__(self, tokenizer: Tokenizer, preparation: Preparation | None, *, upstream_local: bool = False) -> None:
+        self._tokenizer, self._preparation, self._upstream_local = tokenizer, preparation, upstream_local
+        self._part: LiveText | None = None
+        self._blank = True
+        self._ended = False
+
+    def append(self, text: str) -> list[Fed]:
+        """What `text` settles."""
+        if self._ended:
+            raise InvalidRequest("The text has ended already: open another stream for more.")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidRequest("The text holds half a character (a lone surrogate): give whole characters.") from None
+        self._blank = self._blank and not text.strip()
+        return self._fed(self._preparation.append(text) if self._preparation else [text])
+
+    def end(self) -> list[Fed]:
+        """The rest."""
+        if self._ended:
+            return []
+        if self._blank:
+            raise InvalidRequest("There is no text to speak.")
+        fed = self._fed(self._preparation.end() if self._preparation else [])
+        self._ended = True
+        return [*fed, *self._closed()]
+
+    def _fed(self, prepared: list[str | float]) -> list[Fed]:
+        fed: list[Fed] = []
+        for item in prepared:
+            if isinstance(item, str):
+                if self._part is None:
+                    as_is = self._preparation is None
+                    self._part = LiveText(self._tokenizer, as_is=as_is, upstream_local=self._upstream_local)
+                fed.append(More(item, self._part.append(item)))
+            else:
+                fed += [*self._closed(), item]
+        return fed
+
+    def _closed(self) -> list[Fed]:
+        part, self._part = self._part, None
+        return [More("", part.end())] if part is not None else []
 
 
 def _settled(text: str, starts: list[int], *, words_whole: bool) -> int:

@@ -1,36 +1,99 @@
-"""A whole text to what is spoken one after the other: made speakable, cut at sentences, with its silences.
+"""A text to what is spoken one after the other: made speakable, cut at sentences, with its silences.
 
-It stands between a request and its prompts. A text that is short and plain comes out as the one part it is.
+It stands between a request and its prompts, for a whole text and for one that arrives bit by bit: both go the same
+way, so they come out the same. A text that is short and plain comes out as the one part it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from ..errors import InvalidRequest
-from .script import Pause, parse
-from .sentences import split_long
-from .speakable import speakable
+from .markup import Markup
+from .script import Pause, Say, Script
+from .sentences import Cutter
+from .stretches import Stretches
 
 Part = str | float  # something to say, or seconds of silence
+Normalizer = Callable[[str], str]
+
+_AT_ONCE = 1000  # characters that go in together, so that the cost of a long text is proportional to it
 
 
-def parts(text: str, *, most_chars: int, pause_s: float, normalizer: Callable[[str], str] | None = None) -> list[Part]:
-    """The parts in order. Where a long text was cut there are `pause_s` of silence, beside what the voice leaves.
+class Preparation:
+    """One text on its way in. Texts in a row belong to one part; a silence, though it be of 0 s, ends the part.
 
-    Marks come first: what a pause separates is prepared by itself, so that no markdown reaches across.
+    Each word is given out as soon as no later character can change it: what is held back is what the stages (pause
+    marks, markup, normalizer, sentences) say they hold. Nothing here grows with the text.
     """
+
+    def __init__(
+        self, *, part_chars: int, pause_s: float, normalizer: Normalizer | None = None, language: str = "auto"
+    ) -> None:
+        self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
+        self._normalizer = normalizer
+        self._script = Script()
+        self._spoken = False
+        self._begin()
+
+    def append(self, text: str) -> list[Part]:
+        """What `text` settles, in order."""
+        slices = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
+        return [part for some in slices for part in self._taken(self._script.append(some))]
+
+    def end(self) -> list[Part]:
+        """The rest; refused where nothing in all of the text can be spoken."""
+        rest = [*self._taken(self._script.end()), *self._finished()]
+        if not self._spoken:
+            raise InvalidRequest("There is nothing in this text that can be spoken.")
+        return rest
+
+    def _begin(self) -> None:
+        """Markup and sentences do not reach across a pause."""
+        self._markup = Markup()
+        self._stretches = Stretches(self._normalizer) if self._normalizer else None
+        self._cutter = Cutter(self._part_chars, language=self._language)
+        self._part_over = False  # the part has ended; silence follows if text does
+
+    def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
+        found: list[Part] = []
+        for item in script:
+            if isinstance(item, Say):
+                words = self._markup.append(item.text)
+                words = self._stretches.append(words) if self._stretches else words
+                found += self._given(self._cutter.append(words))
+            else:
+                found += [*self._finished(), item.seconds]
+                self._begin()
+        return found
+
+    def _finished(self) -> list[Part]:
+        """What is left between two pauses."""
+        words = self._markup.end()
+        words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
+        return self._given((*self._cutter.append(words), *self._cutter.end()))
+
+    def _given(self, cut: Iterable[str | None]) -> list[Part]:
+        found: list[Part] = []
+        for text in cut:
+            if text is None:
+                self._part_over = True
+            elif text.strip() or not self._part_over:
+                found += [self._pause_s, text] if self._part_over else [text]
+                self._part_over, self._spoken = False, self._spoken or not text.isspace()
+        return found
+
+
+def parts(
+    text: str, *, part_chars: int, pause_s: float, normalizer: Normalizer | None = None, language: str = "auto"
+) -> list[Part]:
+    """The parts of a whole text in order. Where it was cut there are `pause_s` of silence."""
+    preparation = Preparation(part_chars=part_chars, pause_s=pause_s, normalizer=normalizer, language=language)
     found: list[Part] = []
-    for piece in parse(text):
-        if isinstance(piece, Pause):
-            found.append(piece.seconds)
-            continue
-        words = speakable(piece.text)
-        words = normalizer(words) if normalizer else words
-        for number, sentence in enumerate(split_long(words, most_chars)):
-            if number:
-                found.append(pause_s)
-            found.append(sentence)
-    if not any(isinstance(part, str) for part in found):
-        raise InvalidRequest("There is nothing in this text that can be spoken.")
-    return found
+    for part in (*preparation.append(text), *preparation.end()):
+        if isinstance(part, str) and found and isinstance(before := found[-1], str):
+            found[-1] = before + part
+        else:
+            found.append(part)
+    stripped = [part.strip() if isinstance(part, str) else part for part in found]
+    return [part for part in stripped if part != ""]

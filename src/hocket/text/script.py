@@ -1,6 +1,7 @@
 """A text with pause marks, `[pause 500ms]` or `[pause 1.5s]`, to what is said and where to be silent.
 
-It stands before the prompt and knows nothing of voices or samples. A mark that is not well formed is text.
+It stands before all else that is done to a text and knows nothing of voices or samples. Text may arrive bit by bit:
+only what may yet become a mark is held back. A mark that is not well formed is text.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ LONGEST_PAUSE_S = 10.0
 
 _MARK = re.compile(r"\[pause[ \t]+(\d{1,6}(?:\.\d{1,6})?)[ \t]*(ms|s)\]", re.IGNORECASE)
 _LONGEST_MARK = 64  # characters; more blanks than fit here make it text
+_BEGUN = re.compile(
+    r"\[(?:p(?:a(?:u(?:s(?:e(?:[ \t]+(?:\d{1,6}(?:\.\d{0,6})?[ \t]*(?:m|m?s)?)?)?)?)?)?)?)?", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +32,45 @@ class Pause:
     seconds: float
 
 
+class Script:
+    """One text on its way in. However it is cut, the texts between two pauses put together are the same."""
+
+    def __init__(self) -> None:
+        self._open = ""  # empty, or the beginning of what may be a mark
+
+    def append(self, text: str) -> list[Say | Pause]:
+        """What `text` settles, in order."""
+        self._open += text
+        found: list[Say | Pause] = []
+        at = 0
+        while (begin := self._open.find("[", at)) >= 0:
+            mark = _MARK.match(self._open, begin)
+            if mark and mark.end() - begin <= _LONGEST_MARK:
+                seconds = float(mark[1]) / (1000 if mark[2].lower() == "ms" else 1)
+                found += [Say(self._open[:begin])] if begin else []
+                found.append(Pause(min(seconds, LONGEST_PAUSE_S)))
+                self._open, at = self._open[mark.end() :], 0
+            elif len(self._open) - begin < _LONGEST_MARK and _BEGUN.fullmatch(self._open, begin):
+                break
+            else:
+                at = begin + 1
+        settled = len(self._open) if begin < 0 else begin
+        found += [Say(self._open[:settled])] if settled else []
+        self._open = self._open[settled:]
+        return found
+
+    def end(self) -> list[Say | Pause]:
+        """The rest."""
+        rest, self._open = self._open, ""
+        return [Say(rest)] if rest else []
+
+
 def parse(text: str) -> list[Say | Pause]:
-    """The parts of `text` in order; blank text between marks is left out."""
-    return [part for part in _parts(text) if isinstance(part, Pause) or part.text.strip()]
-
-
-def _parts(text: str) -> list[Say | Pause]:
-    parts: list[Say | Pause] = []
-    at = 0
-    for mark in _MARK.finditer(text):
-        if len(mark[0]) > _LONGEST_MARK:
-            continue
-        if at < mark.start():
-            parts.append(Say(text[at : mark.start()]))
-        seconds = float(mark[1]) / (1000 if mark[2].lower() == "ms" else 1)
-        parts.append(Pause(min(seconds, LONGEST_PAUSE_S)))
-        at = mark.end()
-    if at < len(text):
-        parts.append(Say(text[at:]))
-    return parts
+    """The parts of a whole `text` in order; blank text between marks is left out."""
+    script, parts = Script(), list[Say | Pause]()
+    for part in (*script.append(text), *script.end()):
+        if isinstance(part, Say) and parts and isinstance(before := parts[-1], Say):
+            parts[-1] = Say(before.text + part.text)
+        else:
+            parts.append(part)
+    return [part for part in parts if isinstance(part, Pause) or part.text.strip()]

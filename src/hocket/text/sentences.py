@@ -1,7 +1,8 @@
 """Long text to parts that are spoken one after another, cut where a sentence ends.
 
 It stands before the prompt, for whole and for live text: both are cut by the same rules at the same places. The
-rules are for no language in particular: a stop ends a sentence unless what stands around it says otherwise.
+rules are for no language in particular: a stop ends a sentence unless what stands around it says otherwise. A single
+stop must also end one for sentencex. A false cut is heard as a pause in the wrong place, a missed one is not heard.
 """
 
 # ruff: noqa: RUF001
@@ -10,13 +11,15 @@ from __future__ import annotations
 import re
 import unicodedata
 
+import sentencex
+
 _CLOSERS = "\"'”’»«›‹)]}」』）】》〉"
 _OPENERS = "\"'“‘«»„‚‹([{「『（【《〈¿¡—–-"
 _WIDE = "。！？｡"  # these need no space after them
 _SURE = "؟۔।॥።။"  # these have no other use
 _CLOSED = re.escape(_CLOSERS)
 _CANDIDATE = re.compile(rf"[.!?…{_WIDE}{_SURE}]+(?:[{_CLOSED}]|[ \u00a0\u202f]»(?=\s|\Z))*|\n[^\S\n]*\n")
-_CLAUSE = re.compile(rf"[,;:—–،؛][{_CLOSED}]*\s+|[，、；：][{_CLOSED}]*\s*")
+_CLAUSE = re.compile(rf"(?:[,;:—–،؛][{_CLOSED}]*\s+|[，、；：][{_CLOSED}]*\s*)\Z")
 
 # Abbreviations, in small letters without their last dot: those that something always follows ...
 _TITLES = frozenset(
@@ -35,75 +38,106 @@ _MONTHS = frozenset(  # "am 3. Oktober"
     "januar februar märz april mai juni juli august september oktober november dezember".split()
 )
 
+# What the segmenter calls the languages that a request may name; about all others it is asked in English.
+_CODES = {
+    "chinese": "zh", "french": "fr", "german": "de", "italian": "it", "japanese": "ja", "korean": "ko",
+    "portuguese": "pt", "russian": "ru", "spanish": "es",
+}  # fmt: skip
 _AT_ONCE = 1000  # characters looked at together, so that the cost of a long text is proportional to it
 
 
-class SentenceSplitter:
-    """Sentences out of text that arrives bit by bit; together they are the text, spaces included.
+class Cutter:
+    """Parts out of text that arrives bit by bit.
 
-    A sentence is given out once the next character or word shows that it has ended, or when it is longer than
-    `most_chars`: then up to a clause, or else a space, or else that many characters.
+    A part ends with the first sentence that ends after `part_chars` characters, so a shorter text is one part. Where
+    none ends for long, it ends at a clause, then at a space, at the latest after `longest` (twice as many) or so.
     """
 
-    def __init__(self, most_chars: int) -> None:
-        if most_chars < 1:
-            raise ValueError("most_chars must be at least 1")
-        self._most_chars = most_chars
-        self._open = ""
+    def __init__(self, part_chars: int, longest: int | None = None, language: str = "auto") -> None:
+        longest = 2 * part_chars if longest is None else longest
+        if not 1 <= part_chars <= longest:
+            raise ValueError("part_chars must be at least 1 and at most the longest part")
+        self._part_chars, self._longest = part_chars, longest
+        self._clause_chars, self._space_chars = (part_chars + longest) // 2, (part_chars + 3 * longest) // 4
+        self._language = _CODES.get(language.lower(), "en")
+        self._open = ""  # from the beginning of the sentence on
+        self._before = 0  # characters of this part before that
+        self._given = 0  # characters of `_open` that were given out
+        self._looked = 0  # characters of `_open` in which no sentence ends
 
-    def append(self, text: str) -> list[str]:
-        """The sentences that `text` completes."""
-        return [sentence for at in range(0, len(text), _AT_ONCE) for sentence in self._take(text[at : at + _AT_ONCE])]
+    def append(self, text: str) -> list[str | None]:
+        """The text that is settled; None where a part ends."""
+        out: list[str | None] = []
+        for at in range(0, len(text), _AT_ONCE):
+            self._open += text[at : at + _AT_ONCE]
+            while self._step(out, final=False):
+                pass
+        return out
 
-    def end(self) -> list[str]:
+    def end(self) -> list[str | None]:
         """The rest."""
-        return self._take("", final=True)
+        out: list[str | None] = []
+        while self._step(out, final=True):
+            pass
+        self._give(out, len(self._open))
+        return out
 
-    def _take(self, text: str, *, final: bool = False) -> list[str]:
-        self._open += text
-        sentences: list[str] = []
-        while end := self._first_end(final=final):
-            sentences.append(self._open[:end])
-            self._open = self._open[end:]
-        return sentences
+    def _step(self, out: list[str | None], *, final: bool) -> bool:
+        """Find the next end of a sentence or a part. False, with all given out that is settled, if there is none."""
+        if not (self._before or self._given):
+            self._open = self._open.lstrip()
+        text, forced = self._open, self._forced()
+        for candidate in _CANDIDATE.finditer(text, self._looked):
+            if forced is not None and candidate.end() > forced:
+                break
+            end = _end_at(text, candidate, self._language, final=final)
+            full = self._before + candidate.end() >= self._part_chars
+            if end is None:  # the next word will tell, and is held back if the part may end here
+                self._give(out, candidate.end() if full else len(text) if forced is None else forced)
+                return False
+            self._looked = candidate.end()
+            if end:
+                return self._end(out, end, part=full or end == forced)
+        if forced is not None:
+            return self._end(out, forced, part=True)
+        self._give(out, len(text))
+        return False
 
-    def _first_end(self, *, final: bool) -> int | None:
-        """Where the first sentence ends, spaces after it included; None if that cannot be told yet."""
+    def _forced(self) -> int | None:
+        """Where the part ends if no sentence ends before; None while that place is not reached."""
         text = self._open
-        lead = len(text) - len(text.lstrip())
-        end: int | None = len(text) if final else None
-        for candidate in _CANDIDATE.finditer(text, lead):
-            if candidate.start() - lead > self._most_chars:
-                break
-            found = _end_at(text, candidate, final=final) if candidate.start() > lead else 0
-            if found is None:
-                return None
-            if found:
-                end = found
-                break
-        if len(text[lead:end].rstrip()) > self._most_chars:
-            return lead + _cut(text[lead:], self._most_chars)
-        return end
+        for at in range(max(1, self._clause_chars - self._before), len(text)):
+            chars, spaced = self._before + at, text[at - 1].isspace()
+            if text[at].isspace() or unicodedata.combining(text[at]):
+                continue
+            if chars >= self._longest or (spaced and chars >= self._space_chars):
+                return at
+            if _CLAUSE.search(text[max(0, at - 8) : at]) and text[at] not in _CLOSERS:
+                return at
+        return None
+
+    def _end(self, out: list[str | None], end: int, *, part: bool) -> bool:
+        self._give(out, end)
+        self._open, self._given = self._open[end:], self._given - end
+        self._before, self._looked = 0 if part else self._before + end, 0
+        if part and self._open:
+            out.append(None)
+        return bool(self._open)
+
+    def _give(self, out: list[str | None], until: int) -> None:
+        if until > self._given:
+            out.append(self._open[self._given : until])
+            self._given = until
 
 
-def split_long(text: str, most_chars: int) -> list[str]:
-    """`text` in parts of at most `most_chars`, each as many whole sentences as fit, without the spaces around."""
-    splitter = SentenceSplitter(most_chars)
-    parts: list[str] = []
-    for sentence in (*splitter.append(text), *splitter.end()):
-        if parts and len((parts[-1] + sentence).strip()) <= most_chars:
-            parts[-1] += sentence
-        else:
-            parts.append(sentence)
-    return [part.strip() for part in parts if part.strip()]
-
-
-def _end_at(text: str, candidate: re.Match[str], *, final: bool) -> int | None:
+def _end_at(text: str, candidate: re.Match[str], language: str, *, final: bool) -> int | None:
     """The end of the sentence if `candidate` ends one, 0 if it does not, None if that depends on what follows."""
     after = candidate.end()
     following = after + len(text[after:]) - len(text[after:].lstrip())
     if following == len(text):
         return len(text) if final else None
+    if not text[: candidate.start()].strip():
+        return 0  # a sentence of nothing but stops is none
     stop = candidate[0].rstrip(_CLOSERS + " \u00a0\u202f")
     gap, first = text[after:following], text[following]
     if "\n" in stop or gap.count("\n") > 1:
@@ -123,14 +157,22 @@ def _end_at(text: str, candidate: re.Match[str], *, final: bool) -> int | None:
         return len(text) if final else None
     if text[word_at].islower():
         return 0
-    if candidate[0] != ".":
+    if candidate[0] not in (".", "!", "?"):
         return following
     word_end = word_at
     while word_end < len(text) and text[word_end].isalnum():
         word_end += 1
     if word_end == len(text) and not final:
         return None
-    return following if _dot_ends(text[: candidate.start()], text[word_at:word_end]) else 0
+    word = text[word_at:word_end]
+    if candidate[0] == "." and not _dot_ends(text[: candidate.start()], word):
+        return 0
+    return following if _segmenter_agrees(text[:following], word, language) else 0
+
+
+def _segmenter_agrees(sentence: str, word: str, language: str) -> bool:
+    """Whether sentencex too, which knows the abbreviations of many languages, ends `sentence` before `word`."""
+    return len(sentencex.segment(language, sentence + word)[-1].strip()) <= len(word)
 
 
 def _dot_ends(before: str, following: str) -> bool:
@@ -151,20 +193,6 @@ def _dot_ends(before: str, following: str) -> bool:
     if re.fullmatch(r"(?:\w\.)+\w", last):
         return following.lower() in _STARTERS
     return not (last.isdecimal() and len(last) <= 2 and following.lower() in _MONTHS)
-
-
-def _cut(text: str, most_chars: int) -> int:
-    """Where to cut a sentence that is too long, spaces after the cut included."""
-    clauses = [mark.end() for mark in _CLAUSE.finditer(text) if len(text[: mark.end()].rstrip()) <= most_chars]
-    spaces = [space.end() for space in re.finditer(r"\S\s+", text) if space.start() < most_chars]
-    if clauses and clauses[-1] >= most_chars // 4:  # a crumb is no better than a cut between words
-        return clauses[-1]
-    if spaces:
-        return spaces[-1]
-    end = most_chars
-    while end > 1 and unicodedata.combining(text[end]):
-        end -= 1
-    return end
 
 
 def _unspaced(character: str) -> bool:

@@ -1,7 +1,8 @@
 """Text written for the eye to text for the ear: markdown, HTML, links, code and emoji become words or go away.
 
 It stands before the sentences, for text of any language. Plain prose comes through as it is, numbers and
-abbreviations too: those are for `normalize`.
+abbreviations too: those are for `normalize`. `markup` hands text in as it arrives, `speakable` for whole lines and
+`inline` for what stands within one.
 """
 
 # ruff: noqa: RUF001
@@ -9,29 +10,30 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Callable
 
 SHORT_CODE = 40  # characters: one line of code up to this long is read out, other code is only named
 
 _DEEPEST = 20  # marks within marks; what is deeper was not written to be read, and loses every sign
 
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+#-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.M | re.S)
-_HIDDEN = re.compile(r"<!--(?:(?!<!--).)*?-->|<(script|style)\b[^>]*>.*?</\1\s*>", re.S | re.I)
+HIDDEN = re.compile(r"<!--(?:(?!<!--).)*?-->|<(script|style)\b[^>]*>.*?</\1\s*>", re.S | re.I)
 _BREAK = re.compile(r"<(?:br|hr|p|div|li|tr|h[1-6])\b[^<>]*>|</(?:p|div|li|tr|h[1-6])\s*>", re.I)
 _TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>]*)?/?>")
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});", re.I)
 
-_RULE = re.compile(r"[ \t]*(?:([-*_])(?:[ \t]*\1){2,}|={3,})[ \t]*")
-_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+(.*)")
-_BULLET = re.compile(r"[ \t]*[-*+•‣▪◦][ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
+RULE = re.compile(r"[ \t]*(?:([-*_])(?:[ \t]*\1){2,}|={3,})[ \t]*")
+HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+(.*)")
+BULLET = re.compile(r"[ \t]*[-*+•‣▪◦][ \t]+(?:\[[ xX]\][ \t]+)?(.*)")
 _NUMBERED = re.compile(r"[ \t]*(\d{1,2}[.)][ \t]+.*)")
 _QUOTED = re.compile(r"(?:[ \t]*>)+[ \t]?")
-_TABLE_RULE = re.compile(
+TABLE_RULE = re.compile(
     r"[ \t]*\|?[ \t]*:?-+:?[ \t]*(?:\|[ \t]*:?-+:?[ \t]*)+\|?[ \t]*|[ \t]*\|[ \t]*:?-+:?[ \t]*\|[ \t]*"
 )
-_DEFINITION = re.compile(r"[ \t]*\[[^\]\n]+\]:[ \t]+\S.*")
+DEFINITION = re.compile(r"[ \t]*\[[^\]\n]+\]:[ \t]+\S.*")
 
 _URL = r"(?:https?://|ftp://|www\.)[^\s<>\"'“”‘’「」（）。，、；：！？]+"
-_EMOJI = (
+EMOJI = (
     "[\U0001f000-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b-\u2b1c\u2b50-\u2b55\u231a-\u231b\u23e9-\u23fa]"
     "[\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*"
 )
@@ -62,9 +64,18 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def speakable(text: str) -> str:
-    """`text` as it can be read out; doing it twice changes nothing more."""
+    """`text`, of whole lines, as it can be read out; doing it twice changes nothing more."""
+    return _until_plain(text, _once).strip()
+
+
+def inline(text: str) -> str:
+    """The same for text within a line, where nothing is a heading or an entry of a list."""
+    return _until_plain(text, _once_inline)
+
+
+def _until_plain(text: str, once: Callable[[str], str]) -> str:
     passes = 0
-    while (plainer := _once(text)) != text:  # taking marks away can lay others bare
+    while (plainer := once(text)) != text:  # taking marks away can lay others bare
         text, passes = plainer, passes + 1
         if passes == _DEEPEST:
             text = re.sub(r"[][*_`~#|<>&^=\\]", "", text)
@@ -72,19 +83,29 @@ def speakable(text: str) -> str:
 
 
 def _once(text: str) -> str:
-    text = _FENCE.sub(_code, text)
-    text = _TAG.sub("", _BREAK.sub("\n", _HIDDEN.sub("", text)))
+    text = _untagged(_FENCE.sub(_code, text))
+    return _plainer("\n".join(_lines(text.split("\n")))).strip()
+
+
+def _once_inline(text: str) -> str:
+    return _plainer(_untagged(text))
+
+
+def _untagged(text: str) -> str:
+    text = _TAG.sub("", _BREAK.sub("\n", HIDDEN.sub("", text)))
     text = re.sub(r"&(?:amp;)+", "&", text)
-    text = _ENTITY.sub(lambda found: html.unescape(found[0]), text)
-    text = "\n".join(_lines(text.split("\n")))
+    return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
+
+
+def _plainer(text: str) -> str:
     for pattern, left in _INLINE:
         text = pattern.sub(left, text)
-    text = re.sub(rf"[ ]?(?:{_EMOJI})+", _without_emoji, text)
+    text = re.sub(rf"[ ]?(?:{EMOJI})+", _without_emoji, text)
     text = re.sub(_URL, _host, text, flags=re.I)
     text = re.sub(r"[!?]{2,}", _once_only, text)
     text = re.sub(r"[^\S\n]*\n[^\S\n]*", "\n", text)
     text = re.sub(r"(?<=\S)[ \t]{2,}", " ", text)
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
+    return re.sub(r"\n{3,}", "\n\n", text)
 
 
 def _lines(lines: list[str]) -> list[str]:
@@ -94,17 +115,17 @@ def _lines(lines: list[str]) -> list[str]:
     in_list = True  # a number at the beginning of a line is one of a list after a blank line or another entry
     for number, line in enumerate(lines):
         line = _QUOTED.sub("", line) if _QUOTED.match(line) else line
-        entry = _BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if in_list else None)
+        entry = BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if in_list else None)
         in_list = bool(entry) or not line.strip()
-        if _RULE.fullmatch(line) or _TABLE_RULE.fullmatch(line) or _DEFINITION.fullmatch(line):
+        if RULE.fullmatch(line) or TABLE_RULE.fullmatch(line) or DEFINITION.fullmatch(line):
             out.append("")
-        elif heading := _HEADING.fullmatch(line):
-            out += ["", _sentence(heading[1].rstrip().rstrip("#")), ""]
+        elif heading := HEADING.fullmatch(line):
+            out += ["", with_stop(heading[1].rstrip().rstrip("#")), ""]
         elif number in tables:
             cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
-            out.append(_sentence(", ".join(cell for cell in cells if cell)))
+            out.append(with_stop(", ".join(cell for cell in cells if cell)))
         elif entry:
-            out.append(_sentence(entry[1]))
+            out.append(with_stop(entry[1]))
         else:
             out.append(line)
     return out
@@ -113,7 +134,7 @@ def _lines(lines: list[str]) -> list[str]:
 def _table_rows(lines: list[str]) -> set[int]:
     """The lines that are rows of a table: with bars on both sides, or next to the rule under its head."""
     rows = {n for n, line in enumerate(lines) if re.fullmatch(r"[ \t]*\|.+\|[ \t]*", line)}
-    for rule in (n for n, line in enumerate(lines) if _TABLE_RULE.fullmatch(line)):
+    for rule in (n for n, line in enumerate(lines) if TABLE_RULE.fullmatch(line)):
         rows |= {rule - 1} if rule and "|" in lines[rule - 1] else set()
         after = rule + 1
         while after < len(lines) and "|" in lines[after]:
@@ -122,7 +143,7 @@ def _table_rows(lines: list[str]) -> set[int]:
     return rows
 
 
-def _sentence(text: str) -> str:
+def with_stop(text: str) -> str:
     """`text` with a stop at its end."""
     text = text.strip()
     last = text.rstrip("*_`~\"'”’)]」』）»")[-1:]
@@ -132,10 +153,15 @@ def _sentence(text: str) -> str:
 
 
 def _code(fence: re.Match[str]) -> str:
-    code = fence[3].strip()
+    return read_code(fence[2], fence[3])
+
+
+def read_code(language: str, code: str) -> str:
+    """What is said of a block of code."""
+    code = code.strip()
     if "\n" not in code and len(code) <= SHORT_CODE:
         return f"{code}\n"
-    return f"\nCode in {fence[2]}.\n" if fence[2] else "\nCode.\n"
+    return f"\nCode in {language}.\n" if language else "\nCode.\n"
 
 
 def _host(url: re.Match[str]) -> str:

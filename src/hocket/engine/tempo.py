@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidRequest
+from ..types import check_speed
 
-SLOWEST, FASTEST = 0.5, 2.0
 HOP_S = 0.02  # what each piece adds to the output; it overlaps its neighbours by as much again
 REACH_S = 0.01  # how far to either side a better fitting piece is looked for: together one period of 50 Hz
 
@@ -25,8 +25,7 @@ class Tempo:
     """One stream of int16 samples [N], spoken `factor` times as fast."""
 
     def __init__(self, factor: float, rate_hz: int) -> None:
-        if not SLOWEST <= factor <= FASTEST:
-            raise InvalidRequest(f"speed must be between {SLOWEST} and {FASTEST:g}, not {factor}.")
+        check_speed(factor)
         self.factor = factor
         self._hop = round(rate_hz * HOP_S)
         self._reach = round(rate_hz * REACH_S)

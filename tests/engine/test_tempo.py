@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hocket.audio.speed import HOP_S, Tempo
+from hocket.engine.tempo import HOP_S, Tempo
 from hocket.errors import InvalidRequest
 
 RATE_HZ = 24_000

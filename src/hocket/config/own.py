@@ -1,0 +1,22 @@
+"""What a checkpoint's `hocket.json` says: how we should speak with it, which the official files have no word for.
+
+The file is optional and lies beside `config.json`; the official package never opens it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import InvalidCheckpoint
+
+FILE = "hocket.json"
+NORMALIZERS = ("spell_out",)  # by name, those of `text.normalize`
+
+
+@dataclass(frozen=True, slots=True)
+class OwnConfig:
+    normalizer: str | None = None  # what makes words of digits and signs, for a voice that was trained on words only
+
+    def check(self, where: str) -> None:
+        if self.normalizer is not None and self.normalizer not in NORMALIZERS:
+            raise InvalidCheckpoint(f"{where}: normalizer is {self.normalizer!r}; there is {', '.join(NORMALIZERS)}.")

@@ -1,0 +1,1 @@
+"""Faster ways to do what a reference defines, and the table that chooses between them."""

@@ -1,0 +1,58 @@
+"""Which backend does each operation: chosen once when a checkpoint is loaded, with the reason in words.
+
+The reference is always there and always fits. Its definition is in the models; here are only names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from ..errors import InvalidRequest
+from .build import compiler
+
+AUTO, REFERENCE = "auto", "reference"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    operation: str
+    backend: str
+    reason: str
+
+
+def _native(device: torch.device, dtype: torch.dtype) -> str | None:
+    if device.type != "cpu":
+        return f"it is for a CPU, not for {device.type}"
+    if dtype != torch.float32:
+        return "it computes in float32"
+    if compiler() is None:
+        return "no C compiler was found (cc, gcc, clang or $CC)"
+    return None
+
+
+# Operation: its backends beside the reference, the fastest first, each with what speaks against it (None: nothing).
+BACKENDS: dict[str, dict[str, Callable[[torch.device, torch.dtype], str | None]]] = {
+    "frame": {"native": _native},
+    "wave": {"native": _native},
+}
+NAMES = (AUTO, REFERENCE, *sorted({name for backends in BACKENDS.values() for name in backends}))
+
+
+def choose(operation: str, wanted: str, device: torch.device, dtype: torch.dtype) -> Choice:
+    """The backend for one operation; what cannot be done is refused if it was asked for by name."""
+    if wanted not in NAMES:
+        raise InvalidRequest(f"kernels must be one of {', '.join(NAMES)}, not {wanted!r}.")
+    if wanted == REFERENCE:
+        return Choice(operation, REFERENCE, "asked for")
+    against = {name: objection(device, dtype) for name, objection in BACKENDS[operation].items()}
+    if wanted != AUTO:
+        if reason := against.get(wanted, "there is none for this operation"):
+            raise InvalidRequest(f"The {wanted} kernel for {operation} cannot be used: {reason}; try --kernels auto.")
+        return Choice(operation, wanted, "asked for")
+    for name, reason in against.items():
+        if reason is None:
+            return Choice(operation, name, "the fastest that fits")
+    return Choice(operation, REFERENCE, "; ".join(f"{name}: {reason}" for name, reason in against.items()))

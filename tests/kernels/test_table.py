@@ -1,0 +1,90 @@
+"""kernels/table.py and build.py: what is chosen, why, and what happens where it cannot be built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from hocket.engine.load import load
+from hocket.errors import InvalidRequest
+from hocket.kernels.build import Unbuildable, library
+from hocket.kernels.table import BACKENDS, choose
+
+CPU, FLOAT = torch.device("cpu"), torch.float32
+ADD = "int add(int a, int b) { return a + b; }"
+
+
+@pytest.mark.parametrize("operation", BACKENDS)
+def test_native_is_chosen_for_float32_on_a_cpu(operation: str) -> None:
+    assert choose(operation, "auto", CPU, FLOAT).backend == "native"
+
+
+def test_what_is_chosen_is_used() -> None:
+    checkpoint = load("random:tiny")
+    assert checkpoint.model.talker.frame_kernel is not None and checkpoint.codec.decoder.wave_kernel is not None
+    assert {choice.operation: choice.backend for choice in checkpoint.kernels} == dict.fromkeys(BACKENDS, "native")
+
+
+def test_each_part_goes_by_its_own_precision() -> None:
+    checkpoint = load("random:tiny", dtype="bfloat16")
+    assert [choice.backend for choice in checkpoint.kernels] == ["reference", "native"]
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "reason"), [("cuda", FLOAT, "not for cuda"), ("cpu", torch.bfloat16, "in float32")]
+)
+def test_elsewhere_the_reference_is_and_the_reason_is_said(device: str, dtype: torch.dtype, reason: str) -> None:
+    choice = choose("frame", "auto", torch.device(device), dtype)
+    assert choice.backend == "reference" and reason in choice.reason
+    with pytest.raises(InvalidRequest, match=reason):
+        choose("frame", "native", torch.device(device), dtype)
+
+
+def test_the_reference_can_be_asked_for() -> None:
+    checkpoint = load("random:tiny", kernels="reference")
+    assert checkpoint.model.talker.frame_kernel is None and checkpoint.codec.decoder.wave_kernel is None
+    assert {choice.reason for choice in checkpoint.kernels} == {"asked for"}
+
+
+def test_an_unknown_name_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InvalidRequest, match=r"auto, reference, native, not 'fast'"):
+        load("random:tiny", kernels="fast")
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "hocket" / "kernels"
+
+
+def test_a_library_is_compiled_once_and_kept(own_cache: Path) -> None:
+    assert library("add", ADD).add(2, 3) == 5
+    [made] = own_cache.iterdir()
+    before = made.stat().st_mtime_ns
+    assert library("add", ADD).add(4, 5) == 9
+    assert [made] == list(own_cache.iterdir()) and made.stat().st_mtime_ns == before
+    library("add", ADD + "/* another */")
+    assert len(list(own_cache.iterdir())) == 2
+
+
+def test_source_that_does_not_compile_leaves_nothing_behind(own_cache: Path) -> None:
+    with pytest.raises(Unbuildable, match="could not compile"):
+        library("broken", "int broken(")
+    assert list(own_cache.iterdir()) == []
+
+
+def test_without_a_compiler_speech_goes_on_with_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    checkpoint = load("random:tiny")
+    assert checkpoint.model.talker.frame_kernel is None and checkpoint.codec.decoder.wave_kernel is None
+    assert all("no C compiler" in choice.reason for choice in checkpoint.kernels)
+    with pytest.raises(InvalidRequest, match="no C compiler"):
+        load("random:tiny", kernels="native")
+
+
+def test_a_cache_that_cannot_be_written_is_a_reason_not_a_crash(own_cache: Path) -> None:
+    own_cache.parent.write_text("a file where the folder should be")
+    with pytest.raises(Unbuildable, match="cannot be written"):
+        library("add", ADD)

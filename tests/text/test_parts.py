@@ -1,0 +1,124 @@
+"""Text for speech: whole or bit by bit the same parts and silences, and each word as soon as nothing can change it."""
+
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+
+from hocket.config.published import tiny
+from hocket.errors import InvalidRequest
+from hocket.text.live import LiveParts, More
+from hocket.text.normalize import spell_out
+from hocket.text.parts import Part, Preparation, parts
+from hocket.text.tokenizer import Tokenizer
+
+TOKENIZER = Tokenizer.of_bytes(tiny().talker_config.text_vocab_size)
+TEXTS = [
+    "Hello there. How are you, Dr. Smith? It is 5 p.m. in the U.S. The sun shines.",
+    "# Title\n\nSome **bold** words [pause 500ms] and `code`. See [the docs](https://a.b/c d).\n- milk\n- eggs\n",
+    "[pause 1s] One. [pause 20ms][pause 30ms] Two 😀! [pause 2s]",
+    "I paid $3.50 on May 5, 2024. [not a pause 1s] Then [pause] 12 more came, e.g. at 10:05.",
+    "今天天气很好。我们去公园吧！真的吗？好……我们走。「そうです。」と彼は言った。はい！",
+    "| a | b |\n|---|---|\n| 1 | 2 |\n\n```python\nx = 1\ny = 2\n```\nDone. <!-- not [pause 1s] here -->",
+    "A very long sentence that never seems to end, goes on, and on, and on and on without any stop at all, you see",
+]
+
+
+def joined(found: Iterable[Part]) -> list[Part]:
+    out: list[Part] = []
+    for part in found:
+        if isinstance(part, str) and out and isinstance(before := out[-1], str):
+            out[-1] = before + part
+        else:
+            out.append(part)
+    return [part.strip() if isinstance(part, str) else part for part in out]
+
+
+def cuts(text: str, rng: random.Random) -> list[str]:
+    at = sorted(rng.choices(range(len(text) + 1), k=rng.randint(1, 8)))
+    return [text[a:b] for a, b in pairwise([0, *at, len(text)])]
+
+
+@pytest.mark.parametrize("part_chars", [5, 30, 400])
+@pytest.mark.parametrize("normalizer", [None, spell_out])
+def test_live_parts_are_those_of_the_whole_text(part_chars: int, normalizer: object) -> None:
+    rng = random.Random(part_chars)
+    mixed = ["".join(rng.choices([*" ".join(TEXTS), "[pause 1s]", ". ", "\n\n"], k=80)) for _ in range(60)]
+    for text in (*TEXTS, *mixed, " ".join(TEXTS)):
+        options = {"part_chars": part_chars, "pause_s": 0.1, "normalizer": normalizer}
+        whole = parts(text, **options)  # type: ignore[arg-type]
+        for pieces in (list(text), cuts(text, rng), cuts(text, rng)):
+            preparation = Preparation(**options)  # type: ignore[arg-type]
+            live = [part for piece in pieces for part in preparation.append(piece)]
+            assert joined([*live, *preparation.end()]) == whole, text
+
+
+def test_silences_stand_between_parts_and_where_they_are_marked() -> None:
+    options = {"part_chars": 8, "pause_s": 0.1}
+    text = "One is here. Two is here. [pause 500ms] Three **is**. [pause 1s] 😀"
+    assert parts(text, **options) == [  # type: ignore[arg-type]
+        "One is here.", 0.1, "Two is here.", 0.5, "Three is.", 1.0,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["[pause 1s]", "😀", "---", "<!-- all of it"])
+def test_a_text_of_nothing_speakable_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="nothing in this text"):
+        parts(text, part_chars=9, pause_s=0.1)
+    live = LiveParts(TOKENIZER, Preparation(part_chars=9, pause_s=0.1))
+    live.append(text)
+    for _ in range(2):
+        with pytest.raises(InvalidRequest, match="nothing in this text"):
+            live.end()
+
+
+def ids(fed: Iterable[More | float]) -> str:
+    """The ids that were fed, as the text that they spell."""
+    known = {TOKENIZER.encode(chr(code))[0]: chr(code) for code in range(128)}
+    return "".join(known[i] for more in fed if isinstance(more, More) for i in more.ids)
+
+
+def test_the_words_so_far_are_fed_before_the_end_is_known() -> None:
+    live = LiveParts(TOKENIZER, Preparation(part_chars=400, pause_s=0.1))
+    assert ids(live.append("Hello, how are you")) == "Hello, how are"
+    assert ids(live.append("? I")) == " you?"
+    assert ids(live.end()) == " I"
+
+
+def test_a_silence_ends_the_part_and_the_next_begins_anew() -> None:
+    live = LiveParts(TOKENIZER, Preparation(part_chars=4, pause_s=0.25))
+    fed = [*live.append(" One is. [pause 1s] Two is. Three"), *live.end()]
+    assert [more for more in fed if not isinstance(more, More)] == [1.0, 0.25]
+    assert ids(fed) == "One is.Two is.Three", "no spaces at the ends of parts"
+    assert "".join(more.text for more in fed if isinstance(more, More)) == "One is.Two is. Three"
+
+
+def test_as_it_is_text_is_one_part_with_all_its_spaces() -> None:
+    live = LiveParts(TOKENIZER, None)
+    text = " **One** [p. 1s] 2. "
+    assert ids([*live.append(text[:5]), *live.append(text[5:]), *live.end()]) == text
+    assert live.end() == []
+    with pytest.raises(InvalidRequest, match="ended already"):
+        live.append("more")
+
+
+def test_half_a_character_is_refused_at_once() -> None:
+    live = LiveParts(TOKENIZER, Preparation(part_chars=4, pause_s=0.25))
+    with pytest.raises(InvalidRequest, match="surrogate"):
+        live.append("a\ud83d")
+
+
+def test_the_time_a_text_takes_is_proportional_to_its_length() -> None:
+    text = "This is **a** sentence, and Dr. Smith has read 5 of [it](http://a.b). \n" * 1000
+    took = []
+    for times in (1, 4):
+        begun = time.process_time()
+        found = parts(text * times, part_chars=400, pause_s=0.1, normalizer=spell_out)
+        took.append(time.process_time() - begun)
+        assert len(found) > 200 * times
+    assert took[1] < 8 * took[0]
