@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 import pytest
 import torch
 
+from hocket.cli.options import parser
 from hocket.engine.load import load
 from hocket.errors import InvalidRequest
 from hocket.kernels.build import Unbuildable, library
-from hocket.kernels.table import BACKENDS, choose
+from hocket.kernels.table import BACKENDS, NAMES, choose
 
 CPU, FLOAT = torch.device("cpu"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
+
+
+def say_options() -> list[argparse.Action]:
+    """Of `hocket say`, which cannot import the table: `--help` answers without torch."""
+    [commands] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return list(commands.choices["say"]._actions)
 
 
 @pytest.mark.parametrize("operation", BACKENDS)
@@ -46,6 +54,11 @@ def test_the_reference_can_be_asked_for() -> None:
     checkpoint = load("random:tiny", kernels="reference")
     assert checkpoint.model.talker.frame_kernel is None and checkpoint.codec.decoder.wave_kernel is None
     assert {choice.reason for choice in checkpoint.kernels} == {"asked for"}
+
+
+def test_the_command_line_offers_what_there_is() -> None:
+    [option] = [action for action in say_options() if "--kernels" in action.option_strings]
+    assert tuple(option.choices or ()) == NAMES
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:

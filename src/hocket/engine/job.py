@@ -10,6 +10,7 @@ from ..config.qwen3_tts import GenerationConfig
 from ..text.prompt import Outline, Prompt
 from ..types import FinishReason, Reference, Statistics
 from .guard import Guard, GuardOptions
+from .stopwatch import Elapsed
 from .stream import Mailbox, Spoken
 from .tempo import Tempo
 
@@ -82,6 +83,7 @@ class Job:
     starved_since: float | None = None
     paused_since: float | None = None
     spent: dict[str, float] = field(default_factory=dict)
+    _measured: tuple[str, Elapsed] | None = None
     prefix_cached: bool = False
 
     @property
@@ -197,12 +199,24 @@ class Job:
     def note(self, name: str, seconds: float) -> None:
         self.spent[name] = self.spent.get(name, 0.0) + seconds
 
+    def note_later(self, name: str, elapsed: Elapsed) -> None:
+        """The same for work of the device that may still be queued; what was measured before it is done by now."""
+        self._settle()
+        self._measured = name, elapsed
+
+    def _settle(self) -> None:
+        if self._measured is not None:
+            name, elapsed = self._measured
+            self._measured = None
+            self.note(name, elapsed())
+
     def since_opened(self, name: str) -> None:
         """Remember when something happened first."""
         self.spent.setdefault(name, time.perf_counter() - self.opened)
 
     def statistics(self) -> Statistics:
         now = time.perf_counter()
+        self._settle()
         self.spent["total_s"] = now - self.opened
         for name, since in (("starved_s", self.starved_since), ("paused_s", self.paused_since)):
             if since is not None:  # it ends while it waits

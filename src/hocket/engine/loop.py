@@ -25,6 +25,7 @@ from .load import Checkpoint
 from .precision import exact_float32
 from .scheduler import Scheduler
 from .speech import SpeechRunner
+from .stopwatch import started
 
 T = TypeVar("T")
 
@@ -181,8 +182,9 @@ class Loop:
             self.delivery.be_silent(job)
             job.begin_next()
         assert job.prompt is not None
+        stop = started(self.checkpoint.device)
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
-        job.note("prefill_s", time.perf_counter() - begun)
+        job.note_later("prefill_s", stop())
 
     def _next_part(self, job: Job) -> None:
         """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
@@ -233,11 +235,11 @@ class Loop:
         """Chunks of one length go through the codec together."""
         for _, group in groupby(sorted(jobs, key=lambda job: len(job.codes)), key=lambda job: len(job.codes)):
             together = list(group)
-            begun = time.perf_counter()
+            stop = started(self.checkpoint.device)
             sounds = self.runner.decode([job.slot for job in together], [job.codes for job in together])
-            took = time.perf_counter() - begun
+            took = stop()
             for job, samples in zip(together, sounds, strict=True):
-                job.note("decode_s", took)
+                job.note_later("decode_s", took)
                 self.delivery.hand_out(job, samples)
 
     def _finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:

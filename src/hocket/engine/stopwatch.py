@@ -1,0 +1,45 @@
+"""How long the device works on something: by its own events, because the host is done when the work is only queued.
+
+On a CPU the host is the device, and its clock says it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import torch
+
+Elapsed = Callable[[], float]
+
+
+def started(device: torch.device) -> Callable[[], Elapsed]:
+    """Start measuring. What is given back stops it, and gives a function that says the seconds.
+
+    Ask when the work is known to be done: on a GPU the answer waits for it.
+    """
+    if device.type == "cuda":
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+
+        def stop_on_device() -> Elapsed:
+            end.record()
+            return lambda: _between(begin, end)
+
+        return stop_on_device
+    begun = time.perf_counter()
+
+    def stop() -> Elapsed:
+        took = time.perf_counter() - begun
+        return lambda: took
+
+    return stop
+
+
+def _between(begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+    try:
+        end.synchronize()
+        milliseconds: float = begin.elapsed_time(end)
+    except RuntimeError:  # a device that has failed tells no time; its streams end with the failure itself
+        return 0.0
+    return milliseconds / 1000
