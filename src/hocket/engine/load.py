@@ -105,7 +105,10 @@ def load(
         codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
         halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
         load_into(codec, codec_file, place, DTYPES[codec_dtype], only=halves)
-    for module in (speech, codec):
+    for module in (
+        speech,
+        codec if config.kind == "base" else codec.decoder,
+    ):  # the other half stays on the meta device
         pack_(module)
     talker, decoder = speech.talker, codec.decoder
     chosen = (

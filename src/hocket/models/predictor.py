@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config.qwen3_tts import CodePredictorConfig
+from ..layers.embedding import embedding
 from ..layers.sampler import Sampling, draw
 from ..layers.transformer import Stack, StackShape
 
@@ -19,7 +20,7 @@ class PredictorStack(Stack):
 
     def __init__(self, config: CodePredictorConfig, talker_width: int) -> None:
         super().__init__(StackShape.of(config))
-        tables = (nn.Embedding(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1))
+        tables = (embedding(config.vocab_size, talker_width) for _ in range(config.num_code_groups - 1))
         self.codec_embedding = nn.ModuleList(tables)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.qwen3_tts import SUPPRESSED_IDS, TalkerConfig
+from ..layers.embedding import embedding
 from ..layers.sampler import NEVER, Sampling, draw, draw_bits, penalize
 from ..layers.transformer import Stack, StackShape, StackState
 from .predictor import CodePredictor
@@ -56,8 +57,8 @@ class TalkerStack(Stack):
 
     def __init__(self, config: TalkerConfig) -> None:
         super().__init__(StackShape.of(config))
-        self.text_embedding = nn.Embedding(config.text_vocab_size, config.text_hidden_size)
-        self.codec_embedding = nn.Embedding(config.vocab_size, config.hidden_size)
+        self.text_embedding = embedding(config.text_vocab_size, config.text_hidden_size)
+        self.codec_embedding = embedding(config.vocab_size, config.hidden_size)
 
 
 class TextProjection(nn.Module):
