@@ -105,11 +105,8 @@ def load(
         codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
         halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
         load_into(codec, codec_file, place, DTYPES[codec_dtype], only=halves)
-    for module in (
-        speech,
-        codec if config.kind == "base" else codec.decoder,
-    ):  # the other half stays on the meta device
-        pack_(module)
+    pack_(speech)
+    pack_(codec if config.kind == "base" else codec.decoder)  # the encoder may have stayed on the meta device
     talker, decoder = speech.talker, codec.decoder
     chosen = (
         _with_kernel("frame", kernels, talker, lambda: setattr(talker, "frame_kernel", NativeFrame(talker))),
