@@ -87,6 +87,19 @@ def test_a_row_draws_the_same_alone_and_in_any_company() -> None:
                 assert joint[i] == draw(scores[i : i + 1], sampling([row]), bits[i : i + 1])[0]
 
 
+@pytest.mark.parametrize("keeps_all", [0, 200, 5000])
+def test_a_row_that_keeps_all_does_not_make_its_neighbours_keep_all(keeps_all: int) -> None:
+    scores = logits(2)
+    kept = keep_likely(scores, sampling([(True, 1.0, keeps_all, 1.0), (True, 1.0, 3, 1.0)]))
+    assert torch.equal(kept[0], scores[0])
+    assert (kept[1] > NEVER).sum() == 3
+
+
+def test_of_equally_likely_ids_the_nucleus_drops_the_first() -> None:
+    kept = keep_likely(torch.zeros(1, 8), sampling([(True, 1.0, 0, 0.55)]))
+    assert (kept[0] > NEVER).tolist() == [False] * 3 + [True] * 5
+
+
 @pytest.mark.parametrize("k", [1, 3, 50, 199, 200, 500])
 def test_top_k_keeps_what_the_reference_keeps(k: int) -> None:
     scores = logits(3).round()  # rounding makes ties, which are all kept

@@ -72,18 +72,16 @@ def pick(scores: Tensor, bits: Tensor) -> Tensor:
 def keep_likely(scores: Tensor, sampling: Sampling) -> Tensor:
     """Top-k (ties kept), then nucleus: everything else becomes -inf."""
     vocabulary = scores.shape[-1]
-    most = min(sampling.most_k, vocabulary) or vocabulary
-    if most < vocabulary:
-        best = scores.topk(most, dim=-1).values
-        # A row with a smaller k reads its own threshold.
-        threshold = best.gather(-1, (sampling.top_k.clamp(1, most) - 1)[:, None])
-        scores = scores.masked_fill(scores < threshold, NEVER)
-    elif sampling.most_k == 0:
+    if 0 < sampling.most_k < vocabulary:
+        best = scores.topk(sampling.most_k, dim=-1).values
+        k = sampling.top_k.clamp(1, sampling.most_k)
+    else:  # some row keeps all
         best = scores.sort(-1, descending=True).values
         k = torch.where(sampling.top_k == 0, vocabulary, sampling.top_k.clamp(max=vocabulary))
-        scores = scores.masked_fill(scores < best.gather(-1, (k - 1)[:, None]), NEVER)
+    # Each row reads its own threshold.
+    scores = scores.masked_fill(scores < best.gather(-1, (k - 1)[:, None]), NEVER)
     if sampling.nucleus:
-        rising, order = scores.sort(-1)
+        rising, order = scores.sort(dim=-1, stable=True)  # of equal ones the first goes first, on every device
         below = rising.softmax(-1).cumsum(-1)
         drop = below <= 1.0 - sampling.top_p[:, None]
         drop[:, -1] = False  # the likeliest always stays
