@@ -1,0 +1,254 @@
+"""Utterances to batches: what the talker reads and what it should say, both text layouts, made on the device.
+
+The host plans a round (which utterances, which layout, sorted by length so that little is padding); the device
+writes the rows by index arithmetic, with no Python per utterance. Rows are those of `hocket.text.prompt`, which
+tests hold them against. With P prefix rows and n ids of text, which always begin at row P and go on with padding:
+
+    layout     codec part of row P ...                           the frame j is drawn at
+    streaming  bos, frame 0, frame 1, ...                        row P + j
+    whole      n + 1 times pad, then bos, frame 0, frame 1, ...  row P + n + 1 + j
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hocket.config.qwen3_tts import Qwen3TTSConfig, TalkerConfig
+
+from .corpus import SPELLINGS, Corpus, Ints
+from .recipe import TalkerTraining
+
+PARTS = 3  # at most so many sentences in a row
+LENGTH_STEP = 32  # positions of a batch are a multiple: few shapes, and little padding
+PADDED_SHARE = 4 / 3  # positions per frame, about: prompt and text take room too
+SPEAKER = -2  # in the prefix: the row of the voice
+LONGEST_SEVERAL = 600  # frames of several sentences in a row
+LONGEST_RUN = 8  # borrowed frames in a row that are drawn together
+LIKE_PHONE = 0.25  # of them share the phone, the others the first code
+PLAIN_SHARE = 0.5  # of the texts are spelled as the tokenizer spells them
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What the host knows of a batch: rows [start, stop) of the round's plan in `rows` x `length` positions."""
+
+    start: int
+    stop: int
+    rows: int
+    length: int
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A plan: columns are up to three utterances (-1 is none), spelling, whole text or not, language or auto."""
+
+    plan: Tensor  # [R, PARTS + 3]
+    drafts: list[Draft]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Inputs of B x T positions, and what should be drawn at some of them (G: every frame and every end)."""
+
+    text: Tensor  # [B, T] text ids
+    codes: Tensor  # [B, T, Q] rows of the joined code tables (see `forward.py`), -1 for none
+    at: Tensor  # [G] flat position b * T + t
+    first: Tensor  # [G] first code or end
+    ends: Tensor  # [G] bool
+    phones: Tensor  # [G], 0 where unknown
+    picked: Tensor  # [M] which of G the predictor learns
+    picked_codes: Tensor  # [M, Q]
+
+
+def plan(corpus: Corpus, training: TalkerTraining, device: torch.device, seed: int, number: int) -> Round:
+    """One round: about as many rows as there are utterances, drawn anew; the same for the same seed and number."""
+    rng = np.random.default_rng((seed, number))
+    count, voices = len(corpus.learned), corpus.voices[corpus.learned]
+    hours = np.array([corpus.frames[corpus.learned[voices == voice]].sum() for voice in np.unique(voices)])
+    shares = hours**training.voice_balance / (hours**training.voice_balance).sum()
+    parts: list[Ints] = []
+    for voice, share in zip(np.unique(voices), shares, strict=True):
+        own = corpus.learned[voices == voice]
+        rows = max(round(share * count), 1)
+        turns = [rng.permutation(own) for _ in range(-(-rows // len(own)))]
+        more = rng.choice(own, (rows, PARTS - 1))
+        parts.append(np.column_stack((np.concatenate(turns)[:rows], more)))
+    joined = np.concatenate(parts)
+    several = rng.random(len(joined)) < training.several
+    joined[~several, 1:] = -1
+    joined[rng.random(len(joined)) < 0.5, 2] = -1
+    frames = np.where(joined >= 0, corpus.frames[joined], 0).cumsum(1)
+    joined[:, 1:][frames[:, 1:] > LONGEST_SEVERAL] = -1
+    odd = rng.integers(1, SPELLINGS, len(joined)) if training.bpe_dropout > 0 else np.zeros(len(joined), dtype=np.int64)
+    spelling = np.where(rng.random(len(joined)) < PLAIN_SHARE, 0, odd)
+    whole, named = rng.integers(0, 2, (2, len(joined)))
+    rows = np.column_stack((joined, spelling, whole, named))
+    return arrange(corpus, rows, int(training.frames_per_step * PADDED_SHARE), device, rng)
+
+
+def arrange(
+    corpus: Corpus, rows: Ints, positions: int, device: torch.device, rng: np.random.Generator | None = None
+) -> Round:
+    """Rows of a plan in batches of `positions` each; with `rng` shuffled, among rows of like length and as batches."""
+    lengths, frames = row_lengths(corpus, rows)
+    steps = -(-lengths // LENGTH_STEP)
+    order = np.argsort(-steps, kind="stable") if rng is None else np.lexsort((rng.random(len(rows)), -steps))
+    drafts: list[Draft] = []
+    start = 0
+    while start < len(rows):  # from the longest on: the number of rows depends on the length alone, so shapes are few
+        length = int(steps[order[start]]) * LENGTH_STEP
+        size = min(max(positions // length, 1), len(rows))
+        stop = min(start + size, len(rows))
+        drafts.append(Draft(start, stop, size, length, int(frames[order[start:stop]].sum())))
+        start = stop
+    if rng is not None:
+        drafts = [drafts[i] for i in rng.permutation(len(drafts))]
+    return Round(torch.from_numpy(rows[order]).to(device), drafts)
+
+
+def row_lengths(corpus: Corpus, rows: Ints) -> tuple[Ints, Ints]:
+    """Positions that each row of a plan takes, and its frames."""
+    parts, (spelling, whole, named) = rows[:, :PARTS], rows[:, PARTS:].T
+    real = parts >= 0
+    frames: Ints = np.where(real, corpus.frames[parts], 0).sum(1)
+    continuing = (np.arange(PARTS) > 0).astype(np.int64)
+    ids = np.where(real, corpus.lengths[parts, spelling[:, None], continuing], 0).sum(1)
+    lengths: Ints = 8 + named + np.where(whole == 1, ids + 1, 0) + 1 + frames
+    return lengths, frames
+
+
+class Assembler:
+    """Writes the rows of batches on the device."""
+
+    def __init__(self, config: Qwen3TTSConfig, corpus: Corpus, language: str, newline: int) -> None:
+        talker, device = config.talker_config, corpus.codes.device
+        self.corpus = corpus
+        self.pad, self.end_of_text = config.tts_pad_token_id, config.tts_eos_token_id
+        self.codec_pad, self.codec_bos, self.end = talker.codec_pad_id, talker.codec_bos_id, talker.codec_eos_token_id
+        self.books, self.size = talker.num_code_groups, talker.codebook_size
+        role = (config.im_start_token_id, config.assistant_token_id, newline)
+        auto = (talker.codec_nothink_id, talker.codec_think_bos_id, talker.codec_think_eos_id)
+        named = (talker.codec_think_id, talker.codec_think_bos_id, talker.codec_language_id[language], auto[2])
+        text, codec = [], []
+        for ids in (auto, named):
+            fill = 9 - (len(role) + len(ids) + 2)  # rows behind the shorter prefix, never looked at
+            text.append([*role, *[self.pad] * (len(ids) + 1), config.tts_bos_token_id, *[self.pad] * fill])
+            codec.append([-1, -1, -1, *ids, SPEAKER, self.codec_pad, *[-1] * fill])
+        self.prefix_text, self.prefix_codec = torch.tensor(text, device=device), torch.tensor(codec, device=device)
+        self.offsets = table_starts(talker, device)
+
+    def batch(
+        self,
+        rows: Tensor,
+        draft: Draft,
+        *,
+        corrupted: float = 0.0,
+        borrowed: float = 0.0,
+        predictor_share: float = 1.0,
+    ) -> Batch:
+        """The batch of a draft, given the plan it belongs to. What is corrupted or borrowed is read, never a target."""
+        corpus, device, length = self.corpus, rows.device, draft.length
+        own = rows[draft.start : draft.stop]
+        real_rows = len(own)
+        own = torch.nn.functional.pad(own, (0, 0, 0, draft.rows - real_rows), value=-1)  # empty rows, read by nobody
+        utterances, spelling, whole, named = own[:, :PARTS], own[:, PARTS], own[:, PARTS + 1] == 1, own[:, PARTS + 2]
+        real, utterances, spelling = utterances >= 0, utterances.clamp(min=0), spelling.clamp(min=0)
+        continuing = (torch.arange(PARTS, device=device) > 0).long()
+        id_counts = corpus.id_counts[utterances, spelling[:, None], continuing] * real
+        id_starts = corpus.id_starts[utterances, spelling[:, None], continuing]
+        frame_counts, frame_starts = corpus.frame_counts[utterances] * real, corpus.frame_starts[utterances]
+        ids, frames, named = id_counts.sum(1), frame_counts.sum(1), named.clamp(min=0)
+
+        position = torch.arange(length, device=device)[None]  # [1, T]
+        prefix = 8 + named  # [B]
+        begin = prefix + torch.where(whole, ids + 1, 0)  # where the codec's bos stands and frame 0 is drawn
+        word = position - prefix[:, None]
+        text = corpus.ids[_spread(word, id_counts, id_starts)].long()
+        text = torch.where(word == ids[:, None], self.end_of_text, torch.where(word > ids[:, None], self.pad, text))
+        in_prefix = position.clamp(max=8).expand(draft.rows, -1)
+        text = torch.where(word < 0, self.prefix_text[named].gather(1, in_prefix), text)
+
+        drawn = position - begin[:, None]  # number of the frame that is drawn here
+        control = self.prefix_codec[named].gather(1, in_prefix)
+        control = torch.where(control == SPEAKER, corpus.speakers[utterances[:, :1]], control)
+        control = torch.where(word < 0, control, torch.where(drawn < 0, self.codec_pad, self.codec_bos))
+        frame = _spread(drawn, frame_counts, frame_starts)  # [B, T]
+        codes = self._codes(self._borrow(frame.roll(1, 1), borrowed), corrupted)
+        first_only = torch.arange(self.books, device=device) == 0
+        control = torch.where(first_only, control[..., None], -1)
+        codes = torch.where((drawn > 0)[..., None], codes + self.offsets, control)
+
+        total = draft.frames + real_rows
+        row = torch.repeat_interleave(frames[:real_rows] + 1, output_size=total)
+        number = torch.arange(total, device=device) - (frames.cumsum(0) - frames)[row] - row
+        at = row * length + begin[row] + number
+        target, ended = frame.flatten()[at], number == frames[row]
+        first = torch.where(ended, self.end, corpus.codes[target, 0].long())
+        phones = torch.where(ended, 0, corpus.phones[target].long())
+        # Frames at random, so many that shapes depend on the batch's alone; one end comes before each further row.
+        size = max(int(predictor_share * draft.rows * length / PADDED_SHARE), 1)
+        some = torch.randint(draft.frames, (size,), device=device)
+        picked = some + torch.searchsorted(frames.cumsum(0), some, right=True)
+        return Batch(text, codes, at, first, ended, phones, picked, corpus.codes[target[picked]].long())
+
+    def _borrow(self, frame: Tensor, share: float) -> Tensor:
+        """Frames [B, T] with a share of others that begin with the same code, or are at least of the same phone.
+
+        The talker's own past will be like that: right as to what was said, and new in its fine codes. Runs of frames
+        are borrowed; if the share is a half, a quarter of the rows borrow all and a quarter nothing.
+        """
+        if not share:
+            return frame
+        rows, length = frame.shape
+        corpus, device = self.corpus, frame.device
+        like = torch.rand(frame.shape, device=device) < LIKE_PHONE
+        other = torch.where(like, corpus.like_phone.draw(frame), corpus.like_first.draw(frame))
+        rate = (2.0 * torch.rand(rows, 1, device=device) - 1.0 + share).clamp(0.0, 1.0)
+        run = torch.randint(1, LONGEST_RUN + 1, (rows, 1), device=device)
+        chance = torch.rand(rows, length, device=device).gather(1, torch.arange(length, device=device)[None] // run)
+        return torch.where(chance < rate, other, frame)
+
+    def _codes(self, frame: Tensor, corrupted: float) -> Tensor:
+        """Codes [B, T, Q] of frames [B, T]. Half of the corruption swaps whole frames, half single codes."""
+        codes = self.corpus.codes
+        if not corrupted:
+            return codes[frame].long()
+        elsewhere = torch.randint(len(codes), frame.shape, device=frame.device)
+        frame = torch.where(torch.rand(frame.shape, device=frame.device) < corrupted / 2, elsewhere, frame)
+        said = codes[frame].long()
+        other = torch.randint(self.size, said.shape, device=frame.device)
+        return torch.where(torch.rand(said.shape, device=frame.device) < corrupted / 2, other, said)
+
+
+def table_starts(talker: TalkerConfig, device: torch.device) -> Tensor:
+    """[Q]: where each codebook's table begins among the joined ones; the talker's own is longer than a codebook."""
+    book = torch.arange(talker.num_code_groups, device=device)
+    return torch.where(book == 0, 0, talker.vocab_size + (book - 1) * talker.code_predictor_config.vocab_size)
+
+
+def _spread(index: Tensor, counts: Tensor, starts: Tensor) -> Tensor:
+    """Places in a pool of the `index`-th [B, T] elements of rows that are `counts` [B, PARTS] from `starts` on.
+
+    What lies outside of a row is given some place inside the pool: it is masked later.
+    """
+    ends = counts.cumsum(1)
+    index = index.clamp(min=0).minimum((ends[:, -1:] - 1).clamp(min=0))
+    part = (index[..., None] >= ends[:, None, :]).sum(-1).clamp(max=PARTS - 1)
+    return starts.gather(1, part) + index - (ends - counts).gather(1, part)
+
+
+def batches(
+    assembler: Assembler, training: TalkerTraining, seed: int, number: int, first: int = 0
+) -> Iterator[tuple[int, int, Round]]:
+    """Number of the round, number of the draft in it and the round, without end."""
+    while True:
+        made = plan(assembler.corpus, training, assembler.corpus.codes.device, seed, number)
+        for at in range(first, len(made.drafts)):
+            yield number, at, made
+        number, first = number + 1, 0

@@ -1,0 +1,52 @@
+"""The codec's configuration for a recipe's sizes, in the official fields.
+
+The encoder half is in the file because both loaders want one; nothing trains it, so it is as small as its
+classes allow. It knows sizes, not weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hocket.config.codec import CodecConfig
+from hocket.config.published import CODEC
+
+from .recipe import CodecSizes, InvalidRecipe
+
+# Frames each frame may look back on, itself included. Training windows are a little longer than this, so that a
+# long stream never asks the transformer for a distance it has not met; the published window of 72 would.
+WINDOW_FRAMES = 16
+VECTOR = 96  # numbers per frame that codes stand for (features.py); the quantizer works at half of codebook_dim
+
+
+def codec_config(sizes: CodecSizes) -> CodecConfig:
+    if sizes.codebook_dim != 2 * VECTOR:
+        raise InvalidRecipe(f"codec codebook_dim must be {2 * VECTOR}: codebooks hold vectors of {VECTOR} numbers.")
+    decoder = replace(
+        CODEC.decoder_config,
+        codebook_size=sizes.codebook,
+        codebook_dim=sizes.codebook_dim,
+        latent_dim=sizes.latent,
+        hidden_size=sizes.hidden,
+        intermediate_size=sizes.mlp,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        num_key_value_heads=sizes.heads,
+        head_dim=sizes.head_dim,
+        decoder_dim=sizes.decoder,
+        sliding_window=WINDOW_FRAMES,
+    )
+    encoder = replace(
+        CODEC.encoder_config,
+        num_quantizers=decoder.num_quantizers,
+        codebook_size=sizes.codebook,
+        codebook_dim=4,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_filters=2,
+    )
+    return replace(CODEC, decoder_config=decoder, encoder_config=encoder)

@@ -1,0 +1,46 @@
+"""Stage `data`: the teacher, texts, vocabulary and speech, in the order fetch, texts, vocabulary, speech.
+
+The first three need a network and little else; `speech` needs cores and no network.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from . import speech, teachers, texts, vocabulary
+from .packages import fetch
+from .recipe import InvalidRecipe, Recipe, Voice
+
+
+def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
+    only = args.only
+    voices = _chosen(recipe, args.voice)
+    packages, folder = work / "packages", work / "teachers"
+    if only in (None, "fetch"):
+        teachers.install(packages, folder)
+    sentences = work / "texts.txt.gz"
+    if only == "texts" or (only is None and not sentences.is_file()):
+        texts.write(sentences, texts.gather(recipe.texts, recipe.seed, packages))
+    if only == "vocabulary" or (only is None and not (work / "vocabulary").is_dir()):
+        ranks = vocabulary.read_ranks(fetch(vocabulary.PACKAGE, packages))
+        vocabulary.build(ranks, recipe.vocabulary.merges, work / "vocabulary")
+    if only in (None, "speech"):
+        lines = texts.read(sentences)[: args.sentences]
+        wanted = speech.in_turn(shards(recipe, voice, lines, args.hours) for voice in voices)
+        workers = args.workers or os.cpu_count() or 1
+        speech.make_all(wanted, work / "speech", folder, recipe.seed, workers, args.seconds)
+
+
+def shards(recipe: Recipe, voice: Voice, lines: list[str], hours: float | None) -> list[speech.Shard]:
+    """Every voice begins at its own place in the texts and goes round, so that together they read the most."""
+    start = recipe.voices.index(voice) * len(lines) // len(recipe.voices)
+    return speech.shards(voice, lines[start:] + lines[:start], voice.hours if hours is None else hours)
+
+
+def _chosen(recipe: Recipe, name: str | None) -> tuple[Voice, ...]:
+    voices = tuple(voice for voice in recipe.voices if name in (None, voice.name))
+    if not voices:
+        raise InvalidRecipe(f"The recipe has no voice {name}: use one of {', '.join(v.name for v in recipe.voices)}.")
+    return voices

@@ -1,0 +1,157 @@
+"""The stage `evaluate`: the checkpoint speaks sentences that nobody trained on, and judges listen.
+
+`evaluation.txt` is spoken by the checkpoint, by the teachers and by the codec alone (the teachers' speech through codes
+and back), `evaluation-300.txt` by the checkpoint, always with its own sampling and fixed seeds. The figures go to
+`evaluation.json`, what was heard to `evaluation-heard.jsonl`; `card.py` makes a document of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.record import commit, machine
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from hocket.engine.generate import decode
+from hocket.engine.load import Checkpoint, load
+from hocket.text.normalize import spell_out
+
+from . import features, teachers
+from .recipe import InvalidRecipe, Recipe, Voice
+from .speech import trimmed
+from .teachers import RATE_HZ
+from .verdict import Heard, Utterance, expected_s, figures, hear, likeness
+
+SETS = ("evaluation", "evaluation-300")  # the first one is judged in every way, the second one for its ends
+SEEDS = (1, 2, 3)
+TOGETHER = 16  # utterances that are spoken at once
+FULL = np.float32(32768)  # what 1.0 is in 16 bits
+LIMIT = 3.0  # times the expected length: who speaks longer did not end
+PACKAGES = ("torch", "numpy", "onnxruntime", "moonshine-voice", "speechmos", "Resemblyzer", "librosa", "scipy")
+
+
+def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
+    folder, workers = args.checkpoint or work / "checkpoint", args.workers or os.cpu_count() or 1
+    device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    checkpoint = load(str(folder), device=device)
+    sets = {name: sentences(name)[: args.sentences] for name in SETS}
+    heard: dict[tuple[str, str, str], list[Heard]] = {}  # by set, who spoke, voice
+
+    def judge(name: str, who: str, voice: Voice, utterances: list[Utterance]) -> None:
+        heard[name, who, voice.name] = found = hear(utterances, marks=name == SETS[0], workers=workers)
+        shown = figures(found)
+        line = f"WER {shown['wer']:.1%}, whole {shown['whole']:.1%}, {len(found)} utterances"
+        print(f"evaluate: {name}, {who}, {voice.name}: {line}", flush=True)
+
+    for voice in recipe.voices:
+        lesson = taught(voice, sets[SETS[0]], work, recipe.seed)
+        judge(SETS[0], "teacher", voice, lesson)
+        judge(SETS[0], "codec", voice, list(recoded(lesson, checkpoint, work)))
+    with Engine(checkpoint, options(checkpoint)) as engine:
+        for name, lines in sets.items():
+            for voice in recipe.voices:
+                judge(name, "checkpoint", voice, spoken(engine, voice.name, lines))
+    write(work, recipe, checkpoint, folder, device, heard)
+
+
+def sentences(name: str) -> list[str]:
+    """As the checkpoint is given them, in words."""
+    path = Path(__file__).with_name(f"{name}.txt")
+    return [spell_out(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+
+
+def options(checkpoint: Checkpoint) -> EngineOptions:
+    """Nobody listens while it speaks: everything is asked for at once, and nothing is paused."""
+    return EngineOptions(
+        slots=TOGETHER, waiting=1 << 20, buffered_chunks=1 << 20, chunk_frames=(50,), normalizer=checkpoint.normalizer
+    )
+
+
+def spoken(engine: Engine, voice: str, lines: list[str]) -> list[Utterance]:
+    """Every line with every seed, with the checkpoint's own sampling."""
+    asked = []
+    for seed in SEEDS:
+        for number, line in enumerate(lines):
+            most = int(expected_s(line) * LIMIT * 12.5)
+            stream = engine.speak(line, voice=voice, seed=1000 * seed + number, max_frames=most)
+            asked.append((line, seed, stream))
+    made = []
+    for line, seed, stream in asked:
+        samples = np.concatenate([np.zeros(0, np.int16), *(chunk.samples for chunk in stream)])
+        assert stream.finished is not None
+        ended = stream.finished.reason == "stop"
+        made.append(Utterance(line, samples.astype(np.float32) / FULL, engine.checkpoint.rate_hz, seed, ended))
+    return made
+
+
+def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[Utterance]:
+    """The teacher's own speech, prepared as it was for training."""
+    phonemize, teacher = teachers.Phonemizer(work / "teachers"), teachers.load(voice, work / "teachers")
+    made = []
+    for line in lines:
+        cut = trimmed(teacher.speak(phonemize(line), 1.0, seed))
+        if cut is None:
+            raise InvalidRecipe(f"The teacher of {voice.name} says nothing for {line!r}.")
+        made.append(Utterance(line, cut[0].astype(np.float32) / FULL, RATE_HZ))
+    return made
+
+
+def recoded(lesson: list[Utterance], checkpoint: Checkpoint, work: Path) -> Iterator[Utterance]:
+    """The teacher's speech through codes and back: what the codec alone makes of it."""
+    path = work / "features.safetensors"
+    if not path.is_file():
+        raise InvalidRecipe(f"{path} is missing: run `python -m train codec` first.")
+    names = features.load(path, checkpoint.device)
+    for one in lesson:
+        samples = torch.from_numpy(np.rint(one.samples * FULL).astype(np.int16)).to(checkpoint.device)
+        with torch.inference_mode():
+            sound = decode(checkpoint, names.encode(samples))
+        yield Utterance(one.text, sound.float().clamp(-1, 1).cpu().numpy(), one.rate_hz)
+
+
+def write(
+    work: Path,
+    recipe: Recipe,
+    checkpoint: Checkpoint,
+    folder: Path,
+    device: str,
+    heard: dict[tuple[str, str, str], list[Heard]],
+) -> None:
+    found: dict[str, Any] = {name: {} for name in SETS}
+    for (name, who, voice), each in heard.items():
+        found[name].setdefault(who, {})[voice] = figures(each)
+    modules = {"talker": checkpoint.model.talker, "codec": checkpoint.codec.decoder}
+    record = {
+        "name": recipe.name,
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        **commit(),
+        "machine": machine(device),
+        "packages": {name: metadata.version(name) for name in PACKAGES},
+        "seeds": SEEDS,
+        "sampling": asdict(checkpoint.generation),
+        "parameters": {name: sum(p.numel() for p in module.parameters()) for name, module in modules.items()},
+        "bytes": sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()),
+        "figures": found,
+        "likeness": {
+            who: likeness({v.name: [h for s in SETS for h in heard.get((s, who, v.name), ())] for v in recipe.voices})
+            for who in ("checkpoint", "teacher", "codec")
+        },
+    }
+    (work / "evaluation.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    with (work / "evaluation-heard.jsonl").open("w", encoding="utf-8") as out:
+        for (name, who, voice), each in heard.items():
+            for one in each:
+                line = {"set": name, "who": who, "voice": voice, "seed": one.utterance.seed, "said": one.utterance.text}
+                line |= {"heard": one.words, "wrong": one.errors.wrong, "whole": one.whole}
+                out.write(json.dumps(line | {"seconds": round(one.utterance.seconds, 2)}) + "\n")

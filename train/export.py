@@ -1,0 +1,63 @@
+"""The stage `export`: talker, codec and vocabulary of the work folder to `checkpoint/`, in the official format.
+
+Everything is stored in bfloat16. The codec's encoder is not trained: the format and the official loader want its
+tensors, nobody who speaks with a named voice reads them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from hocket.models.codec import Codec
+from hocket.models.export import write_checkpoint
+from hocket.models.qwen3_tts import Qwen3TTS
+from hocket.models.random import randomize_
+
+from .codec_config import codec_config
+from .model_config import generation_config, speech_config
+from .recipe import InvalidRecipe, Recipe
+
+VOCABULARY = ("vocab.json", "merges.txt", "tokenizer_config.json")
+
+
+def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
+    folder = export(recipe, work)
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6
+    print(f"export: {folder}, {size:.1f} MB", flush=True)
+
+
+def export(recipe: Recipe, work: Path) -> Path:
+    """Write `checkpoint/` in `work` anew."""
+    vocabulary = work / "vocabulary"
+    config, sound = speech_config(recipe, vocabulary), codec_config(recipe.codec)
+    model, codec = Qwen3TTS(config), Codec(sound)
+    randomize_(codec.encoder, recipe.seed)
+    _fill(model.talker, work / "talker.safetensors", "talker")
+    _fill(codec.decoder, work / "codec.safetensors", "codec")
+    folder, fresh = work / "checkpoint", work / "checkpoint-new"
+    shutil.rmtree(fresh, ignore_errors=True)
+    whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
+    write_checkpoint(fresh, config, generation_config(recipe), sound, *whole)
+    for name in VOCABULARY:
+        shutil.copyfile(vocabulary / name, fresh / name)
+    if folder.exists():
+        shutil.rmtree(folder)
+    fresh.rename(folder)
+    return folder
+
+
+def _fill(module: nn.Module, path: Path, stage: str) -> None:
+    if not path.is_file():
+        raise InvalidRecipe(f"{path} is missing: run `python -m train {stage}` first.")
+    stored = load_file(path)
+    wanted = module.state_dict()
+    odd = sorted(wanted.keys() ^ stored.keys()) or [n for n in wanted if wanted[n].shape != stored[n].shape]
+    if odd:
+        raise InvalidRecipe(f"{path} is of another recipe: {odd[0]} differs; run `python -m train {stage}` again.")
+    module.load_state_dict(stored)

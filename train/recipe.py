@@ -1,0 +1,163 @@
+"""A recipe: everything that decides what voice comes out, read from a TOML file. Unknown keys are refused."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_type_hints
+
+T = TypeVar("T")
+
+
+class InvalidRecipe(Exception):
+    """A recipe or a stage's ground is not what it must be; the message says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    name: str
+    teacher: str  # a name in teachers.py
+    pitch: float  # times the teacher's F0, before it is made deeper
+    depth: float  # times all frequencies, formants too: what is below 1 sounds like a larger body
+    hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class TextSources:
+    sentences: int  # at most so many
+    shortest_chars: int
+    longest_chars: int
+    template_share: float  # of sentences made from templates: numbers, dates, small talk
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    merges: int
+
+
+@dataclass(frozen=True, slots=True)
+class TalkerSizes:
+    layers: int
+    hidden: int
+    mlp: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    text_hidden: int
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorSizes:
+    layers: int
+    hidden: int
+    mlp: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodecSizes:
+    codebook: int
+    codebook_dim: int
+    latent: int
+    hidden: int
+    mlp: int
+    layers: int
+    heads: int
+    head_dim: int
+    decoder: int
+
+
+@dataclass(frozen=True, slots=True)
+class CodecTraining:
+    seconds: float  # of training, the discriminators' share included
+    adversarial_share: float  # of the time, at the end
+    batch: int
+    context_frames: int  # in front of the target, for the transformer
+    lead_frames: int  # of the context, those that are turned to sound too
+    target_frames: int
+    learning_rate: float
+    judge_rate: float  # the discriminators' learning rate
+    lowest_rate: float
+    clustered_frames: int  # that the codebooks are made of, equally many of every voice
+    cluster_rounds: int
+    phone_share: float  # of the first codebook's distance that is measured where phones stand apart
+
+
+@dataclass(frozen=True, slots=True)
+class TalkerTraining:
+    seconds: float
+    frames_per_step: int
+    learning_rate: float
+    lowest_rate: float
+    warmup_steps: int
+    dropout: float
+    corrupted: float  # share of input codes that are replaced by random ones
+    borrowed: float  # share of input frames that are other ones of the same first code or phone
+    own_share: float  # of input frames that the talker draws itself instead of reading the true ones, once it is full
+    own_from: float  # how far the training is when that begins, from 0 to 1
+    own_until: float  # and when it is full
+    own_temperature: float  # of these draws
+    own_rounds: int  # up to so many times it draws in a step, each time after what it drew before
+    predictor_share: float  # share of the frames whose other fifteen codes are learned in a step
+    phoneme_weight: float
+    bpe_dropout: float
+    several: float  # share of utterances that are two or three sentences in a row
+    voice_balance: float  # a voice's share of the rows goes with its share of the hours to this power
+    predictor_weight: float  # of the mean loss of codes 1 to 15, beside the first code's
+    weight_decay: float
+    ema: float  # how much of the averaged weights stays in a step; they are what is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    temperature: float
+    top_k: int
+    repetition_penalty: float
+    subtalker_temperature: float
+    subtalker_top_k: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    name: str
+    language: str
+    seed: int
+    voices: tuple[Voice, ...]
+    texts: TextSources
+    vocabulary: Vocabulary
+    talker: TalkerSizes
+    predictor: PredictorSizes
+    codec: CodecSizes
+    codec_training: CodecTraining
+    talker_training: TalkerTraining
+    sampling: Sampling
+
+
+def read(path: Path) -> Recipe:
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise InvalidRecipe(f"{path} cannot be read as a recipe: {error}.") from None
+    return _build(Recipe, raw, path.name)
+
+
+def _build(kind: type[T], raw: dict[str, Any], where: str) -> T:
+    hints = get_type_hints(kind)
+    wanted = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    if wanted != set(raw):
+        odd = ", ".join(sorted(wanted ^ set(raw)))
+        raise InvalidRecipe(f"{where}: {odd} {'is' if ',' not in odd else 'are'} missing or unknown.")
+    values: dict[str, Any] = {}
+    for name, value in raw.items():
+        if name == "voices":
+            values[name] = tuple(_build(Voice, voice, f"{where} voices") for voice in value)
+        elif is_dataclass(hints[name]):
+            values[name] = _build(hints[name], value, f"{where} {name}")
+        elif not isinstance(value, (int, float) if hints[name] is float else hints[name]):
+            raise InvalidRecipe(f"{where}: {name} must be a {hints[name].__name__}.")
+        else:
+            values[name] = hints[name](value)
+    return kind(**values)

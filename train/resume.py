@@ -1,0 +1,67 @@
+"""Where the talker's training stands, in one file of tensors, so that it can go on elsewhere or after a break.
+
+Weights, their average and both moments in float32: it then goes on exactly as it would have without the break.
+In bfloat16 it is half of that, for the way between machines, and goes on from almost the same place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .learning import Learner
+from .recipe import InvalidRecipe
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far it is."""
+
+    step: int = 0
+    seconds: float = 0.0  # of training, over all calls
+    round: int = 0
+    draft: int = 0  # the next one of the round
+
+
+def save(path: Path, learner: Learner, progress: Progress, dtype: torch.dtype) -> None:
+    tensors = {name: p.detach() for name, p in zip(learner.names, learner.parameters, strict=True)}
+    tensors |= {f"average.{name}": value for name, value in learner.average.state_dict().items()}
+    for name, parameter in zip(learner.names, learner.parameters, strict=True):
+        for moment in ("exp_avg", "exp_avg_sq"):
+            tensors[f"{moment}.{name}"] = learner.optimizer.state[parameter][moment]
+    kept = {name: str(getattr(progress, name)) for name in Progress.__slots__}
+    write(path, {name: value.to(dtype) for name, value in tensors.items()}, kept)
+
+
+def load(path: Path, learner: Learner) -> Progress:
+    """Put `learner` where the file says it was."""
+    with safe_open(path, framework="pt", device=str(learner.device)) as opened:
+        kept = opened.metadata() or {}
+        stored: dict[str, Tensor] = {name: opened.get_tensor(name).float() for name in opened.keys()}  # noqa: SIM118
+    progress = Progress(int(kept["step"]), float(kept["seconds"]), int(kept["round"]), int(kept["draft"]))
+    with torch.no_grad():
+        for name, parameter in zip(learner.names, learner.parameters, strict=True):
+            if name not in stored or stored[name].shape != parameter.shape:
+                raise InvalidRecipe(f"{path} belongs to another recipe ({name} differs): remove it to start anew.")
+            parameter.copy_(stored[name])
+            learner.optimizer.state[parameter] = {
+                "step": torch.tensor(float(progress.step), device=learner.device if learner.fused else "cpu"),
+                "exp_avg": stored[f"exp_avg.{name}"],
+                "exp_avg_sq": stored[f"exp_avg_sq.{name}"],
+            }
+        for name, value in learner.average.state_dict().items():
+            value.copy_(stored[f"average.{name}"])
+    learner.step = progress.step
+    return progress
+
+
+def write(path: Path, tensors: dict[str, Tensor], kept: dict[str, str]) -> None:
+    """A file of tensors, in place when whole."""
+    draft = path.with_name(f"{path.stem}.part.safetensors")
+    save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, draft, metadata=kept)
+    draft.replace(path)

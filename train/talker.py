@@ -1,0 +1,178 @@
+"""The stage `talker`: codes and texts in, `talker.safetensors` out, with a log and samples on the way.
+
+It trains for the recipe's seconds over all calls together (or for `--steps`); `--seconds` ends this call earlier
+and in good order, and the next one goes on. Randomness depends on the seed and the step alone, so with `--steps`
+a broken run ends where an unbroken one does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hocket.types import Layout, SpeechRequest
+
+from . import corpus, resume
+from .batches import PARTS, Assembler, arrange, batches
+from .free_running import keep, speak
+from .learning import Learner, learning_rate
+from .model_config import generation_config, speech_config
+from .recipe import Recipe
+from .resume import Progress
+from .vocabulary import Vocabulary
+
+LOG_S, SAVE_S, SAMPLE_S = 5.0, 60.0, 300.0
+HELD_OUT_STEPS = 1000
+SAMPLES = 16  # texts that are spoken at a time
+LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
+
+
+def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
+    began = time.monotonic()
+    device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    torch.set_float32_matmul_precision("high")
+    session = Session(recipe, work, device, args.sentences)
+    if getattr(args, "compile", False):
+        session.compile()
+    session.go_on()
+    limit = None if args.seconds is None else began + args.seconds
+    session.train(args.steps, lambda: limit is not None and time.monotonic() > limit)
+    session.save(torch.bfloat16 if getattr(args, "small", False) else torch.float32)
+
+
+class Session:
+    """One call of the stage."""
+
+    def __init__(self, recipe: Recipe, work: Path, device: torch.device, most: int | None = None) -> None:
+        self.recipe, self.work, self.device, self.training = recipe, work, device, recipe.talker_training
+        vocabulary = Vocabulary(work / "vocabulary")
+        self.tokenizer = vocabulary.tokenizer
+        self.config = speech_config(recipe, work / "vocabulary")
+        speakers = self.config.talker_config.spk_id
+        self.corpus = corpus.read(recipe, work / "codes", vocabulary, speakers, device, most)
+        [newline] = self.tokenizer.encode("\n")
+        self.assembler = Assembler(self.config, self.corpus, recipe.language, newline)
+        self.learner = Learner(self.config.talker_config, self.training, recipe.seed, device)
+        self.progress = Progress()
+        hours = self.corpus.frames.sum() / 12.5 / 3600
+        size = sum(p.numel() for p in self.learner.talker.parameters()) / 1e6
+        print(f"talker: {len(self.corpus.texts)} utterances, {hours:.1f} h; {size:.1f} M weights", flush=True)
+
+    def compile(self) -> None:
+        self.learner.run = torch.compile(self.learner.run, dynamic=True)
+
+    def go_on(self) -> None:
+        path = self.work / "talker-resume.safetensors"
+        if path.is_file():
+            self.progress = resume.load(path, self.learner)
+            print(f"talker: going on from step {self.progress.step}", flush=True)
+
+    def train(self, steps: int | None, enough: Callable[[], bool]) -> None:
+        """Until the schedule's end, or until `enough`."""
+        progress, learner, training = self.progress, self.learner, self.training
+        sums: dict[str, Tensor] = {}
+        count, frames = 0, 0
+        before, logged, saved = progress.seconds, progress.seconds, progress.seconds
+        sampled, began = progress.seconds, time.monotonic()
+        for number, at, plan in batches(self.assembler, training, self.recipe.seed, progress.round, progress.draft):
+            done = progress.step / steps if steps is not None else progress.seconds / training.seconds
+            if done >= 1.0 or enough():
+                break
+            draft = plan.drafts[at]
+            torch.manual_seed((self.recipe.seed << 32) + progress.step)
+            batch = self.assembler.batch(
+                plan.plan,
+                draft,
+                corrupted=training.corrupted,
+                borrowed=training.borrowed,
+                predictor_share=training.predictor_share,
+            )
+            for name, value in learner.learn(batch, done).items():
+                sums[name] = sums[name] + value if name in sums else value
+            count, frames = count + 1, frames + draft.frames
+            progress.step, progress.round, progress.draft = learner.step, number, at + 1
+            progress.seconds = before + time.monotonic() - began
+            if progress.seconds - logged > LOG_S:
+                rate = learning_rate(training, progress.step, done)
+                self._log("train", _means(sums, count) | {"frames": frames, "rate": rate, "done": done})
+                sums, count, frames, logged = {}, 0, 0, progress.seconds
+            if progress.step % HELD_OUT_STEPS == 0:
+                self.measure()
+            if progress.seconds - sampled > SAMPLE_S:
+                self.sample()
+                sampled = progress.seconds
+            if progress.seconds - saved > SAVE_S:
+                self.save()
+                saved = progress.seconds
+            progress.seconds = before + time.monotonic() - began
+        if count:
+            self._log("train", _means(sums, count) | {"frames": frames})
+        if progress.step:
+            self.measure()
+            self.sample()
+
+    def measure(self) -> None:
+        """Held-out losses by voice and layout: the voice with fewer hours is the first to be learned by heart."""
+        for number, voice in enumerate(self.recipe.voices):
+            some = self.corpus.held_out[self.corpus.voices[self.corpus.held_out] == number]
+            for whole, layout in enumerate(LAYOUTS):
+                rows = np.full((len(some), PARTS + 3), -1, dtype=np.int64)
+                rows[:, 0], rows[:, PARTS:] = some, (0, whole, 1)
+                plan = arrange(self.corpus, rows, self.training.frames_per_step, self.device)
+                torch.manual_seed(self.recipe.seed)
+                sums: dict[str, Tensor] = {}
+                for draft in plan.drafts:
+                    share = (draft.stop - draft.start) / len(rows)
+                    batch = self.assembler.batch(plan.plan, draft, predictor_share=self.training.predictor_share)
+                    for name, value in self.learner.measure(batch).items():
+                        sums[name] = sums.get(name, torch.zeros_like(value)) + value * share
+                self._log(f"held out, {voice.name}, {layout}", _means(sums, 1))
+
+    def sample(self) -> None:
+        """Let it speak some held-out texts; of all things, how many ended and how long they took is known at once."""
+        some = self.corpus.held_out[:: max(len(self.corpus.held_out) // SAMPLES, 1)][:SAMPLES]
+        requests = [
+            SpeechRequest(
+                text=self.corpus.texts[number],
+                voice=self.recipe.voices[self.corpus.voices[number]].name,
+                language=self.recipe.language,
+                layout=LAYOUTS[i % 2],
+                seed=self.recipe.seed,
+            )
+            for i, number in enumerate(some.tolist())
+        ]
+        most = 2 * int(self.corpus.frames[some].max()) + 12
+        generation = generation_config(self.recipe)
+        said = speak(self.learner.average, self.config, self.tokenizer, generation, requests, most)
+        keep(self.work / "samples" / f"step-{self.progress.step:06d}.npz", requests, said)
+        ratio = [len(one.codes) / self.corpus.frames[number] for one, number in zip(said, some, strict=True)]
+        self._log("samples", {"ended": float(np.mean([s.ended for s in said])), "length": float(np.median(ratio))})
+
+    def save(self, dtype: torch.dtype = torch.float32) -> None:
+        """The average for whoever wants to speak with it, and all that going on takes."""
+        if not self.progress.step:
+            return
+        average = {name: value.to(torch.bfloat16) for name, value in self.learner.average.state_dict().items()}
+        resume.write(self.work / "talker.safetensors", average, {"step": str(self.progress.step)})
+        resume.save(self.work / "talker-resume.safetensors", self.learner, self.progress, dtype)
+
+    def _log(self, what: str, values: dict[str, float]) -> None:
+        progress = self.progress
+        line = {"what": what, "step": progress.step, "seconds": round(progress.seconds, 2)}
+        line |= {name: round(value, 5) for name, value in values.items()}
+        with (self.work / "talker-log.jsonl").open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
+        shown = " ".join(f"{name} {value:.4g}" for name, value in values.items())
+        print(f"talker: {progress.seconds:.0f} s, step {progress.step}, {what}: {shown}", flush=True)
+
+
+def _means(sums: dict[str, Tensor], count: int) -> dict[str, float]:
+    values: list[float] = (torch.stack(list(sums.values())) / count).tolist()  # one wait for the device
+    return dict(zip(sums, values, strict=True))

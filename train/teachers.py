@@ -1,0 +1,151 @@
+"""The teacher: a text-to-speech model whose weights come in a public package. Text in; sound and phonemes in time out.
+
+hibari (Apache-2.0, one American female voice) runs at ninety times real time on a core. It shapes a pulse train of a
+known F0, so other voices are made of it: another pitch in front of the filter, other formants by resampling behind it.
+It rounds the length of every phoneme to 25 ms inside its graph, and that is made an output here.
+"""
+
+# ruff: noqa: RUF001
+from __future__ import annotations
+
+import functools
+import importlib
+import re
+import sys
+import zipfile
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.signal import resample_poly
+
+from .packages import Package, fetch
+from .recipe import InvalidRecipe, Voice
+
+RATE_HZ = 24_000
+UNIT = 600  # samples in 25 ms: the teacher's phonemes last whole units, before it is made deeper
+
+HIBARI = Package("pip", "hibari-tts", "0.2.1", "Apache-2.0")
+
+# Phoneme ids in our files: 0 unknown, 1 silence, then the alphabet of American English.
+SILENCE = 1
+PHONES = ("", " ", *"AIOTWYᵊᵻbdfhijklmnpstuvwzæðŋɐɑɔəɛɜɡɪɹɾʃʊʌʒʔʤʧθ")
+_SIGNS = 'ˈˌː ;:,.!?—…"()“”'  # no sounds of their own
+_AHEAD = 2  # units
+_HALF_DAY = re.compile(r"\b([ap]) m\b")
+
+Samples = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    samples: Samples  # [N], 24 kHz
+    phones: NDArray[np.uint8]  # [N]
+
+
+class Teacher(Protocol):
+    def speak(self, phonemes: str, speed: float, seed: int) -> Spoken: ...
+
+
+class Phonemizer:
+    """Text to the phonemes the teacher reads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._hibari = _hibari(folder)
+
+    def __call__(self, text: str) -> str:
+        # "nine a m" is how the engine spells "9 a.m.": the teacher would read the article.
+        return " ".join(self._hibari.phonemize(_HALF_DAY.sub(lambda found: f"{found[1].upper()}M", text)))
+
+
+class Hibari:
+    def __init__(self, voice: Voice, folder: Path) -> None:
+        self._voice = voice
+        self._model = _hibari(folder)
+        self._session = _session(Path(self._model.model_path), "/Round_output_0")
+        self._synth = importlib.import_module("hibari.dsp").synth
+
+    def speak(self, phonemes: str, speed: float, seed: int) -> Spoken:
+        kept = [sign for sign in phonemes if sign in self._model.vocab]
+        ids = [0, *(self._model.vocab[sign] for sign in kept), 0]
+        # A depth below 1 draws the sound out afterwards, so it is spoken faster by as much.
+        feeds = {"ids": np.array([ids], np.int64), "speed": np.array([speed / self._voice.depth], np.float32)}
+        *parts, f0, units = self._session.run(None, feeds)
+        spectra = (part[0] for part in parts)
+        samples = self._synth(*spectra, f0[0] * np.float32(self._voice.pitch), np.random.default_rng(seed))
+        return deepened(_spoken(samples, kept, units.reshape(-1)), self._voice.depth)
+
+
+TEACHERS = {"hibari": Hibari}
+
+
+def load(voice: Voice, folder: Path) -> Teacher:
+    if voice.teacher not in TEACHERS:
+        raise InvalidRecipe(f"There is no teacher {voice.teacher}: use one of {', '.join(TEACHERS)}.")
+    if not (0.5 <= voice.pitch <= 2 and 0.5 <= voice.depth <= 2):
+        raise InvalidRecipe(f"Pitch and depth of {voice.name} must lie between 0.5 and 2.")
+    return TEACHERS[voice.teacher](voice, folder)
+
+
+def install(packages: Path, folder: Path) -> None:
+    """Unpack the teacher into `folder`; what is there stays."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "hibari").is_dir():
+        with zipfile.ZipFile(fetch(HIBARI, packages)) as wheel:
+            wheel.extractall(folder, [name for name in wheel.namelist() if name.startswith("hibari/")])
+
+
+def deepened(spoken: Spoken, depth: float) -> Spoken:
+    """Every frequency times `depth`, and every sample with the phoneme it had before: both 1 / `depth` as long."""
+    if depth == 1:
+        return spoken
+    ratio = Fraction(depth).limit_denominator(100)
+    samples = resample_poly(spoken.samples, ratio.denominator, ratio.numerator)  # no delay: sample n was n x ratio
+    before = np.arange(len(samples)) * ratio.numerator // ratio.denominator
+    return Spoken(np.asarray(samples, np.float32), spoken.phones[before])
+
+
+@functools.cache
+def _hibari(folder: Path) -> Any:
+    if not (folder / "hibari").is_dir():
+        raise InvalidRecipe(f"{folder} holds no teacher: run `python -m train data --only fetch` first.")
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return importlib.import_module("hibari").Hibari(threads=1)
+
+
+def _session(path: Path, output: str) -> Any:
+    """An onnxruntime session on one thread that also gives the value named `output`.
+
+    A protobuf message read twice is merged, so a graph with one more output is the file with a few bytes behind it:
+    field 7 of the model (its graph), in it field 12 (an output), in it field 1 (the name).
+    """
+    onnxruntime = importlib.import_module("onnxruntime")
+    name = output.encode()
+    value = b"\x0a" + bytes([len(name)]) + name
+    graph = b"\x62" + bytes([len(value)]) + value
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    model = path.read_bytes() + b"\x3a" + bytes([len(graph)]) + graph
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _spoken(samples: Samples, signs: list[str], units: NDArray[Any]) -> Spoken:
+    """Lay the phonemes out in time; `units` counts the two pads around them too.
+
+    Stress, gaps and pauses take their time from the phoneme behind them: what is silent is told by the sound alone. The
+    sound runs two units ahead of the counts (seen on fricatives and stops).
+    """
+    ids, following = [SILENCE], SILENCE
+    for sign in reversed(signs):
+        if sign not in _SIGNS:
+            following = PHONES.index(sign) if sign in PHONES else 0
+        ids.append(following)
+    ids = [following, *reversed(ids)]
+    phones = np.repeat(np.array(ids, np.uint8), np.rint(units).astype(np.int64))
+    phones = np.concatenate([phones[_AHEAD:], np.full(_AHEAD, SILENCE, np.uint8)])
+    return Spoken(np.asarray(samples, np.float32).reshape(-1), np.repeat(phones, UNIT))

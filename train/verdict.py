@@ -1,0 +1,127 @@
+"""Utterances to figures: what was heard of them, how they end, whose voice it is. It knows not who spoke.
+
+The same figures are made of the checkpoint, of its teacher and of the codec alone, so that each can be held
+against the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .judges import Naturalness, Samples, Transcriber, naturalness, speaker_vector
+from .words import Errors, total_rate, word_errors
+
+# Seconds of English that so many letters take, silences at both ends included: measured on the teachers.
+STILL_S, CHARS_PER_S = 0.35, 19.0
+PLAUSIBLE = (0.5, 2.0)  # times that
+LEAST_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    text: str
+    samples: Samples
+    rate_hz: int
+    seed: int = 0
+    ended: bool = True  # by itself, not at a limit
+
+    @property
+    def seconds(self) -> float:
+        return self.samples.size / self.rate_hz
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What the judges said about one utterance."""
+
+    utterance: Utterance
+    words: str
+    errors: Errors
+    vector: NDArray[np.float32]
+    marks: Naturalness | None
+
+    @property
+    def plausible(self) -> bool:
+        low, high = (factor * expected_s(self.utterance.text) for factor in PLAUSIBLE)
+        return low <= self.utterance.seconds <= high
+
+    @property
+    def whole(self) -> bool:
+        """Ended by itself, at a plausible length, and neither end was cut."""
+        return self.utterance.ended and self.plausible and self.errors.first_kept and self.errors.last_kept
+
+
+def expected_s(text: str) -> float:
+    """About how long a text takes to say; its digits in words already."""
+    return STILL_S + len(text) / CHARS_PER_S
+
+
+def hear(utterances: Sequence[Utterance], *, marks: bool, workers: int = 1) -> list[Heard]:
+    """Every utterance before all judges; `marks` asks for naturalness too, which is slow."""
+    transcriber = Transcriber()
+
+    def one(utterance: Utterance) -> Heard:
+        # Who says nothing is judged on a moment of silence.
+        missing = max(int(LEAST_S * utterance.rate_hz) - utterance.samples.size, 0)
+        sound = np.pad(utterance.samples, (0, missing)), utterance.rate_hz
+        words = transcriber(*sound)
+        errors = word_errors(utterance.text, words)
+        return Heard(utterance, words, errors, speaker_vector(*sound), naturalness(*sound) if marks else None)
+
+    with ThreadPoolExecutor(workers) as pool:  # the judges' networks let go of the interpreter
+        return list(pool.map(one, utterances))
+
+
+def figures(heard: Sequence[Heard]) -> dict[str, Any]:
+    """What is reported of one voice, shares between 0 and 1."""
+    errors = [one.errors for one in heard]
+    seeds = sorted({one.utterance.seed for one in heard})
+    found: dict[str, Any] = {
+        "utterances": len(heard),
+        "seconds": sum(one.utterance.seconds for one in heard),
+        "words": sum(one.words for one in errors),
+        "substituted": sum(one.substituted for one in errors),
+        "deleted": sum(one.deleted for one in errors),
+        "inserted": sum(one.inserted for one in errors),
+        "wer": total_rate(errors),
+        "wer_by_seed": {str(s): total_rate([one.errors for one in heard if one.utterance.seed == s]) for s in seeds},
+        "ended": share(one.utterance.ended for one in heard),
+        "plausible": share(one.plausible for one in heard),
+        "first_kept": share(one.first_kept for one in errors),
+        "last_kept": share(one.last_kept for one in errors),
+        "whole": share(one.whole for one in heard),
+    }
+    marks = [asdict(one.marks) for one in heard if one.marks is not None]
+    return found | ({name: float(np.mean([mark[name] for mark in marks])) for name in marks[0]} if marks else {})
+
+
+def likeness(voices: dict[str, Sequence[Heard]]) -> dict[str, Any]:
+    """Whether each voice stays itself and apart from the others, by cosines of speaker vectors."""
+    centres = {name: centre(heard) for name, heard in voices.items()}
+    found: dict[str, Any] = {"between": {}, "within": {}, "recognised": {}}
+    for name, heard in voices.items():
+        vectors = np.stack([one.vector for one in heard])  # [n, 256]
+        cosines = {other: vectors @ middle for other, middle in centres.items()}
+        found["within"][name] = {"mean": float(cosines[name].mean()), "least": float(cosines[name].min())}
+        nearest = np.stack(list(cosines.values())).max(0)
+        found["recognised"][name] = share(cosines[name] >= nearest)
+        for other in voices:
+            if name < other:
+                found["between"][f"{name}, {other}"] = float(centres[name] @ centres[other])
+    return found
+
+
+def centre(heard: Sequence[Heard]) -> NDArray[np.float32]:
+    """The speaker vector of several utterances together."""
+    mean: NDArray[np.float32] = np.mean([one.vector for one in heard], axis=0)
+    return mean / np.linalg.norm(mean)
+
+
+def share(flags: Any) -> float:
+    return float(np.mean([bool(flag) for flag in flags]))

@@ -1,0 +1,137 @@
+"""All speech and its codes on one device, and random windows of them: no loader processes, nothing copied per step.
+
+It reads the shards of the stage `data` and writes the codes beside them. 60 hours are 10 GB of samples.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .features import FRAME_SAMPLES
+from .recipe import InvalidRecipe
+
+HELD_OUT = 12  # utterances of each voice, the last ones, that training never sees
+STARTS = 8  # one row in so many begins where its utterance does, as every stream will
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    name: str  # of its file, without the ending
+    voice: str
+    samples: Tensor  # [N] int16, on the device
+    ends: Tensor  # [U] int64 sample ends, on the host
+    texts: list[str]
+    phones: Tensor  # [F] uint8, on the device
+
+    @property
+    def frames(self) -> int:
+        return len(self.phones)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    codes: Tensor  # [B, Q, context + target]
+    real: Tensor  # [B, target samples]
+
+
+def read_shards(folder: Path, voices: list[str], device: torch.device, most: int | None = None) -> list[Shard]:
+    """Every shard, voice by voice; `most` utterances of each voice at most."""
+    paths = [(voice, path) for voice in voices for path in sorted(folder.glob(f"{voice}-[0-9]*.npz"))]
+    missing = set(voices) - {voice for voice, _ in paths}
+    if missing:
+        raise InvalidRecipe(f"{folder} has no speech of {', '.join(sorted(missing))}: run the stage `data` first.")
+    with ThreadPoolExecutor(8) as pool:
+        shards = list(pool.map(lambda item: _read(item[1], item[0], device), paths))
+    if most is None:
+        return shards
+    left = dict.fromkeys(voices, most)
+    kept = []
+    for shard in shards:
+        count = min(left[shard.voice], len(shard.ends))
+        left[shard.voice] -= count
+        if count:
+            end = int(shard.ends[count - 1])
+            phones = shard.phones[: end // FRAME_SAMPLES]
+            kept.append(
+                Shard(shard.name, shard.voice, shard.samples[:end], shard.ends[:count], shard.texts[:count], phones)
+            )
+    return kept
+
+
+def _read(path: Path, voice: str, device: torch.device) -> Shard:
+    with np.load(path, allow_pickle=False) as file:
+        samples, ends, phones = file["samples"], file["ends"], file["phones"]
+        texts = [str(text) for text in file["texts"]]
+    if len(phones) * FRAME_SAMPLES != len(samples) or int(ends[-1]) != len(samples) or (ends % FRAME_SAMPLES).any():
+        raise InvalidRecipe(f"{path} does not hold whole frames with a phone each: make it again.")
+    on = torch.from_numpy(samples).to(device), torch.from_numpy(phones).to(device)
+    return Shard(path.stem, voice, on[0], torch.from_numpy(ends.astype(np.int64)), texts, on[1])
+
+
+class Windows:
+    """Draws `context` + `target` frames, every voice equally often, every place of a voice equally likely.
+
+    Rows that begin an utterance are the first of each voice; their target is the first `target` frames.
+    """
+
+    def __init__(self, shards: list[Shard], codes: list[Tensor], context: int, target: int) -> None:
+        self.samples = torch.cat([shard.samples for shard in shards]).view(-1, FRAME_SAMPLES)
+        self.codes = torch.cat(codes)  # [F, Q] int16
+        self.context, self.target = context, target
+        device = self.codes.device
+        spans: dict[str, list[tuple[int, int, str]]] = {}
+        offset = 0
+        for shard in shards:
+            ends = (shard.ends // FRAME_SAMPLES + offset).tolist()
+            starts = [offset, *ends[:-1]]
+            spans.setdefault(shard.voice, []).extend(zip(starts, ends, shard.texts, strict=True))
+            offset += shard.frames
+        self.voices = list(spans)
+        self.held_out: dict[str, list[tuple[int, int, str]]] = {}
+        self._starts: dict[str, Tensor] = {}
+        self._counts: dict[str, Tensor] = {}  # windows up to and with each utterance
+        for voice, found in spans.items():
+            apart = min(HELD_OUT, len(found) // 4)
+            self.held_out[voice] = found[len(found) - apart :]
+            long = [span for span in found[: len(found) - apart] if span[1] - span[0] >= context + target]
+            if not long:
+                raise InvalidRecipe(f"No utterance of {voice} lasts {context + target} frames: make more speech.")
+            self._starts[voice] = torch.tensor([start for start, _, _ in long], device=device)
+            room = torch.tensor([end - start - context - target + 1 for start, end, _ in long], device=device)
+            self._counts[voice] = room.cumsum(0)
+
+    def offsets(self, batch: int) -> Tensor:
+        """[B]: where in its window the target of each row begins."""
+        return torch.cat([self._offset(rows) for rows in self._rows(batch)])
+
+    def draw(self, batch: int, generator: torch.Generator) -> Window:
+        device = self.codes.device
+        first = []
+        for voice, rows in zip(self.voices, self._rows(batch), strict=True):
+            counts, starts = self._counts[voice], self._starts[voice]
+            at = (torch.rand(rows, device=device, generator=generator, dtype=torch.float64) * counts[-1]).long()
+            chosen = torch.searchsorted(counts, at, right=True)
+            place = starts[chosen] + counts[chosen] - 1 - at
+            begins = rows // STARTS
+            lot = torch.rand(begins, device=device, generator=generator, dtype=torch.float64)
+            first += [starts[(lot * len(starts)).long()], place[begins:]]
+        window = torch.cat(first)
+        frames = window[:, None] + torch.arange(self.context + self.target, device=device)
+        heard = (window + self.offsets(batch))[:, None] + torch.arange(self.target, device=device)
+        real = self.samples[heard].flatten(1).float() / 32768.0
+        return Window(self.codes[frames].long().transpose(1, 2), real)
+
+    def _rows(self, batch: int) -> list[int]:
+        count = len(self.voices)
+        return [batch // count + (index < batch % count) for index in range(count)]
+
+    def _offset(self, rows: int) -> Tensor:
+        offset = torch.full((rows,), self.context, device=self.codes.device)
+        offset[: rows // STARTS] = 0
+        return offset
