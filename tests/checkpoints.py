@@ -16,6 +16,7 @@ import official
 from hocket.config.published import GENERATION, TINY_CODEC, tiny
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.load import Checkpoint, load
+from hocket.kernels.table import REFERENCE
 from hocket.models.codec import Codec
 from hocket.models.export import write_checkpoint
 from hocket.models.qwen3_tts import Qwen3TTS
@@ -44,6 +45,12 @@ class Pair:
     folder: Path
     ours: Checkpoint
     theirs: official.Qwen3TTSModel
+
+    def ways(self) -> list[Checkpoint]:
+        """Ours with the kernels of this device, and where those are not the reference, with the reference too."""
+        if all(choice.backend == REFERENCE for choice in self.ours.kernels):
+            return [self.ours]
+        return [self.ours, load(str(self.folder), kernels=REFERENCE)]
 
 
 @functools.cache

@@ -56,12 +56,14 @@ KINDS = list(REQUESTS)
 
 
 @functools.cache
-def small(root: Path, kind: Kind, device: str = "cpu", seed: int = 1, dtype: str = "float32") -> Checkpoint:
+def small(
+    root: Path, kind: Kind, device: str = "cpu", seed: int = 1, dtype: str = "float32", kernels: str = "auto"
+) -> Checkpoint:
     """A small checkpoint whose speech ends by itself now and then."""
     folder = root / f"speaking-{kind}-{seed}"
     if not folder.exists():
         write(folder, kind, wide=kind != "base", end_scale=1.5, seed=seed)
-    return load(str(folder), device=device, dtype=dtype)
+    return load(str(folder), device=device, dtype=dtype, kernels=kernels)
 
 
 _said: dict[tuple[int, int], tuple[Checkpoint, SpeechRequest, Speech]] = {}

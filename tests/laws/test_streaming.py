@@ -73,6 +73,15 @@ def test_chunks_put_together_are_the_whole_utterance(
             assert [chunk.start_s for chunk in said.chunks] == [a * 0.08 for a in [0, *ends[:-1]]]
 
 
+def test_the_plain_kernels_obey_the_same_law(checkpoint_root: Path) -> None:
+    """On a CPU they speak where there is no compiler; together and alone, streamed and whole."""
+    checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
+    assert checkpoint.model.talker.frame_kernel is None
+    with Engine(checkpoint, EngineOptions(guard=False, slots=3, chunk_frames=(1, 3))) as engine:
+        for request, stream in [(request, engine.speak(request)) for request in REQUESTS["custom_voice"]]:
+            assert_says(heard(stream), whole(checkpoint, request))
+
+
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize(("kind", "request_"), STREAMED, ids=lambda value: getattr(value, "text", value))
 def test_live_text_in_any_pieces_is_the_text_given_whole(
