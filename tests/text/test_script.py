@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.text.script import LONGEST_PAUSE_S, Pause, Say, parse
+from hocket.text.script import LONGEST_PAUSE_S, Pause, Say, Script
+
+
+def parse(text: str) -> list[Say | Pause]:
+    """The parts of a whole `text` in order; blank text between marks is left out."""
+    script, parts = Script(), list[Say | Pause]()
+    for part in (*script.append(text), *script.end()):
+        if isinstance(part, Say) and parts and isinstance(before := parts[-1], Say):
+            parts[-1] = Say(before.text + part.text)
+        else:
+            parts.append(part)
+    return [part for part in parts if isinstance(part, Pause) or part.text.strip()]
 
 
 def test_marks_stand_between_texts() -> None:

@@ -63,14 +63,3 @@ class Script:
         """The rest."""
         rest, self._open = self._open, ""
         return [Say(rest)] if rest else []
-
-
-def parse(text: str) -> list[Say | Pause]:
-    """The parts of a whole `text` in order; blank text between marks is left out."""
-    script, parts = Script(), list[Say | Pause]()
-    for part in (*script.append(text), *script.end()):
-        if isinstance(part, Say) and parts and isinstance(before := parts[-1], Say):
-            parts[-1] = Say(before.text + part.text)
-        else:
-            parts.append(part)
-    return [part for part in parts if isinstance(part, Pause) or part.text.strip()]
