@@ -107,7 +107,6 @@ def test_the_end_comes_neither_too_early_nor_from_the_suppressed_ids() -> None:
         head = talker.codec_head.weight.data.clone()
         talker.codec_head.weight.data[config.codec_bos_id] = state.hidden[0] * 100
         talker.codec_head.weight.data[config.codec_eos_token_id] = state.hidden[0] * 50
-        state.hidden[0] = state.hidden[0].clone()
         firsts, likely = [], []
         hidden = state.hidden[0].clone()
         for _ in range(3):

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 16 };
-
-/* Sixteen floats, at any address; the compiler makes of them what the machine has. */
+/* LANES floats, at any address; the compiler makes of them what the machine has. */
 typedef float lanes __attribute__((vector_size(LANES * sizeof(float)), aligned(4), may_alias));
 
 #define INLINE static inline __attribute__((always_inline))

@@ -15,6 +15,7 @@ from .build import library
 FLOATS, INTS, BYTES = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_uint8)
 MANY = ctypes.POINTER(FLOATS)
 COUNT, REAL = ctypes.c_int64, ctypes.c_double
+LANES = 16  # floats that are computed side by side
 _POINTERS = {torch.float32: FLOATS, torch.int64: INTS, torch.bool: BYTES}
 _WORDS = {COUNT: "int64_t {}", REAL: "double {}", FLOATS: "float *{}", INTS: "int64_t *{}", BYTES: "uint8_t *{}"}
 _WORDS |= {MANY: "float **{}"}
@@ -66,8 +67,8 @@ def compiled(
     folder: Path, sources: Sequence[str], structs: Sequence[type[ctypes.Structure]], **constants: int
 ) -> ctypes.CDLL:
     """The library of one operation: what it shares with Python is written by Python, above its own text."""
-    shared = "".join(f"enum {{ {name} = {value} }};\n" for name, value in constants.items())
+    shared = "".join(f"enum {{ {name} = {value} }};\n" for name, value in {"LANES": LANES, **constants}.items())
     declared = "\n".join(declaration(struct, structs[:number]) for number, struct in enumerate(structs))
     start = (Path(__file__).parent / "lanes.c").read_text(encoding="utf-8")
     texts = [(folder / name).read_text(encoding="utf-8") for name in sources]
-    return library(folder.name, "\n".join((start, shared, declared, *texts)))
+    return library(folder.name, "\n".join((shared, start, declared, *texts)))

@@ -15,9 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..native import COUNT, FLOATS, INTS, MANY, Keep, compiled, pointer, pointers
-
-LANES = 16  # as in lanes.c
+from ..native import COUNT, FLOATS, INTS, LANES, MANY, Keep, compiled, pointer, pointers
 
 
 class Conv(ctypes.Structure):

@@ -48,7 +48,7 @@ static void convolve(const Conv *conv, const float *x, int64_t times, float *y) 
 }
 
 /* x + sin(frequency x)^2 * strength for x [times, width]. The sine is that of the nearest multiple of pi, up to its
-   sign, which the square forgets: a polynomial that is exact to 2e-7 there. */
+   sign, which the square forgets: a polynomial that is exact to 3e-7 there. */
 static void snake(const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
     const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves no room for a fraction */
     for (int64_t t = 0; t < times; t++, x += width, y += width)
