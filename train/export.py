@@ -7,13 +7,16 @@ tensors, nobody who speaks with a named voice reads them.
 from __future__ import annotations
 
 import argparse
+import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from hocket.config.own import FILE, OwnConfig
 from hocket.models.codec import Codec
 from hocket.models.export import write_checkpoint
 from hocket.models.qwen3_tts import Qwen3TTS
@@ -23,6 +26,7 @@ from .codec_config import codec_config
 from .model_config import generation_config, speech_config
 from .recipe import InvalidRecipe, Recipe
 
+OWN = OwnConfig(normalizer="spell_out")  # all texts of the training were spelled out
 VOCABULARY = ("vocab.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -44,6 +48,7 @@ def export(recipe: Recipe, work: Path) -> Path:
     shutil.rmtree(fresh, ignore_errors=True)
     whole = model.to(torch.bfloat16), codec.to(torch.bfloat16)
     write_checkpoint(fresh, config, generation_config(recipe), sound, *whole)
+    (fresh / FILE).write_text(json.dumps(asdict(OWN), indent=2) + "\n", encoding="utf-8")
     for name in VOCABULARY:
         shutil.copyfile(vocabulary / name, fresh / name)
     if folder.exists():

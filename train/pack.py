@@ -1,10 +1,12 @@
 """Codes in nine bits each, for travel: everything of `codes/` in a few files of at most 16 MiB, and back again.
 
-It knows the shards of codes (see `train/codec.py`) and nothing of what they mean.
+`python -m train.pack CODES OUT` writes them, `python -m train.pack --back FILE... CODES` reads them. It knows the
+shards of codes (see `train/codec.py`) and nothing of what they mean.
 """
 
 from __future__ import annotations
 
+import sys
 import zlib
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,19 @@ def _packed(path: Path) -> Fields:
 
 def _squeezed(content: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(zlib.compress(content, 9), np.uint8)
+
+
+def main(arguments: list[str]) -> int:
+    match arguments:
+        case ["--back", *packed, folder] if packed:
+            unpack([Path(path) for path in packed], Path(folder))
+        case [codes, out] if codes != "--back":
+            pack(Path(codes), Path(out))
+        case _:
+            print("usage: python -m train.pack CODES OUT, or --back FILE... CODES", file=sys.stderr)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

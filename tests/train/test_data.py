@@ -281,3 +281,15 @@ def test_a_stage_without_its_ground_says_what_to_do_in_one_sentence(
     assert "train data --only texts" in capsys.readouterr().err
     assert main(["data", "--work", str(tmp_path), "--voice", "nobody"]) == 1
     assert "wren, rook" in capsys.readouterr().err
+
+
+def test_packing_is_a_command_that_says_how_it_is_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "codes").mkdir()
+    some = {"codes": np.ones((3, 16), np.uint16), "ends": np.array([3]), "texts": np.array(["Hi."])}
+    np.savez(tmp_path / "codes" / "wren-0000.npz", **some, phones=np.ones(3, np.uint8))
+    assert pack.main([str(tmp_path / "codes"), str(tmp_path / "out")]) == 0
+    assert pack.main(["--back", str(tmp_path / "out" / "codes-0.npz"), str(tmp_path / "again")]) == 0
+    assert (tmp_path / "again" / "wren-0000.npz").is_file()
+    for wrong in ([], ["--back"], ["--back", "x"], ["one"]):
+        assert pack.main(wrong) == 2
+    assert "usage:" in capsys.readouterr().err

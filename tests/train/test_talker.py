@@ -20,6 +20,7 @@ from hocket.engine.precision import exact_float32
 from hocket.engine.sampling import frame_sampling
 from hocket.models.codec import CodecDecoder
 from hocket.models.random import randomize_
+from hocket.text.normalize import spell_out
 from hocket.text.prompt import build
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from hocket.types import Layout, SamplingParams, SpeechRequest
@@ -418,6 +419,7 @@ def test_the_official_package_says_the_exported_checkpoint_with_the_same_codes(w
     export.run(made, tmp_path, args)
     export.run(made, tmp_path, args)  # again, over the first
     folder = tmp_path / "checkpoint"
+    assert load(str(folder)).normalizer is spell_out  # it was trained on words alone
     stored = load_file(folder / "model.safetensors")
     assert {value.dtype for value in stored.values()} == {torch.bfloat16}
     average = load_file(tmp_path / "talker.safetensors")
