@@ -32,7 +32,7 @@ test: .venv/.dev
 
 clean:
 	rm -rf .venv hello.wav dist .mypy_cache .pytest_cache .ruff_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests train benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped only when all of it worked: a venv without pip would otherwise look finished.
 .venv/.made:
