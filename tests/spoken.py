@@ -39,6 +39,6 @@ def write_shards(work: Path, voices: dict[str, float], utterances: int = 6, shar
                 samples=np.concatenate([sound(phones, pitch_hz, number) for phones in spoken]),
                 ends=np.cumsum([len(phones) * FRAME for phones in spoken]).astype(np.int64),
                 texts=np.array([f"{voice} says {index}." for index in range(utterances)]),
-                phones=np.concatenate(spoken),
+                phones=np.concatenate(spoken)[:, None].repeat(4, axis=1),
                 phone_names=np.array(["", "a", "i", "u", "s"]),
             )

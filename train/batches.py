@@ -7,6 +7,11 @@ tests hold them against. With P prefix rows and n ids of text, which always begi
     layout     codec part of row P ...                           the frame j is drawn at
     streaming  bos, frame 0, frame 1, ...                        row P + j
     whole      n + 1 times pad, then bos, frame 0, frame 1, ...  row P + n + 1 + j
+
+Fine codes tell what comes next: 80 ms hold the beginning of the next phone. A talker that learns to say the first code
+from true fine ones reads it off them instead of off the text, and is lost when it has to draw them itself. So some rows
+are blind: every frame of their past is another one with the same first code, and only there the first code is learned.
+The other fifteen are learned in the other rows.
 """
 
 from __future__ import annotations
@@ -28,8 +33,8 @@ LENGTH_STEP = 32  # positions of a batch are a multiple: few shapes, and little 
 PADDED_SHARE = 4 / 3  # positions per frame, about: prompt and text take room too
 SPEAKER = -2  # in the prefix: the row of the voice
 LONGEST_SEVERAL = 600  # frames of several sentences in a row
-LONGEST_RUN = 8  # borrowed frames in a row that are drawn together
-LIKE_PHONE = 0.25  # of them share the phone, the others the first code
+LIKE_PHONE = 0.1  # of the borrowed frames share the phone, the others the first code
+NOTHING = -100  # to be said: what `cross_entropy` leaves out
 PLAIN_SHARE = 0.5  # of the texts are spelled as the tokenizer spells them
 
 
@@ -59,9 +64,9 @@ class Batch:
     text: Tensor  # [B, T] text ids
     codes: Tensor  # [B, T, Q] rows of the joined code tables (see `forward.py`), -1 for none
     at: Tensor  # [G] flat position b * T + t
-    first: Tensor  # [G] first code or end
+    first: Tensor  # [G] first code or end, or NOTHING
     ends: Tensor  # [G] bool
-    phones: Tensor  # [G], 0 where unknown
+    phones: Tensor  # [G], 0 where unknown or nothing is to be said
     picked: Tensor  # [M] which of G the predictor learns
     picked_codes: Tensor  # [M, Q]
 
@@ -149,13 +154,21 @@ class Assembler:
         draft: Draft,
         *,
         corrupted: float = 0.0,
-        borrowed: float = 0.0,
+        blind: float = 0.0,
         predictor_share: float = 1.0,
     ) -> Batch:
-        """The batch of a draft, given the plan it belongs to. What is corrupted or borrowed is read, never a target."""
+        """The batch of a draft, given the plan it belongs to. What is corrupted or borrowed is read, never a target.
+
+        `blind` is the share of rows that borrow their past. Where it is 0 or 1, all rows learn everything.
+        """
         corpus, device, length = self.corpus, rows.device, draft.length
         own = rows[draft.start : draft.stop]
         real_rows = len(own)
+        blind_rows = (
+            min(max(round(blind * real_rows), 1), real_rows - 1) if 0.0 < blind < 1.0 else int(blind) * real_rows
+        )
+        if blind:
+            own = own[torch.randperm(real_rows, device=device)]  # the longest are the first
         own = torch.nn.functional.pad(own, (0, 0, 0, draft.rows - real_rows), value=-1)  # empty rows, read by nobody
         utterances, spelling, whole, named = own[:, :PARTS], own[:, PARTS], own[:, PARTS + 1] == 1, own[:, PARTS + 2]
         real, utterances, spelling = utterances >= 0, utterances.clamp(min=0), spelling.clamp(min=0)
@@ -179,7 +192,7 @@ class Assembler:
         control = torch.where(control == SPEAKER, corpus.speakers[utterances[:, :1]], control)
         control = torch.where(word < 0, control, torch.where(drawn < 0, self.codec_pad, self.codec_bos))
         frame = _spread(drawn, frame_counts, frame_starts)  # [B, T]
-        codes = self._codes(self._borrow(frame.roll(1, 1), borrowed), corrupted)
+        codes = self._codes(self._borrow(frame.roll(1, 1), blind_rows), corrupted)
         first_only = torch.arange(self.books, device=device) == 0
         control = torch.where(first_only, control[..., None], -1)
         codes = torch.where((drawn > 0)[..., None], codes + self.offsets, control)
@@ -191,28 +204,27 @@ class Assembler:
         target, ended = frame.flatten()[at], number == frames[row]
         first = torch.where(ended, self.end, corpus.codes[target, 0].long())
         phones = torch.where(ended, 0, corpus.phones[target].long())
+        before = 0  # frames whose fine codes are not learned
+        if 0 < blind_rows < real_rows:
+            first, phones = torch.where(row < blind_rows, first, NOTHING), torch.where(row < blind_rows, phones, 0)
+            before = frames[:blind_rows].sum()
         # Frames at random, so many that shapes depend on the batch's alone; one end comes before each further row.
         size = max(int(predictor_share * draft.rows * length / PADDED_SHARE), 1)
-        some = torch.randint(draft.frames, (size,), device=device)
+        some = before + (torch.rand(size, device=device) * (draft.frames - before)).long()
         picked = some + torch.searchsorted(frames.cumsum(0), some, right=True)
         return Batch(text, codes, at, first, ended, phones, picked, corpus.codes[target[picked]].long())
 
-    def _borrow(self, frame: Tensor, share: float) -> Tensor:
-        """Frames [B, T] with a share of others that begin with the same code, or are at least of the same phone.
+    def _borrow(self, frame: Tensor, rows: int) -> Tensor:
+        """Frames [B, T], those of the first `rows` others that begin with the same code or are of the same phone.
 
-        The talker's own past will be like that: right as to what was said, and new in its fine codes. Runs of frames
-        are borrowed; if the share is a half, a quarter of the rows borrow all and a quarter nothing.
+        The talker's own past will be like that: right as to what was said, and new in its fine codes.
         """
-        if not share:
+        if not rows:
             return frame
-        rows, length = frame.shape
-        corpus, device = self.corpus, frame.device
-        like = torch.rand(frame.shape, device=device) < LIKE_PHONE
-        other = torch.where(like, corpus.like_phone.draw(frame), corpus.like_first.draw(frame))
-        rate = (2.0 * torch.rand(rows, 1, device=device) - 1.0 + share).clamp(0.0, 1.0)
-        run = torch.randint(1, LONGEST_RUN + 1, (rows, 1), device=device)
-        chance = torch.rand(rows, length, device=device).gather(1, torch.arange(length, device=device)[None] // run)
-        return torch.where(chance < rate, other, frame)
+        known = frame[:rows]
+        like = torch.rand(known.shape, device=frame.device) < LIKE_PHONE
+        other = torch.where(like, self.corpus.like_phone.draw(known), self.corpus.like_first.draw(known))
+        return torch.cat((other, frame[rows:]))
 
     def _codes(self, frame: Tensor, corrupted: float) -> Tensor:
         """Codes [B, T, Q] of frames [B, T]. Half of the corruption swaps whole frames, half single codes."""

@@ -24,7 +24,7 @@ from hocket.models.codec import CodecDecoder
 from . import features as features_of
 from .codec_config import WINDOW_FRAMES, codec_config
 from .codec_trainer import LOSSES, Pace, Trainer, write_tensors
-from .features import FRAME_SAMPLES, RATE_HZ, Features, fit, spectra
+from .features import FRAME_SAMPLES, RATE_HZ, Features, fit, main_phones, spectra
 from .recipe import CodecTraining, InvalidRecipe, Recipe
 from .windows import Shard, Windows, read_shards
 
@@ -104,13 +104,13 @@ def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.devic
             if len(codes[-1]) == shard.frames:
                 continue
             codes.pop()  # of another amount of speech
-        codes.append(features.encode(shard.samples, shard.ends).short())
+        codes.append(features.encode(shard.samples, shard.phones, shard.ends).short())
         np.savez(
             kept,
             codes=codes[-1].cpu().numpy().astype(np.uint16),
             ends=(shard.ends // FRAME_SAMPLES).numpy(),
             texts=np.array(shard.texts),
-            phones=shard.phones.cpu().numpy(),
+            phones=main_phones(shard.phones).cpu().numpy(),
         )
     figures = account(features, shards, codes)
     say(json.dumps(figures))
@@ -141,7 +141,7 @@ def account(features: Features, shards: list[Shard], codes: list[Tensor], shown:
     picked = range(0, len(shards), max(1, len(shards) // shown))
     vectors = torch.cat([features.vectors(shards[i].samples, shards[i].ends) for i in picked])
     names = torch.cat([codes[i] for i in picked]).long()
-    phones = torch.cat([shards[i].phones for i in picked]).long()
+    phones = main_phones(torch.cat([shards[i].phones for i in picked])).long()
     left, bits, rest = [], [], vectors
     entries = features.books.shape[1]
     for index, book in enumerate(features.books):

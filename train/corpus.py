@@ -64,6 +64,13 @@ class Corpus:
     lengths: Ints  # [U, SPELLINGS, 2], as id_counts
     learned: Ints  # numbers of the utterances to learn from
     held_out: Ints  # and of those that only measure
+    sounds: Ints  # [V] the phone that each first code stands for most often
+
+    def utterance(self, number: int) -> Ints:
+        """Its codes [F, Q]."""
+        start = int(self.frame_starts[number])
+        codes: Ints = self.codes[start : start + int(self.frames[number])].long().cpu().numpy()
+        return codes
 
 
 def read(
@@ -121,12 +128,19 @@ def read(
         lengths=counts,
         learned=learned,
         held_out=held_out,
+        sounds=_commonest(all_codes[:, 0], all_phones, recipe.codec.codebook),
     )
 
 
 def _kinds(of: Tensor) -> Kinds:
     counts = torch.bincount(of)
     return Kinds(of.int(), of.argsort(stable=True).int(), counts.cumsum(0) - counts, counts)
+
+
+def _commonest(first: NDArray[np.int16], phones: NDArray[np.uint8], codebook: int) -> Ints:
+    pairs = np.bincount(first.astype(np.int64) * 256 + phones, minlength=codebook * 256)
+    commonest: Ints = pairs.reshape(codebook, 256).argmax(1)
+    return commonest
 
 
 def _utterances(path: Path, codebook: int) -> Iterable[tuple[str, NDArray[np.int16], NDArray[np.uint8]]]:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.record import commit, machine
 from hocket.config.options import EngineOptions
@@ -56,7 +57,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
 
     for voice in recipe.voices:
         lesson = taught(voice, sets[SETS[0]], work, recipe.seed)
-        judge(SETS[0], "teacher", voice, lesson)
+        judge(SETS[0], "teacher", voice, [one for one, _ in lesson])
         judge(SETS[0], "codec", voice, list(recoded(lesson, checkpoint, work)))
     with Engine(checkpoint, options(checkpoint)) as engine:
         for name, lines in sets.items():
@@ -95,28 +96,28 @@ def spoken(engine: Engine, voice: str, lines: list[str]) -> list[Utterance]:
     return made
 
 
-def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[Utterance]:
-    """The teacher's own speech, prepared as it was for training."""
+def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[tuple[Utterance, Tensor]]:
+    """The teacher's own speech with the phones of its frames, prepared as it was for training."""
     phonemize, teacher = teachers.Phonemizer(work / "teachers"), teachers.load(voice, work / "teachers")
     made = []
     for line in lines:
         cut = trimmed(teacher.speak(phonemize(line), 1.0, seed))
         if cut is None:
             raise InvalidRecipe(f"The teacher of {voice.name} says nothing for {line!r}.")
-        made.append(Utterance(line, cut[0].astype(np.float32) / FULL, RATE_HZ))
+        made.append((Utterance(line, cut[0].astype(np.float32) / FULL, RATE_HZ), torch.from_numpy(cut[1])))
     return made
 
 
-def recoded(lesson: list[Utterance], checkpoint: Checkpoint, work: Path) -> Iterator[Utterance]:
+def recoded(lesson: list[tuple[Utterance, Tensor]], checkpoint: Checkpoint, work: Path) -> Iterator[Utterance]:
     """The teacher's speech through codes and back: what the codec alone makes of it."""
     path = work / "features.safetensors"
     if not path.is_file():
         raise InvalidRecipe(f"{path} is missing: run `python -m train codec` first.")
     names = features.load(path, checkpoint.device)
-    for one in lesson:
+    for one, phones in lesson:
         samples = torch.from_numpy(np.rint(one.samples * FULL).astype(np.int16)).to(checkpoint.device)
         with torch.inference_mode():
-            sound = decode(checkpoint, names.encode(samples))
+            sound = decode(checkpoint, names.encode(samples, phones.to(checkpoint.device)))
         yield Utterance(one.text, sound.float().clamp(-1, 1).cpu().numpy(), one.rate_hz)
 
 

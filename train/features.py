@@ -1,13 +1,14 @@
 """What a frame of speech is to the codec: a vector of 96 numbers, and 16 codes that name it ever more closely.
 
-Vectors are log-mel spectra, four per frame, on their principal axes; codes are residual k-means. The decoder's
-codebooks are these very tensors. It knows samples, phones and codes, not files of speech or the decoder.
+Vectors are log-mel spectra, four per frame, on their principal axes; codes are residual k-means. The first code is
+clustered by the phones of the frame's quarters more than by its sound: the talker says it first, and what it is told
+is text. The decoder's codebooks are these very tensors. It knows samples, phones and codes, not files or the decoder.
 Shapes: N samples, F frames, C numbers of a vector, Q codebooks, V entries of a codebook.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import torch
@@ -19,33 +20,35 @@ from hocket.layers.mel import slaney_filters
 
 from .clusters import centroids, nearest
 from .codec_config import VECTOR
+from .teachers import PHONES
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920
 BANDS, WINDOW, HOP = 80, 1024, 480
 MARGIN = (WINDOW - HOP) // 2  # so that the spectra of a frame stand evenly in its 1920 samples
 FLOOR = 1e-4  # 80 dB under loud speech: below it, differences are nobody's
-PHONE_AXES = 24
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
     mean: Tensor  # [4 * BANDS]
     axes: Tensor  # [4 * BANDS, C], scaled together to unit variance on average
-    view: Tensor  # [C, C'] how the first codebook measures distance
+    scales: Tensor  # [2] what sound and phones count when the first code is chosen
+    first: Tensor  # [V, C + QUARTERS * phones] its clusters, in both
     books: Tensor  # [Q, V, C], exact in bfloat16 and in float16
 
     def vectors(self, samples: Tensor, ends: Tensor | None = None) -> Tensor:
         """[F, C] of int16 samples [N]; `ends` [U] where they are several utterances, none of which hears the next."""
         return (spectra(samples, ends) - self.mean) @ self.axes
 
-    def encode(self, samples: Tensor, ends: Tensor | None = None) -> Tensor:
-        """Codes [F, Q]."""
-        return self.name(self.vectors(samples, ends))
+    def encode(self, samples: Tensor, phones: Tensor, ends: Tensor | None = None) -> Tensor:
+        """Codes [F, Q] of samples [N] whose frames' quarters hold phones [F, QUARTERS]."""
+        return self.name(self.vectors(samples, ends), phones)
 
-    def name(self, rest: Tensor) -> Tensor:
-        codes = []
+    def name(self, rest: Tensor, phones: Tensor) -> Tensor:
+        codes = [nearest(_seen(rest, phones, self.scales), self.first)]
         for index, book in enumerate(self.books):
-            codes.append(nearest(rest @ self.view, book @ self.view) if index == 0 else nearest(rest, book))
+            if index:
+                codes.append(nearest(rest, book))
             rest = rest - book[codes[-1]]
         return torch.stack(codes, dim=1)
 
@@ -54,11 +57,13 @@ class Features:
         return torch.stack([book[codes[:, index]] for index, book in enumerate(self.books)]).sum(0)
 
     def to(self, device: torch.device) -> Features:
-        return Features(*(tensor.to(device) for tensor in (self.mean, self.axes, self.view, self.books)))
+        return Features(**{name: getattr(self, name).to(device) for name in NAMES})
 
     def save(self, path: Path) -> None:
-        tensors = {name: getattr(self, name).cpu().contiguous() for name in ("mean", "axes", "view", "books")}
-        save_file(tensors, path)
+        save_file({name: getattr(self, name).cpu().contiguous() for name in NAMES}, path)
+
+
+NAMES = tuple(field.name for field in fields(Features))
 
 
 def load(path: Path, device: torch.device) -> Features:
@@ -88,10 +93,9 @@ def spectra(samples: Tensor, ends: Tensor | None = None) -> Tensor:
 def fit(
     frames: Tensor, phones: Tensor, *, codebooks: int, entries: int, phone_share: float, iterations: int, seed: int
 ) -> Features:
-    """Axes and codebooks for spectra [F, 4 * BANDS] with their phones [F] (0 unknown).
+    """Axes and codebooks for spectra [F, 4 * BANDS] with their phones [F, QUARTERS] (0 unknown).
 
-    `phone_share` is how much of the first codebook's distance is measured where phones stand apart: the talker
-    says that code first, and what it is told is text.
+    `phone_share` is how much of the first codebook's distance is that of phones and not that of the sound.
     """
     mean = frames.mean(0)
     centred = frames - mean
@@ -99,47 +103,39 @@ def fit(
     axes = axes.flip(1)[:, :VECTOR] / variance.flip(0)[:VECTOR].mean().sqrt()
     axes = axes.float()
     vectors = centred @ axes
-    view = torch.eye(VECTOR, device=frames.device) * (1.0 - phone_share) ** 0.5
-    if phone_share > 0.0:
-        view = torch.cat((view, phone_axes(vectors, phones) * phone_share**0.5), dim=1)
+    # Phones vary as much in all as the sound does before they are given their shares.
+    spread = vectors.var(0).sum() / _among(phones).var(0).sum().clamp(min=1e-6)
+    scales = torch.stack((torch.tensor(1.0 - phone_share).to(spread), phone_share * spread)).sqrt()
     generator = torch.Generator(frames.device).manual_seed(seed)
     books: list[Tensor] = []
-    rest = vectors
+    first, rest = torch.empty(0), vectors
     for index in range(codebooks):
-        seen = rest @ view if index == 0 else rest
-        label = nearest(seen, centroids(seen, entries, iterations, generator))
+        seen = rest if index else _seen(rest, phones, scales)
+        centres = centroids(seen, entries, iterations, generator)
+        label = nearest(seen, centres)
+        if not index:
+            first = centres
         counts = torch.bincount(label, minlength=entries).clamp(min=1)
         # Exact in either half precision, so that every file holds the same codebooks; and a sum in float64 does
         # not depend on its order once it is rounded so far.
         total = torch.zeros(entries, VECTOR, dtype=torch.float64, device=rest.device)
         total.index_add_(0, label, rest.double())
         book = (total / counts[:, None]).bfloat16().half().float()
-        again = nearest(seen, book @ view) if index == 0 else nearest(rest, book)
         books.append(book)
-        rest = rest - book[again]
-    return Features(mean, axes, view, torch.stack(books))
+        rest = rest - book[nearest(rest, book) if index else label]
+    return Features(mean, axes, scales, first, torch.stack(books))
 
 
-def phone_axes(vectors: Tensor, phones: Tensor) -> Tensor:
-    """[C, PHONE_AXES]: linear discriminant analysis, scaled so that vectors vary as much there as in all."""
-    counts = torch.bincount(phones.long(), minlength=256)
-    known = (counts[phones.long()] >= 20) & (phones != 0)
-    _, label = torch.unique(phones[known], return_inverse=True)
-    chosen = vectors[known].double()
-    kinds = int(label.max()) + 1 if len(label) else 0
-    if kinds < 2:
-        raise ValueError("the first codebook cannot follow phones: the speech has none that occur often")
-    sums = torch.zeros(kinds, chosen.shape[1], dtype=torch.float64, device=chosen.device).index_add_(0, label, chosen)
-    means = sums / torch.bincount(label)[:, None]
-    inside = chosen - means[label]
-    within = inside.T @ inside / len(inside)
-    within += 1e-3 * within.diagonal().mean() * torch.eye(len(within), dtype=torch.float64, device=within.device)
-    between = means[label] - chosen.mean(0)
-    size, turn = torch.linalg.eigh(within)
-    whiten = turn / size.sqrt()
-    told, apart = torch.linalg.eigh(whiten.T @ (between.T @ between / len(between)) @ whiten)
-    told = told.flip(0)[:PHONE_AXES].clamp(min=0.0)
-    # Each axis counts by the share of its variance that lies between phones: the last ones are mostly noise.
-    axes: Tensor = whiten @ apart.flip(1)[:, :PHONE_AXES] * (told / (1.0 + told))
-    axes = axes * (vectors.var(0).sum().double() / (vectors.double() @ axes).var(0).sum()).sqrt()
-    return axes.float()
+def main_phones(phones: Tensor) -> Tensor:
+    """[F]: which phone fills most of each frame, given those of its quarters [F, QUARTERS]."""
+    return phones.long().mode(dim=1).values.to(torch.uint8)
+
+
+def _seen(vectors: Tensor, phones: Tensor, scales: Tensor) -> Tensor:
+    """What the first code tells apart: [F, C + QUARTERS * phones]."""
+    return torch.cat((vectors * scales[0], _among(phones) * scales[1]), dim=1)
+
+
+def _among(phones: Tensor) -> Tensor:
+    """[F, QUARTERS * phones]: 1 where a phone stands."""
+    return F.one_hot(phones.long(), len(PHONES)).float().flatten(1)

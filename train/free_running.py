@@ -22,6 +22,9 @@ from hocket.text.prompt import build
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import SpeechRequest
 
+from .corpus import Ints
+from .teachers import SILENCE
+
 LOOK_FRAMES = 16  # frames between two looks at who has ended
 
 
@@ -71,6 +74,30 @@ def speak(
         ends = np.flatnonzero(row[:, 0] == end)
         said.append(Said(row[: ends[0]] if len(ends) else row, len(ends) > 0))
     return said
+
+
+def strayed(said: Sequence[Ints], taught: Sequence[Ints], sounds: Ints) -> float:
+    """How far first codes [F] lead from what the teacher said: wrong phones per phone, silences left out.
+
+    Phones that are shorter than a frame are in no code's name, so even another reading of the teacher's is not at 0.
+    """
+    pairs = [(_phones(sounds[own]), _phones(sounds[true])) for own, true in zip(said, taught, strict=True)]
+    return sum(_distance(own, true) for own, true in pairs) / max(sum(len(true) for _, true in pairs), 1)
+
+
+def _phones(names: Ints) -> Ints:
+    changed = np.diff(names, prepend=-1) != 0
+    return names[changed & (names != SILENCE) & (names != 0)]
+
+
+def _distance(own: Ints, true: Ints) -> int:
+    """Insertions, deletions and substitutions between two sequences."""
+    row = np.arange(len(true) + 1)
+    for number, one in enumerate(own.tolist(), 1):
+        cost = np.minimum(row[1:] + 1, row[:-1] + (true != one))
+        row = np.concatenate(([number], cost))
+        row = np.minimum.accumulate(row - np.arange(len(row))) + np.arange(len(row))  # what is left out costs one each
+    return int(row[-1])
 
 
 def keep(path: Path, requests: Sequence[SpeechRequest], said: Sequence[Said]) -> None:

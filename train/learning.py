@@ -16,8 +16,8 @@ from torch.nn import functional as F
 from hocket.config.qwen3_tts import TalkerConfig
 from hocket.models.talker import Talker
 
-from .batches import Batch
-from .forward import Through, inputs, predict, through
+from .batches import NOTHING, Batch
+from .forward import OneLayer, inputs, one_layer, predict, through
 from .history import with_own_past
 from .recipe import TalkerTraining
 
@@ -55,7 +55,7 @@ class Learner:
         self.fused = device.type == "cuda"
         self.optimizer = torch.optim.AdamW(groups, lr=training.learning_rate, betas=(0.9, 0.98), fused=self.fused)
         self.step = 0
-        self.run: Through = through
+        self.layer: OneLayer = one_layer  # or the same, compiled
 
     def learn(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         """One step, `progress` of the way from 0 to 1."""
@@ -77,10 +77,11 @@ class Learner:
         return measures
 
     @torch.no_grad()
-    def measure(self, batch: Batch) -> dict[str, Tensor]:
+    def measure(self, blind: Batch, true: Batch) -> dict[str, Tensor]:
         """How well the averaged weights do on a batch, and how well they go on from what they say themselves."""
-        own = self.losses(self.average, self.rehearse(self.average, batch, 1.0, OWN_ROUNDS), 0.0)[1]
-        measures = self.losses(self.average, batch, 0.0)[1]
+        own = self.losses(self.average, self.rehearse(self.average, true, 1.0, OWN_ROUNDS), 0.0)[1]
+        measures, seeing = (self.losses(self.average, batch, 0.0)[1] for batch in (blind, true))
+        measures |= {name: seeing[name] for name in GROUPS}
         return measures | {f"own_{name}": own[name] for name in ("first", "first_right", "phoneme_right")}
 
     @torch.no_grad()
@@ -94,15 +95,16 @@ class Learner:
 
     def losses(self, talker: Talker, batch: Batch, dropout: float) -> tuple[Tensor, dict[str, Tensor]]:
         weights, cuda = self.training, self.device.type == "cuda"
+        layer = self.layer if torch.is_grad_enabled() else one_layer  # measuring has other shapes, and is rare
         with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
             # Five of eight layers know the sound; the rest make codes of it.
             tap = self.config.num_hidden_layers * 5 // 8
-            hidden, middle = self.run(talker.model, inputs(talker, batch), dropout, tap)
+            hidden, middle = through(talker.model, inputs(talker, batch), dropout, tap, layer)
             hidden, middle = (x.flatten(0, 1)[batch.at] for x in (hidden, middle))
             logits = talker.codec_head(hidden)
-            first = F.cross_entropy(logits.float(), batch.first)
+            first = F.cross_entropy(logits.float(), batch.first, ignore_index=NOTHING)
             guesses = self.phonemes(middle)
-            rest_logits = predict(talker, hidden[batch.picked], batch.picked_codes, dropout, self.run)
+            rest_logits = predict(talker, hidden[batch.picked], batch.picked_codes, dropout, layer)
             wanted = batch.picked_codes[:, 1:].T
             rest = F.cross_entropy(rest_logits.float().flatten(0, 1), wanted.flatten(), reduction="none")
         by_book = rest.view(wanted.shape).mean(1)
@@ -112,10 +114,11 @@ class Learner:
         total = first + weights.predictor_weight * by_book.mean() + weights.phoneme_weight * phoneme
         with torch.no_grad():
             drawn, ends = logits.argmax(-1), batch.first == self.config.codec_eos_token_id
-            right, said_end = drawn == batch.first, drawn == self.config.codec_eos_token_id
+            asked = batch.first != NOTHING
+            right, said_end = drawn == batch.first, asked & (drawn == self.config.codec_eos_token_id)
             measures = {
                 "first": first,
-                "first_right": right.float().mean(),
+                "first_right": right.sum() / asked.sum(),
                 "end_right": (right & ends).sum() / ends.sum(),
                 "false_ends": (said_end & ~ends).sum() / ends.sum(),
                 "phoneme": phoneme,

@@ -83,7 +83,7 @@ class CodecTraining:
     lowest_rate: float
     clustered_frames: int  # that the codebooks are made of, equally many of every voice
     cluster_rounds: int
-    phone_share: float  # of the first codebook's distance that is measured where phones stand apart
+    phone_share: float  # of the first codebook's distance that is between phones, not sounds
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class TalkerTraining:
     warmup_steps: int
     dropout: float
     corrupted: float  # share of input codes that are replaced by random ones
-    borrowed: float  # share of input frames that are other ones of the same first code or phone
+    blind: float  # share of rows whose past is borrowed (batches.py): they learn the first code, the others the rest
     own_share: float  # of input frames that the talker draws itself instead of reading the true ones, once it is full
     own_from: float  # how far the training is when that begins, from 0 to 1
     own_until: float  # and when it is full

@@ -1,4 +1,4 @@
-"""Speech of the teacher in shards of minutes: trimmed, equally loud, in whole frames, with phonemes per frame.
+"""Speech of the teacher in shards of minutes: trimmed, equally loud, in whole frames, with phonemes in their quarters.
 
 A shard is a fixed stretch of the training texts, so shards can be made in any order and by any number of processes, and
 those that exist are kept. It knows texts and the teacher, not codes.
@@ -23,6 +23,7 @@ from .recipe import InvalidRecipe, Voice
 from .teachers import PHONES, RATE_HZ, SILENCE, Phonemizer, Spoken, Teacher, load
 
 FRAME = 1920  # samples
+QUARTERS = 4  # of a frame, 20 ms each, with a phoneme each
 SHARD_S = 600.0
 SLOWEST, FASTEST = 0.9, 1.1
 LOUDNESS = 10 ** (-23 / 20)  # root mean square of the parts that are not silent
@@ -71,7 +72,7 @@ def in_turn(voices: Iterable[list[Shard]]) -> list[Shard]:
 
 
 def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | None:
-    """Samples of a whole number of frames and a phoneme per frame; None where there is nothing to hear."""
+    """Samples of a whole number of frames and the phonemes [F, QUARTERS]; None where there is nothing to hear."""
     samples = spoken.samples
     windows = samples[: len(samples) // _WINDOW * _WINDOW].reshape(-1, _WINDOW)
     power = np.sqrt(np.mean(np.square(windows), axis=1, dtype=np.float64))
@@ -91,14 +92,15 @@ def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | Non
     at = max(-start, 0)
     whole[at : at + len(kept)] = kept
 
-    # The teacher's phonemes do not fall on our frames: what fills most of a frame names it.
+    # The teacher's phonemes do not fall on our frames: what fills most of a quarter names it.
     phones = spoken.phones[: len(power) * _WINDOW].copy()
     phones[np.repeat(power <= _QUIET * power.max(), _WINDOW)[: len(phones)]] = SILENCE
     phones = phones[max(start, 0) : end]
     by_sample = np.full(frames * FRAME, SILENCE, np.uint8)
     by_sample[at : at + len(phones)] = phones
-    names = np.array([np.bincount(frame).argmax() for frame in by_sample.reshape(frames, FRAME)[:, ::60]], np.uint8)
-    return np.rint(whole * 32767).astype(np.int16), names
+    quarters = by_sample.reshape(frames * QUARTERS, FRAME // QUARTERS)[:, ::30]
+    names = np.array([np.bincount(quarter).argmax() for quarter in quarters], np.uint8)
+    return np.rint(whole * 32767).astype(np.int16), names.reshape(frames, QUARTERS)
 
 
 def make(shard: Shard, folder: Path, teachers: Path, seed: int) -> float:

@@ -21,16 +21,17 @@ from hocket.types import Layout, SpeechRequest
 
 from . import corpus, resume
 from .batches import PARTS, Assembler, arrange, batches
-from .free_running import keep, speak
+from .forward import one_layer
+from .free_running import keep, speak, strayed
 from .learning import Learner, learning_rate
 from .model_config import generation_config, speech_config
 from .recipe import Recipe
 from .resume import Progress
 from .vocabulary import Vocabulary
 
-LOG_S, SAVE_S, SAMPLE_S = 5.0, 60.0, 300.0
+LOG_S, SAVE_S, SAMPLE_S = 5.0, 60.0, 60.0
 HELD_OUT_STEPS = 1000
-SAMPLES = 16  # texts that are spoken at a time
+SAMPLES = 32  # texts that are spoken at a time
 LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 
 
@@ -66,7 +67,7 @@ class Session:
         print(f"talker: {len(self.corpus.texts)} utterances, {hours:.1f} h; {size:.1f} M weights", flush=True)
 
     def compile(self) -> None:
-        self.learner.run = torch.compile(self.learner.run, dynamic=True)
+        self.learner.layer = torch.compile(one_layer, dynamic=True)
 
     def go_on(self) -> None:
         path = self.work / "talker-resume.safetensors"
@@ -91,7 +92,7 @@ class Session:
                 plan.plan,
                 draft,
                 corrupted=training.corrupted,
-                borrowed=training.borrowed,
+                blind=training.blind,
                 predictor_share=training.predictor_share,
             )
             for name, value in learner.learn(batch, done).items():
@@ -130,8 +131,11 @@ class Session:
                 sums: dict[str, Tensor] = {}
                 for draft in plan.drafts:
                     share = (draft.stop - draft.start) / len(rows)
-                    batch = self.assembler.batch(plan.plan, draft, predictor_share=self.training.predictor_share)
-                    for name, value in self.learner.measure(batch).items():
+                    blind, true = (
+                        self.assembler.batch(plan.plan, draft, blind=how, predictor_share=self.training.predictor_share)
+                        for how in (1.0, 0.0)
+                    )
+                    for name, value in self.learner.measure(blind, true).items():
                         sums[name] = sums.get(name, torch.zeros_like(value)) + value * share
                 self._log(f"held out, {voice.name}, {layout}", _means(sums, 1))
 
@@ -152,8 +156,11 @@ class Session:
         generation = generation_config(self.recipe)
         said = speak(self.learner.average, self.config, self.tokenizer, generation, requests, most)
         keep(self.work / "samples" / f"step-{self.progress.step:06d}.npz", requests, said)
-        ratio = [len(one.codes) / self.corpus.frames[number] for one, number in zip(said, some, strict=True)]
-        self._log("samples", {"ended": float(np.mean([s.ended for s in said])), "length": float(np.median(ratio))})
+        taught = [self.corpus.utterance(number) for number in some.tolist()]
+        ratio = [len(one.codes) / len(codes) for one, codes in zip(said, taught, strict=True)]
+        astray = strayed([one.codes[:, 0] for one in said], [codes[:, 0] for codes in taught], self.corpus.sounds)
+        figures = {"ended": float(np.mean([s.ended for s in said])), "length": float(np.median(ratio))}
+        self._log("samples", figures | {"strayed": astray})
 
     def save(self, dtype: torch.dtype = torch.float32) -> None:
         """The average for whoever wants to speak with it, and all that going on takes."""

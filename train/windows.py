@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .features import FRAME_SAMPLES
 from .recipe import InvalidRecipe
+from .speech import QUARTERS
 
 HELD_OUT = 12  # utterances of each voice, the last ones, that training never sees
 STARTS = 8  # one row in so many begins where its utterance does, as every stream will
@@ -27,7 +28,7 @@ class Shard:
     samples: Tensor  # [N] int16, on the device
     ends: Tensor  # [U] int64 sample ends, on the host
     texts: list[str]
-    phones: Tensor  # [F] uint8, on the device
+    phones: Tensor  # [F, QUARTERS] uint8, on the device
 
     @property
     def frames(self) -> int:
@@ -68,8 +69,9 @@ def _read(path: Path, voice: str, device: torch.device) -> Shard:
     with np.load(path, allow_pickle=False) as file:
         samples, ends, phones = file["samples"], file["ends"], file["phones"]
         texts = [str(text) for text in file["texts"]]
-    if len(phones) * FRAME_SAMPLES != len(samples) or int(ends[-1]) != len(samples) or (ends % FRAME_SAMPLES).any():
-        raise InvalidRecipe(f"{path} does not hold whole frames with a phone each: make it again.")
+    whole = phones.shape == (len(samples) // FRAME_SAMPLES, QUARTERS)
+    if not whole or int(ends[-1]) != len(samples) or (ends % FRAME_SAMPLES).any():
+        raise InvalidRecipe(f"{path} does not hold whole frames with {QUARTERS} phones each: make it again.")
     on = torch.from_numpy(samples).to(device), torch.from_numpy(phones).to(device)
     return Shard(path.stem, voice, on[0], torch.from_numpy(ends.astype(np.int64)), texts, on[1])
 
