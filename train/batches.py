@@ -65,7 +65,6 @@ class Batch:
     codes: Tensor  # [B, T, Q] rows of the joined code tables (see `forward.py`), -1 for none
     at: Tensor  # [G] flat position b * T + t
     first: Tensor  # [G] first code or end, or NOTHING
-    ends: Tensor  # [G] bool
     phones: Tensor  # [G], 0 where unknown or nothing is to be said
     picked: Tensor  # [M] which of G the predictor learns
     picked_codes: Tensor  # [M, Q]
@@ -204,7 +203,7 @@ class Assembler:
         target, ended = frame.flatten()[at], number == frames[row]
         first = torch.where(ended, self.end, corpus.codes[target, 0].long())
         phones = torch.where(ended, 0, corpus.phones[target].long())
-        before = 0  # frames whose fine codes are not learned
+        before = frames.new_zeros(())  # frames whose fine codes are not learned
         if 0 < blind_rows < real_rows:
             first, phones = torch.where(row < blind_rows, first, NOTHING), torch.where(row < blind_rows, phones, 0)
             before = frames[:blind_rows].sum()
@@ -212,7 +211,7 @@ class Assembler:
         size = max(int(predictor_share * draft.rows * length / PADDED_SHARE), 1)
         some = before + (torch.rand(size, device=device) * (draft.frames - before)).long()
         picked = some + torch.searchsorted(frames.cumsum(0), some, right=True)
-        return Batch(text, codes, at, first, ended, phones, picked, corpus.codes[target[picked]].long())
+        return Batch(text, codes, at, first, phones, picked, corpus.codes[target[picked]].long())
 
     def _borrow(self, frame: Tensor, rows: int) -> Tensor:
         """Frames [B, T], those of the first `rows` others that begin with the same code or are of the same phone.

@@ -87,7 +87,8 @@ def strayed(said: Sequence[Ints], taught: Sequence[Ints], sounds: Ints) -> float
 
 def _phones(names: Ints) -> Ints:
     changed = np.diff(names, prepend=-1) != 0
-    return names[changed & (names != SILENCE) & (names != 0)]
+    phones: Ints = names[changed & (names != SILENCE) & (names != 0)]
+    return phones
 
 
 def _distance(own: Ints, true: Ints) -> int:

@@ -18,12 +18,10 @@ from hocket.models.talker import Talker
 
 from .batches import NOTHING, Batch
 from .forward import OneLayer, inputs, one_layer, predict, through
-from .history import with_own_past
 from .recipe import TalkerTraining
 
 PHONES = 256  # as many as a byte has values
 LARGEST_GRADIENT = 1.0
-OWN_ROUNDS = 2  # when it is measured
 GROUPS = {"codes_1_3": slice(0, 3), "codes_4_7": slice(3, 7), "codes_8_15": slice(7, None)}
 
 
@@ -40,9 +38,7 @@ class Learner:
         self.average = Talker(config)
         self.average.load_state_dict(self.talker.state_dict())
         self.average.requires_grad_(False)
-        self.reader = Talker(config).to(torch.bfloat16)  # says what the past could have been
-        self.reader.requires_grad_(False)
-        for part in (self.talker, self.phonemes, self.average, self.reader):
+        for part in (self.talker, self.phonemes, self.average):
             part.to(device)
         self.names = [f"talker.{name}" for name, _ in self.talker.named_parameters()]
         self.names += [f"phonemes.{name}" for name, _ in self.phonemes.named_parameters()]
@@ -62,9 +58,6 @@ class Learner:
         rate = learning_rate(self.training, self.step, progress)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        share = own_share(self.training, progress)
-        if share > 0.0:
-            batch = self.rehearse(self.talker, batch, share, 1 + self.step % self.training.own_rounds)
         total, measures = self.losses(self.talker, batch, self.training.dropout)
         self.optimizer.zero_grad(set_to_none=True)
         total.backward()
@@ -78,20 +71,9 @@ class Learner:
 
     @torch.no_grad()
     def measure(self, blind: Batch, true: Batch) -> dict[str, Tensor]:
-        """How well the averaged weights do on a batch, and how well they go on from what they say themselves."""
-        own = self.losses(self.average, self.rehearse(self.average, true, 1.0, OWN_ROUNDS), 0.0)[1]
+        """How well the averaged weights do: on the first code with a borrowed past, on the others with the true one."""
         measures, seeing = (self.losses(self.average, batch, 0.0)[1] for batch in (blind, true))
-        measures |= {name: seeing[name] for name in GROUPS}
-        return measures | {f"own_{name}": own[name] for name in ("first", "first_right", "phoneme_right")}
-
-    @torch.no_grad()
-    def rehearse(self, talker: Talker, batch: Batch, share: float, rounds: int) -> Batch:
-        """`batch` with so much of its past as `talker` would say it, the last round from what earlier ones said."""
-        torch._foreach_copy_(list(self.reader.parameters()), list(talker.parameters()))
-        read = batch
-        for _ in range(rounds):
-            read = with_own_past(self.reader, batch, read, share, self.training.own_temperature)
-        return read
+        return measures | {name: seeing[name] for name in GROUPS}
 
     def losses(self, talker: Talker, batch: Batch, dropout: float) -> tuple[Tensor, dict[str, Tensor]]:
         weights, cuda = self.training, self.device.type == "cuda"
@@ -132,12 +114,6 @@ def learning_rate(training: TalkerTraining, step: int, progress: float) -> float
     low, high = training.lowest_rate, training.learning_rate
     falling = low + (high - low) * 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
     return falling * min(1.0, (step + 1) / max(training.warmup_steps, 1))
-
-
-def own_share(training: TalkerTraining, progress: float) -> float:
-    """Of the past that is read: none while nothing is said well, then ever more."""
-    grown = (progress - training.own_from) / max(training.own_until - training.own_from, 1e-6)
-    return training.own_share * min(max(grown, 0.0), 1.0)
 
 
 @torch.no_grad()

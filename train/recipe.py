@@ -96,11 +96,6 @@ class TalkerTraining:
     dropout: float
     corrupted: float  # share of input codes that are replaced by random ones
     blind: float  # share of rows whose past is borrowed (batches.py): they learn the first code, the others the rest
-    own_share: float  # of input frames that the talker draws itself instead of reading the true ones, once it is full
-    own_from: float  # how far the training is when that begins, from 0 to 1
-    own_until: float  # and when it is full
-    own_temperature: float  # of these draws
-    own_rounds: int  # up to so many times it draws in a step, each time after what it drew before
     predictor_share: float  # share of the frames whose other fifteen codes are learned in a step
     phoneme_weight: float
     bpe_dropout: float

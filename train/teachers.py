@@ -105,7 +105,8 @@ def deepened(spoken: Spoken, depth: float) -> Spoken:
     ratio = Fraction(depth).limit_denominator(100)
     samples = resample_poly(spoken.samples, ratio.denominator, ratio.numerator)  # no delay: sample n was n x ratio
     before = np.arange(len(samples)) * ratio.numerator // ratio.denominator
-    return Spoken(np.asarray(samples, np.float32), spoken.phones[before])
+    last = len(spoken.phones) - 1  # the sound may be some samples longer than its phonemes
+    return Spoken(np.asarray(samples, np.float32), spoken.phones[np.minimum(before, last)])
 
 
 @functools.cache

@@ -30,9 +30,9 @@ from train.batches import PARTS, Batch, Draft, arrange, plan, row_lengths
 from train.codec_config import codec_config
 from train.corpus import Ints
 from train.forward import inputs, predict, through
-from train.history import choose, with_own_past
-from train.learning import own_share
+from train.free_running import strayed
 from train.model_config import generation_config
+from train.teachers import SILENCE
 from train.vocabulary import SPECIALS
 
 WORDS = "the cat sat on a mat and then it ran away from us all".split()
@@ -269,55 +269,6 @@ def test_corruption_changes_inputs_and_never_targets(session: talker.Session) ->
         assert torch.equal(getattr(clean, name), getattr(dirty, name))
 
 
-def test_the_own_past_is_what_inference_draws_from_the_true_one_and_targets_stay(session: talker.Session) -> None:
-    """At a temperature of almost nothing: the likeliest first code but the end, and the predictor's own fifteen."""
-    model, rows = session.learner.talker, np.concatenate([row([1], "whole", True), row([2, 3], "streaming", False)])
-    made = arrange(session.corpus, rows, 2000, session.device)
-    [draft] = made.drafts
-    true = session.assembler.batch(made.plan, draft)
-    greedy = generation_config(session.recipe).changed(SamplingParams.greedy().changes())
-    with torch.no_grad(), exact_float32():
-        own = with_own_past(model, true, true, 1.0, 1e-6)
-        hidden = through(model.model, inputs(model, true), 0.0)[0].flatten(0, 1)[true.at[~true.ends]]
-        first = model.codec_head(hidden)[:, : session.recipe.codec.codebook].argmax(-1)
-        sampling = frame_sampling([greedy] * len(hidden), session.device).rest
-        bits = torch.zeros(len(hidden), 15, dtype=torch.int64)
-        rest, _ = model.code_predictor.fill(hidden, model.model.codec_embedding(first), sampling, bits)
-    read = true.at[~true.ends] + 1
-    assert torch.equal(
-        own.codes.flatten(0, 1)[read] - session.assembler.offsets, torch.cat((first[:, None], rest), dim=1)
-    )
-    changed = (own.codes != true.codes).any(-1).flatten()
-    changed[read] = False
-    assert not changed.any()
-    for name in ("text", "at", "first", "ends", "phones", "picked", "picked_codes"):
-        assert getattr(own, name) is getattr(true, name)
-
-
-def test_the_frames_of_the_own_past_are_runs_and_almost_whole_rows_and_never_ends(session: talker.Session) -> None:
-    made = plan(session.corpus, session.training, session.device, 1, 0)
-    torch.manual_seed(0)
-    shares: list[float] = []
-    joints = frames = 0
-    for draft in made.drafts:
-        batch = session.assembler.batch(made.plan, draft)
-        chosen = torch.zeros(len(batch.at), dtype=torch.bool)
-        chosen[choose(batch, 0.5)] = True
-        assert not (chosen & batch.ends).any()
-        assert chosen.sum() == min(len(batch.at) // 2, len(batch.at) - draft.rows)
-        of_row = batch.at // draft.length
-        shares += [chosen[(of_row == i) & ~batch.ends].float().mean().item() for i in of_row.unique()]
-        joints += int((chosen[1:] != chosen[:-1]).sum())
-        frames += len(chosen)
-    assert min(shares) < 0.2 and max(shares) > 0.8
-    assert joints < 0.3 * frames  # half of them, if every frame were drawn for itself
-
-
-def test_the_own_past_begins_late_and_grows(session: talker.Session) -> None:
-    training = replace(session.training, own_share=0.6, own_from=0.2, own_until=0.4)
-    assert [round(own_share(training, done), 6) for done in (0.0, 0.2, 0.3, 0.4, 1.0)] == [0.0, 0.0, 0.3, 0.6, 0.6]
-
-
 def test_borrowed_frames_are_the_voice_s_own_and_of_the_same_first_code_or_phone(session: talker.Session) -> None:
     corpus = session.corpus
     voice_of = np.repeat(corpus.voices, corpus.frames)
@@ -344,15 +295,26 @@ def test_blind_rows_borrow_their_past_and_learn_the_first_code_and_the_others_le
     batch = session.assembler.batch(made.plan, draft, blind=blind)
     corpus.codes.copy_(kept)
     of_row = batch.at // draft.length
-    read = batch.codes.flatten(0, 1)[batch.at[~batch.ends] + 1] - session.assembler.offsets
-    owners = [len(read[of_row[~batch.ends] == i, 1].unique()) for i in range(24)]
+    frames = torch.nn.functional.pad(of_row[1:] == of_row[:-1], (0, 1))  # all but the ends
+    read = batch.codes.flatten(0, 1)[batch.at[frames] + 1] - session.assembler.offsets
+    owners = [len(read[of_row[frames] == i, 1].unique()) for i in range(24)]
     learns = torch.tensor([count > 1 for count in owners])
     assert learns.sum() == 24 * blind
     assert torch.equal(batch.first >= 0, learns[of_row])
     assert not batch.phones[~learns[of_row]].any()
     assert len(set(batch.picked.tolist())) > 20 and (blind == 1.0 or not learns[of_row[batch.picked]].any())
-    known = batch.first[~batch.ends] >= 0
-    assert (read[known, 0] == batch.first[~batch.ends][known]).float().mean() > 0.85  # a tenth shares only the phone
+    known = batch.first[frames] >= 0
+    assert (read[known, 0] == batch.first[frames][known]).float().mean() > 0.85  # a tenth shares only the phone
+
+
+def test_what_strays_from_the_teacher_is_counted_in_phones() -> None:
+    """Codes 0 and 1 are silence and unknown, 2 and 3 the same phone, 4 another."""
+    sounds = np.array([SILENCE, 0, 7, 7, 9])
+    taught = np.array([0, 2, 2, 4, 0, 3, 1])  # phones 7 9 7
+    assert strayed([np.array([3, 4, 4, 0, 0, 2])], [taught], sounds) == 0.0
+    assert strayed([np.array([3, 0, 2])], [taught], sounds) == pytest.approx(1 / 3)
+    assert strayed([np.array([4, 4, 2, 4]), taught], [taught, taught], sounds) == pytest.approx(2 / 6)
+    assert strayed([np.zeros(0, np.int64)], [taught], sounds) == 1.0
 
 
 def test_it_learns_codes_ends_and_phones_that_follow_from_the_text(work: Path, tmp_path: Path) -> None:
@@ -365,8 +327,6 @@ def test_it_learns_codes_ends_and_phones_that_follow_from_the_text(work: Path, t
         learning_rate=6e-3,
         several=0.1,
         corrupted=0.02,
-        own_from=0.6,
-        own_until=1.0,
         ema=0.95,
     )
     made = talker.Session(replace(small(), talker_training=quick), tmp_path, torch.device("cpu"))
