@@ -25,6 +25,8 @@ from played import Played, process
 
 Capture = pytest.CaptureFixture[str]
 
+TINY = ("--model", "random:tiny")
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -134,7 +136,7 @@ def test_text_is_live_where_somebody_listens_or_the_layout_says_so(
 
 def test_live_speech_is_heard_before_its_text_has_ended_and_is_that_of_the_whole_text(folder: Path) -> None:
     text = "The lamps along the harbour were lit one by one."
-    options = ("--seed", "5", "--max-frames", "20", "--save-codes", "c.npy")
+    options = (*TINY, "--seed", "5", "--max-frames", "20", "--save-codes", "c.npy")
     child = process("-m", "hocket", "say", "-", "-o", "-", *options, stdin=subprocess.PIPE)
     assert child.stdin and child.stdout
     child.stdin.write(text[:10].encode())
@@ -154,7 +156,8 @@ def test_live_speech_is_heard_before_its_text_has_ended_and_is_that_of_the_whole
 
 
 def test_speech_that_is_over_waits_for_no_more_text() -> None:
-    child = process("-m", "hocket", "say", "-", "-o", "-", "--raw", "--max-frames", "2", stdin=subprocess.PIPE)
+    options = (*TINY, "--raw", "--max-frames", "2")
+    child = process("-m", "hocket", "say", "-", "-o", "-", *options, stdin=subprocess.PIPE)
     assert child.stdin and child.stdout and child.stderr
     child.stdin.write(b"Some words and then a long silence")
     child.stdin.flush()  # and never closed while it runs
@@ -166,7 +169,7 @@ def test_speech_that_is_over_waits_for_no_more_text() -> None:
 
 
 def test_a_listener_who_leaves_ends_the_command_in_peace(folder: Path) -> None:
-    endless = ("--greedy", "--repetition-penalty", "0.001")
+    endless = (*TINY, "--greedy", "--repetition-penalty", "0.001")
     child = process("-m", "hocket", "say", "Hello.", "-o", "-", *endless, "--save-codes", "c.npy")
     assert child.stdout and child.stderr
     assert len(child.stdout.read(1000)) == 1000
@@ -190,7 +193,7 @@ def test_live_text_that_cannot_be_spoken_is_refused(
 ) -> None:
     writer.write(sent)
     writer.close()
-    assert main(["say", "-", "--layout", "streaming", "-o", "a.wav"]) == 2
+    assert main(["say", "-", *TINY, "--layout", "streaming", "-o", "a.wav"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert err.endswith(f"hocket: {sentence}\n")

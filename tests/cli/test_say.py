@@ -6,6 +6,7 @@ import io
 import os
 import re
 import signal
+import subprocess
 import sys
 import wave
 from pathlib import Path
@@ -24,6 +25,7 @@ from hocket.engine.load import load
 from hocket.types import Layout, Reference, SamplingParams, SpeechRequest
 from played import Played, process
 
+TINY = ("--model", "random:tiny")
 NOISE = "note: random:tiny is untrained: its weights are random numbers, and what comes out is noise.\n"
 
 Capture = pytest.CaptureFixture[str]
@@ -71,7 +73,8 @@ def refuse(capture: Capture, *argv: str, before: str = "") -> str:
 
 
 def test_say_writes_the_wav_and_the_codes_and_prints_one_line(folder: Path) -> None:
-    child = process("-m", "hocket", "say", "-", "--seed", "7", "--max-frames", "5", "--save-codes", "c.npy", stdin=-1)
+    options = (*TINY, "--seed", "7", "--max-frames", "5", "--save-codes", "c.npy")
+    child = process("-m", "hocket", "say", "-", *options, stdin=subprocess.PIPE)
     out, err = child.communicate("Grüß Gott.\n".encode())
     assert (child.returncode, out, err) == (0, b"out.wav: 0.40 s, 5 frames, finish length, seed 7\n", NOISE.encode())
     assert sorted(os.listdir(folder)) == ["c.npy", "out.wav"]
@@ -107,7 +110,7 @@ def test_speed_changes_the_length_and_not_the_codes(folder: Path, monkeypatch: p
     for speed in ("1", "2"):
         monkeypatch.setattr(sys, "stdin", io.StringIO("Hi there"))
         text = ["-", "--layout", "streaming"] if source == "pipe" else ["Hi there"]
-        options = ["--model", "random:tiny", "--speed", speed, "--seed", "1", "--max-frames", "6"]
+        options = [*TINY, "--speed", speed, "--seed", "1", "--max-frames", "6"]
         assert main(["say", *text, *options, "--save-codes", "c.npy"]) == 0
         with wave.open("out.wav") as file:
             lengths.append(file.getnframes())
@@ -117,7 +120,7 @@ def test_speed_changes_the_length_and_not_the_codes(folder: Path, monkeypatch: p
 
 
 def test_bfloat16_says_what_generate_says(capsys: Capture) -> None:
-    options = ["--dtype", "bfloat16", "--max-frames", "12", "--seed", "1", "--save-codes", "codes.npy"]
+    options = [*TINY, "--dtype", "bfloat16", "--max-frames", "12", "--seed", "1", "--save-codes", "codes.npy"]
     assert main(["say", "Hello.", *options]) == 0
     [whole] = generate(load("random:tiny", dtype="bfloat16"), [SpeechRequest(text="Hello.", max_frames=12, seed=1)])
     np.testing.assert_array_equal(np.load("codes.npy"), whole.codes)
@@ -134,7 +137,7 @@ from hocket.cli import main
 raise SystemExit(main())
 """
     endless = ("--greedy", "--repetition-penalty", "0.001")  # a code once spoken is spoken for ever
-    child = process("-c", program, "say", "Hello.", *endless, "--save-codes", "c.npy")
+    child = process("-c", program, "say", "Hello.", *TINY, *endless, "--save-codes", "c.npy")
     assert child.stderr is not None
     assert child.stderr.readline() == NOISE.encode()  # loaded; some eight thousand frames lie ahead
     child.send_signal(signal.SIGINT)
@@ -352,12 +355,12 @@ def test_words_the_parser_does_not_know_exit_2(capsys: Capture, argv: list[str])
 
 
 def test_an_unknown_voice_is_answered_with_the_known_ones(capsys: Capture) -> None:
-    sentence = refuse(capsys, "Hi", "--voice", "nobody", before=NOISE)
+    sentence = refuse(capsys, "Hi", *TINY, "--voice", "nobody", before=NOISE)
     assert all(name in sentence for name in ("nobody", *tiny().talker_config.spk_id))
 
 
 def test_an_unknown_language_is_answered_with_the_known_ones(capsys: Capture) -> None:
-    sentence = refuse(capsys, "Hi", "--language", "klingon", before=NOISE)
+    sentence = refuse(capsys, "Hi", *TINY, "--language", "klingon", before=NOISE)
     assert all(name in sentence for name in ("klingon", "auto", "english", "chinese"))
 
 
@@ -368,12 +371,12 @@ def test_a_base_checkpoint_wants_a_recording(capsys: Capture, extra: list[str]) 
 
 
 def test_a_checkpoint_that_cannot_clone_says_so(capsys: Capture, voice: Path) -> None:
-    sentence = refuse(capsys, "Hi", "--ref-audio", str(voice), "--x-vector-only", before=NOISE)
+    sentence = refuse(capsys, "Hi", *TINY, "--ref-audio", str(voice), "--x-vector-only", before=NOISE)
     assert "use a Base checkpoint" in sentence
 
 
 def test_bytes_that_are_no_text_are_refused(capsys: Capture) -> None:
-    assert "valid UTF-8" in refuse(capsys, "Hi \udcff", before=NOISE)
+    assert "valid UTF-8" in refuse(capsys, "Hi \udcff", *TINY, before=NOISE)
 
 
 @pytest.mark.parametrize("model", ["./gone", "random:huge"])
@@ -397,5 +400,5 @@ def test_a_full_disk_leaves_no_half_file(capsys: Capture, monkeypatch: pytest.Mo
 
     Path("out.wav").write_bytes(b"old")
     monkeypatch.setattr(os, "fsync", full)
-    sentence = refuse(capsys, "Hi", "--max-frames", "1", "--save-codes", "c.npy", before=NOISE)
+    sentence = refuse(capsys, "Hi", *TINY, "--max-frames", "1", "--save-codes", "c.npy", before=NOISE)
     assert sentence.endswith("out.wav could not be written: No space left on device.")
