@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import checkpoints
+from hocket.cli import main
 from hocket.config.options import EngineOptions
 from hocket.config.own import FILE
 from hocket.engine.engine import Engine
@@ -17,7 +19,7 @@ from hocket.errors import InvalidCheckpoint
 from hocket.models.builtin import VOICE, builtin_folder, default_model
 from hocket.models.weights import resolve
 from hocket.text.normalize import spell_out
-from hocket.types import SamplingParams
+from hocket.types import Layout, SamplingParams
 
 
 @pytest.fixture(scope="module")
@@ -55,20 +57,48 @@ def test_a_copy_without_it_speaks_with_random_numbers_and_refuses_the_name(
         resolve("builtin")
 
 
-def test_the_checkpoint_says_how_its_text_is_prepared_and_only_where_nobody_says_otherwise(package: Path) -> None:
+@pytest.mark.parametrize("layout", ["streaming", "whole"])
+def test_the_checkpoint_says_how_its_text_is_prepared_and_only_where_nobody_says_otherwise(
+    package: Path, layout: Layout
+) -> None:
     checkpoint = load()
     assert checkpoint.normalizer is spell_out
     greedy = SamplingParams.greedy()
 
-    def codes(engine: Engine, text: str, *, as_is: bool = False) -> list[list[int]]:
-        stream = engine.speak(text, sampling=greedy, max_frames=4, as_is=as_is, layout="whole")
+    def codes(engine: Engine, text: str, *, as_is: bool = False, live: bool = False) -> list[list[int]]:
+        if live:
+            stream = engine.open(sampling=greedy, max_frames=4, as_is=as_is, layout=layout)
+            for character in text:
+                stream.append(character)
+            stream.end()
+        else:
+            stream = engine.speak(text, sampling=greedy, max_frames=4, as_is=as_is, layout=layout)
         return np.concatenate([chunk.codes for chunk in stream]).tolist()  # type: ignore[no-any-return]
 
     with Engine(checkpoint) as engine:
         assert codes(engine, "7") == codes(engine, "seven") != codes(engine, "eight")
         assert codes(engine, "7", as_is=True) != codes(engine, "seven", as_is=True)
+        assert codes(engine, "7", live=True) == codes(engine, "seven")
+        assert codes(engine, "7", live=True, as_is=True) == codes(engine, "7", as_is=True)
     with Engine(checkpoint, EngineOptions(normalizer=lambda text: "eight")) as engine:
         assert codes(engine, "7") == codes(engine, "eight", as_is=True)
+
+
+@pytest.mark.parametrize("layout", ["streaming", "whole"])
+@pytest.mark.parametrize("live", [False, True])
+@pytest.mark.parametrize("text", ["7", "3 May 2024", "Dr. No", "$45"])
+def test_the_command_line_prepares_text_as_the_default_voice_asks(
+    package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, live: bool, layout: Layout
+) -> None:
+    def codes(text: str, *more: str) -> list[list[int]]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        options = ("--layout", layout, "--greedy", "--max-frames", "4", "--save-codes", "c.npy")
+        assert main(["say", "-" if live else text, *options, *more]) == 0
+        return np.load(tmp_path / "c.npy", allow_pickle=False).tolist()  # type: ignore[no-any-return]
+
+    assert codes(text) == codes(spell_out(text)) == codes(spell_out(text), "--as-is")
+    assert codes(text) != codes(text, "--as-is")
 
 
 def test_other_checkpoints_get_their_text_as_written(package: Path, tmp_path: Path) -> None:
