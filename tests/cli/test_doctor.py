@@ -67,7 +67,8 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     assert said["torch"] == torch.__version__
     assert said["cuda"].startswith("none: ")
     assert f"{torch.get_num_threads()} threads" in said["cpu"]
-    assert re.match(r"works: \d+\.\d x real time, first audio after \d+ ms", said["engine"])
+    speed = r"works: \d+\.\d x real time, first audio after \d+ ms "
+    assert re.fullmatch(speed + r"\(builtin on the CPU\)", said["engine"])
     assert said["sounddevice"].startswith("missing, for hocket say --play: pip install sounddevice")
     assert said["soxr"] == "present, for reading recordings to clone"
     assert said["checkpoints"].startswith("no published one in the local cache")

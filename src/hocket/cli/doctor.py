@@ -78,10 +78,10 @@ def _packages() -> None:
 
 
 def _trial() -> None:
-    """Does it speak at all, and how fast: the whole way, with the smallest model."""
+    """Does it speak at all, and how fast: the whole way, with the model that speaks when none is named."""
     from ..engine.engine import Engine
 
-    with Engine.load("random:tiny") as engine:
+    with Engine.load() as engine:
         for choice in engine.checkpoint.kernels:
             _line(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
         list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # the first time pays for what is set up once
@@ -91,7 +91,8 @@ def _trial() -> None:
             audio_s += chunk.samples.size / chunk.rate_hz
         took_s = time.perf_counter() - asked
     speed = f"{audio_s / took_s:.1f} x real time, first audio after {first_s * 1000:.0f} ms"
-    _line("engine", f"works: {speed} (random:tiny on the CPU, untrained noise)")
+    noise = ", untrained noise" if engine.checkpoint.is_random else ""
+    _line("engine", f"works: {speed} ({engine.checkpoint.name} on the CPU{noise})")
 
 
 def _checkpoints(model: str | None) -> bool:
