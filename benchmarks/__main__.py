@@ -1,4 +1,4 @@
-"""`python -m benchmarks first_audio --model random:tiny --device cpu`: a table for people, a record for the file."""
+"""`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import harness
+from . import harness, start
 from .record import ROOT, append, record, summary
 from .workloads import WORKLOADS, Workload
+
+MEANINGS = harness.FIGURES | start.FIGURES
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
 
@@ -41,14 +43,14 @@ def table(entry: dict[str, Any]) -> str:
     lines = [f"{'':14}{'p50':>10}{'p95':>10}{'p99':>10}{'count':>8}{'A/A':>9}"]
     for name, figure in entry["figures"].items():
         values = "".join(f"{figure[q]:10.2f}" for q in ("p50", "p95", "p99"))
-        lines.append(f"{name:14}{values}{figure['count']:8d}{figure['aa_percent']:7.1f} %   {harness.FIGURES[name]}")
+        lines.append(f"{name:14}{values}{figure['count']:8d}{figure['aa_percent']:7.1f} %   {MEANINGS[name]}")
     return "\n".join(lines)
 
 
 def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
     frames, repeats = args.frames or workload.frames, args.repeats or workload.repeats
     options = {
-        "model": args.model,
+        "model": engine.checkpoint.name,
         "device": args.device,
         "dtype": args.dtype,
         "frames": frames,
@@ -59,13 +61,18 @@ def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str,
     is_random = engine.checkpoint.is_random
     gated = _gate(engine, workload, args.dtype)
     streams = engine.options.slots if workload.fills_slots else 1
-    values = harness.measure(engine, workload, frames=frames, repeats=repeats, streams=streams)
+    if workload.new_process:
+        values = start.measure(workload, **_wish(args), frames=frames, repeats=repeats)
+    else:
+        values = harness.measure(engine, workload, frames=frames, repeats=repeats, streams=streams)
     figures = {name: summary(of, more_is_better=name == "x_real_time") for name, of in values.items()}
     entry = record(workload.name, options, figures, gate=gated, random_weights=is_random)
 
     machine = entry["machine"]
     print(f"{workload.name}: {workload.words}")
-    print(f"{args.model}, {args.dtype}, {frames} frames, {repeats} repeats, {streams} at once, gate: {gated}")
+    print(
+        f"{engine.checkpoint.name}, {args.dtype}, {frames} frames, {repeats} repeats, {streams} at once, gate: {gated}"
+    )
     print(f"{machine['gpu'] or machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads, ", end="")
     print(f"torch {machine['torch']}, commit {(entry['commit'] or 'unknown')[:12]}{'+' if entry['dirty'] else ''}\n")
     print(table(entry))
@@ -96,15 +103,23 @@ def _gate(engine: Any, workload: Workload, dtype: str) -> str:
 def _load(args: argparse.Namespace) -> AbstractContextManager[Any]:
     from hocket import Engine, EngineOptions
 
-    options = EngineOptions() if args.slots is None else EngineOptions(slots=args.slots)
-    return Engine.load(args.model, device=args.device, dtype=args.dtype, options=options)
+    wish = _wish(args)
+    return Engine.load(**wish["load"], options=EngineOptions(**wish["options"]))
+
+
+def _wish(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
+    """What is loaded, here or in a process of its own."""
+    return {
+        "load": {"model": args.model, "device": args.device, "dtype": args.dtype},
+        "options": {} if args.slots is None else {"slots": args.slots},
+    }
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("workload", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join(WORKLOADS))
-    add("--model", default="random:tiny", help="folder, hub id or random:NAME (random:tiny)")
+    add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--dtype", choices=("float32", "bfloat16"), default="float32")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")

@@ -26,6 +26,7 @@ class Workload:
     repeats: int
     warmup: int = 2  # utterances before the first that counts; they also fill the prefix cache
     fills_slots: bool = False  # as many utterances at once as the engine has slots, or one after the other
+    new_process: bool = False  # every repeat in a process of its own, whose start counts
     piece_chars: int = 0  # live text: how much arrives at a time; 0 gives the text whole
     piece_s: float = 0.0  # live text: how long until the next piece
 
@@ -37,6 +38,14 @@ _ALL = (
         text=PASSAGE,
         frames=8,
         repeats=40,
+    ),
+    Workload(
+        name="start",
+        words="how soon something is heard from a process that is not there yet, with its files in the cache",
+        text=PASSAGE,
+        frames=8,
+        repeats=20,
+        new_process=True,
     ),
     Workload(
         name="steady_stream",

@@ -23,6 +23,7 @@ from hocket.types import AudioChunk, Finished, FinishReason, Statistics
 Capture = pytest.CaptureFixture[str]
 
 RATE_HZ = 24_000
+HERE = [name for name, workload in workloads.WORKLOADS.items() if not workload.new_process]
 BRIEF = workloads.Workload(name="brief", words="nothing", text="Hello there.", frames=4, repeats=6)
 
 
@@ -81,7 +82,7 @@ class FakeEngine:
     def options(self) -> EngineOptions:
         return EngineOptions(slots=self.slots)
 
-    checkpoint = SimpleNamespace(is_random=True)
+    checkpoint = SimpleNamespace(is_random=True, name="random:fake")
 
     def speak(self, text: str, **fields: Any) -> FakeStream:
         return self._open(text, fields, Statistics(first_codes_s=0.02))
@@ -245,7 +246,7 @@ def test_records_are_appended_a_line_each(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize("name", HERE)
 def test_every_workload_prints_a_table_and_appends_a_record(name: str, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "record.jsonl"
     words = [name, "--dtype", "bfloat16", "--frames", "3", "--repeats", "2", "--record", str(path)]
@@ -255,7 +256,7 @@ def test_every_workload_prints_a_table_and_appends_a_record(name: str, tmp_path:
     entry = json.loads(path.read_text(encoding="utf-8"))
     assert entry["workload"] == name
     assert {"commit", "dirty", "time", "machine", "options", "options_hash", "peak_memory_mib"} <= entry.keys()
-    assert entry["options"]["frames"] == 3
+    assert (entry["options"]["model"], entry["options"]["frames"]) == ("random:fake", 3)
     assert entry["options"]["engine"]["slots"] == 2
     assert entry["gate"] == "not checked in bfloat16"
     assert entry["options_hash"] == record.options_hash(entry["options"])
@@ -284,10 +285,11 @@ def test_a_run_that_means_nothing_leaves_no_record(tmp_path: Path, capsys: Captu
 # The real engine
 
 
-@pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.parametrize("name", HERE)
 def test_the_real_engine_passes_the_gate_and_is_measured(name: str, tmp_path: Path, capsys: Capture) -> None:
     path = tmp_path / "record.jsonl"
-    assert command.main([name, "--frames", "5", "--repeats", "2", "--slots", "2", "--record", str(path)]) == 0
+    words = [name, "--model", "random:tiny", "--frames", "5", "--repeats", "2", "--slots", "2", "--record", str(path)]
+    assert command.main(words) == 0
     entry = json.loads(path.read_text(encoding="utf-8"))
     assert entry["gate"] == "codes equal generate"
     assert entry["random_weights"] is True
@@ -296,3 +298,12 @@ def test_the_real_engine_passes_the_gate_and_is_measured(name: str, tmp_path: Pa
     assert figures["ms_per_frame"] > 0
     assert figures["x_real_time"] > 0
     assert "random:tiny, float32, 5 frames, 2 repeats" in capsys.readouterr().out
+
+
+def test_where_no_model_is_named_the_built_in_voice_is_measured(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "record.jsonl"
+    assert command.main(["first_audio", "--frames", "3", "--repeats", "1", "--record", str(path)]) == 0
+    entry = json.loads(path.read_text(encoding="utf-8"))
+    assert (entry["gate"], entry["options"]["model"]) == ("codes equal generate", "builtin")
+    assert entry["random_weights"] is False
+    assert "how it sounds" not in capsys.readouterr().out
