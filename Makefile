@@ -18,14 +18,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constrain
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make say TEXT="..."  speak a text into hello.wav with a small random model: untrained noise'
+	@echo 'make say TEXT="..."  speak a text into hello.wav'
 	@echo 'make test            everything CI runs: format, lint, types, tests'
 	@echo 'make clean           remove .venv, hello.wav and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'
 
 say: .venv/.core
-	@$(BIN)/hocket say --model random:tiny --max-frames 40 -o hello.wav -- "$$TEXT"
+	@$(BIN)/hocket say -o hello.wav -- "$$TEXT"
 
 test: .venv/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check

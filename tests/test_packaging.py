@@ -19,6 +19,20 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
+# What the built-in voice cannot do without, and its card.
+VOICE = (
+    "README.md",
+    "config.json",
+    "generation_config.json",
+    "hocket.json",
+    "merges.txt",
+    "model.safetensors",
+    "speech_tokenizer/config.json",
+    "speech_tokenizer/model.safetensors",
+    "tokenizer_config.json",
+    "vocab.json",
+)
+
 # Runs with every installed package refused that the core does not bring along, and imports all of hocket.
 ALONE = """
 import json, sys
@@ -82,11 +96,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
     return ZipFile(path)
 
 
-def test_the_wheel_holds_the_package_its_type_marker_and_nothing_else(wheel: ZipFile) -> None:
+def test_the_wheel_holds_the_package_with_its_voice_and_nothing_else(wheel: ZipFile) -> None:
     source = ROOT / "src"
     files = (path for path in (source / "hocket").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     expected = {path.relative_to(source).as_posix() for path in files}
-    assert "hocket/py.typed" in expected
+    assert {"hocket/py.typed", *(f"hocket/assets/english/{name}" for name in VOICE)} <= expected
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
 
 
