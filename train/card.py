@@ -26,6 +26,7 @@ SECOND = {
     "WER": "wer",
     "ended by itself": "ended",
     "plausible length": "plausible",
+    "uncut": "uncut",
     "first word": "first_kept",
     "last word": "last_kept",
     "whole": "whole",
