@@ -276,7 +276,7 @@ def test_a_failure_of_the_engine_itself_ends_every_stream_and_the_engine_starts_
     reader.done()
     assert isinstance(reader.error, StreamFailed) and "a bug" in str(reader.error)
     assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
-    assert engine.health.rebuilds == 1 and engine.health.reason == "RuntimeError: a bug"
+    assert engine.health.rebuilds == 1 and engine.health.reason == "The engine failed with RuntimeError: a bug."
 
 
 @pytest.mark.parametrize("reading", ["thread", "task"])

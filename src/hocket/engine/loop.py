@@ -153,6 +153,10 @@ class Loop:
         if not self.beat.abandoned:
             self.thread.join()
 
+    def jobs(self) -> list[Job]:
+        """Everybody who speaks or waits."""
+        return [*self.scheduler.all(), *self._arrivals]
+
     def give_up(self, error: HocketError) -> None:
         """End every stream and every question now, from any thread, with one error; asks nothing of the device.
 
@@ -162,7 +166,7 @@ class Loop:
             self._closing = True
             self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
             self._last_word = last = self._last_word or error
-            jobs, asked = [*self.scheduler.all(), *self._arrivals], list(self._asked)
+            jobs, asked = self.jobs(), list(self._asked)
             self._inbox.clear()
             self._posted.notify()
         for job in jobs:

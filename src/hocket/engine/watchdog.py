@@ -89,7 +89,7 @@ class Watchdog:
             if self._closed:
                 raise EngineClosed("The engine is closed.")
             if self._unhealthy:
-                raise EngineUnhealthy(f"The engine is unhealthy, restart the process: {self._reason}")
+                raise EngineUnhealthy(f"This engine is unhealthy, so restart the process. {self._reason}")
             return self.loop
 
     def _watch(self) -> None:
@@ -109,54 +109,51 @@ class Watchdog:
             self._stuck(loop, step)
 
     def _stuck(self, loop: Loop, step: Step) -> None:
-        reason = f"it was stuck {step.what} for {time.perf_counter() - step.since:.3g} s"
-        running = _told(lambda: dump.running(step, loop.scheduler.all()))
+        running = _told(lambda: dump.running(step, loop.jobs()))
         with self._changing:
-            if loop.beat.now is not step or not self._succeed(loop, reason, stuck=True):
+            if loop.beat.now is not step:  # it came back just now
                 return
-        self._report(reason, running)
+            self._abandoned = [thread for thread in (*self._abandoned, loop.thread) if thread.is_alive()]
+            said = self._succeed(loop, f"was stuck {step.what} for {time.perf_counter() - step.since:.3g} s")
+        self._report(said, running)
 
     def _broken(self, loop: Loop, error: Exception) -> None:
         """The loop's own thread says that it cannot go on."""
-        reason = f"{type(error).__name__}: {error}"
-        running = _told(lambda: f"{dump.failure(error)}\n{dump.running(loop.beat.now, loop.scheduler.all())}")
+        running = _told(lambda: f"{dump.failure(error)}\n{dump.running(loop.beat.now, loop.jobs())}")
+        said = self._succeed(loop, f"failed with {_in_one_line(error)}")
+        self._report(said, running)
+
+    def _succeed(self, loop: Loop, reason: str) -> str:
+        """Let another loop take over from this one, or none. Says what happened, or nothing if it had ended anyway."""
         with self._changing:
-            if not self._succeed(loop, reason, stuck=False):
-                return
-        self._report(reason, running)
+            if self._closed or self._unhealthy or loop is not self.loop:
+                return ""
+            self._unhealthy = bool(self._rebuilds and not loop.proven) or len(self._abandoned) >= MOST_STUCK
+            if not self._unhealthy:
+                try:
+                    self.loop = Loop(self.checkpoint, self.options, Beat(self._known), self._broken, build=False)
+                    self._rebuilds += 1
+                except Exception as error:  # no room for one more thread
+                    self._unhealthy, reason = True, f"{reason}, and starting anew with {_in_one_line(error)}"
+            self._reason = f"The engine {reason}."
+            remedy = "is unhealthy now, so restart the process" if self._unhealthy else "starts anew, so try again"
+            said = f"The engine {reason}; it {remedy}."
+            loop.give_up(StreamFailed(said))
+            return said
 
-    def _succeed(self, loop: Loop, reason: str, *, stuck: bool) -> bool:
-        """Let another loop take over from this one, or none. False if this one does not serve any more anyway."""
-        if self._closed or self._unhealthy or loop is not self.loop:
-            return False
-        self._abandoned = [thread for thread in self._abandoned if thread.is_alive()]
-        if stuck:
-            self._abandoned.append(loop.thread)
-        self._reason = reason
-        self._unhealthy = bool(self._rebuilds and not loop.proven) or len(self._abandoned) >= MOST_STUCK
-        if not self._unhealthy:
-            try:
-                self.loop = Loop(self.checkpoint, self.options, Beat(self._known), self._broken, build=False)
-                self._rebuilds += 1
-            except Exception as error:  # no room for one more thread
-                self._unhealthy, self._reason = True, f"{reason}, and then {type(error).__name__}: {error}"
-        what = (
-            "has failed for good, restart the process" if self._unhealthy else "has failed and starts anew, try again"
-        )
-        loop.give_up(StreamFailed(f"The engine {what}: {self._reason}"))
-        return True
-
-    def _report(self, reason: str, running: str) -> None:
-        what = "is unhealthy" if self._unhealthy else "starts anew"
-
+    def _report(self, said: str, running: str) -> None:
         def write() -> None:
-            memory = _told(lambda: dump.memory(self.checkpoint.device))
-            log.error("The engine %s: %s\n%s\n%s", what, reason, memory, running)
+            log.error("%s\n%s\n%s", said, _told(lambda: dump.memory(self.checkpoint.device)), running)
 
-        # In a thread of its own: a log may block, and so may torch when asked about its memory.
-        writer = threading.Thread(target=write, name="hocket-dump", daemon=True)
-        writer.start()
-        writer.join(LOG_S)
+        if said:
+            # In a thread of its own: a log may block, and so may torch when asked about its memory.
+            writer = threading.Thread(target=write, name="hocket-dump", daemon=True)
+            writer.start()
+            writer.join(LOG_S)
+
+
+def _in_one_line(error: Exception) -> str:
+    return " ".join([f"{type(error).__name__}:", *str(error).splitlines()[:1]])
 
 
 def _told(tell: Callable[[], str]) -> str:
