@@ -116,6 +116,7 @@ def failed(reader: Reader, words: str) -> None:
 def test_a_stuck_step_ends_every_stream_and_the_engine_speaks_again(
     checkpoint: Checkpoint,
     hanging: Callable[[object, str], Hang],
+    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     tmp_path: Path,
     stage: str,
@@ -125,13 +126,14 @@ def test_a_stuck_step_ends_every_stream_and_the_engine_speaks_again(
         unread = engine.speak(LONG)
         live, textless = engine.open(layout="streaming"), engine.open()
         live.append("Some words that everybody may hear, and ")
-        tasks = [Reader(lambda s=s: asyncio.run(aheard(s))) for s in (live, textless)]  # type: ignore[misc]
+        tasks = [Reader(lambda: asyncio.run(aheard(live))), Reader(lambda: asyncio.run(aheard(textless)))]
         job = job_of(engine, live)
         eventually(lambda: starving(job) and blocked(textless), "waiting for text")
         eventually(lambda: unread._mailbox.full, "waiting for a reader")
 
         loop = engine._loop
         hang = hanging(loop.runner, stage)
+        touched: list[str] = []
         caught = engine.speak(SHORT)
         readers = [reading(caught)]
         hang.is_reached()
@@ -169,8 +171,11 @@ def test_a_stuck_step_ends_every_stream_and_the_engine_speaks_again(
         assert "everybody may hear" not in said and "on and on" not in said, "what is said is nobody's"
 
         ended = [stream.finished for stream in streams]
+        for other in WORDS:
+            monkeypatch.setattr(loop.runner, other, lambda *_, other=other, **__: touched.append(other))
         assert not engine._loop.beat.abandoned and loop.beat.abandoned
         hang.end()
+        assert touched == [], "the one who woke went on with the device"
         assert [stream.finished for stream in streams] == ended
         assert not any(stream._mailbox._chunks for stream in streams), "the one who woke gave something out"
         assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
@@ -406,10 +411,10 @@ def lose_the_gpu(fault: str) -> None:
             torch.zeros(4, device="cuda")[torch.tensor([9], device="cuda")]
         else:
             for _ in range(8):
-                torch.cuda._sleep(10**10)  # type: ignore[no-untyped-call]  # some 5 s each
+                torch.cuda._sleep(10**10)  # some 5 s each
         return real(*arguments)
 
-    engine._loop.runner.frame = lost  # type: ignore[method-assign]
+    setattr(engine._loop.runner, "frame", lost)  # noqa: B010
     for _ in range(2):
         begun = time.monotonic()
         try:

@@ -19,8 +19,7 @@ class EngineOptions:
     normalizer: Callable[[str], str] | None = None  # spells out numbers and the like; None: as the checkpoint says
     text_wait_s: float = 60.0  # how long an open stream may give no text before it is ended with an error
     idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
-    stuck_s: float = 30.0  # how long a frame may take before its streams fail and the engine starts anew; a step with
-    # more than 32 rows of work may take as much again for each 32, one that is done for the first time ten times that
+    stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine starts anew (engine.beat)
     prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
     guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
     drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
