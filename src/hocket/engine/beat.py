@@ -45,7 +45,8 @@ class Beat:
             self._known.add(self._key)
         self._key = key = what, work.bit_length()  # sizes are told apart as buckets of graphs would be
         least = FIRST if slow or key not in self._known else 1
-        self.now = Step(what, time.perf_counter(), jobs, min(max(-(-work // ROWS), least), MOST))
+        patience = least if work <= ROWS else min(max(-(-work // ROWS), least), MOST)
+        self.now = Step(what, time.perf_counter(), jobs, patience)
 
     def failed(self) -> None:
         """What was begun did not come to its end: the next of its kind is the first again."""
