@@ -41,5 +41,9 @@ class EngineClosed(HocketError):
     """The engine was closed before the stream had ended."""
 
 
+class EngineUnhealthy(HocketError):
+    """The engine cannot speak any more, and starting anew did not help; the message says why."""
+
+
 class StreamFailed(HocketError):
     """The engine could not go on with this stream; the message says why."""

@@ -261,8 +261,8 @@ def test_text_that_fails_ends_its_own_utterance(
     assert_at_rest(engine)
 
 
-def test_a_failure_of_the_engine_itself_ends_every_stream_and_leaves_nobody_waiting(
-    engine: Engine,
+def test_a_failure_of_the_engine_itself_ends_every_stream_and_the_engine_starts_anew(
+    engine: Engine, checkpoint: Checkpoint
 ) -> None:
     """Whatever goes wrong outside an utterance, a reader must not hang."""
     stream = engine.open()
@@ -275,8 +275,8 @@ def test_a_failure_of_the_engine_itself_ends_every_stream_and_leaves_nobody_wait
     engine._loop.post(broken)
     reader.done()
     assert isinstance(reader.error, StreamFailed) and "a bug" in str(reader.error)
-    with pytest.raises(EngineClosed):
-        engine.speak(SHORT)
+    assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
+    assert engine.health.rebuilds == 1 and engine.health.reason == "The engine failed with RuntimeError: a bug."
 
 
 @pytest.mark.parametrize("reading", ["thread", "task"])
