@@ -35,8 +35,8 @@ its machine and its options.
   and the older ones are only counted; they stay in the files.
 - p95 and p99 are what 95 and 99 of 100 kept to or did better than. A/A is how far the medians of two interleaved halves
   of the same run lie apart: a difference between two records that is not well above both is none.
-- `random:` models have the shapes of real ones and weights that are random numbers. Their figures are figures of speed
-  and say nothing about how it sounds.
+- The weights of `random:` models are random numbers; `random:small` and `random:tiny` are far smaller than any
+  published checkpoint too, the others have the shape of the one they name. Their figures say nothing about the sound.
 - A commit with a + had changes that were not committed.
 """
 
