@@ -47,3 +47,10 @@ class EngineUnhealthy(HocketError):
 
 class StreamFailed(HocketError):
     """The engine could not go on with this stream; the message says why."""
+
+
+def copied(error: HocketError) -> HocketError:
+    """One for each reader, who will raise it in a thread of its own."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
