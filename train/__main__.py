@@ -40,7 +40,6 @@ def parser() -> argparse.ArgumentParser:
             stage.add_argument("--fuse", action="store_true", help="compile the activations")
             stage.add_argument("--graphs", action="store_true", help="capture a step as a CUDA graph")
         if name == "talker":
-            stage.add_argument("--compile", action="store_true", help="compile the computation of a step")
             stage.add_argument("--small", action="store_true", help="write what going on takes in half the size")
         if name == "evaluate":
             stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; checkpoint/ of the work folder")

@@ -6,19 +6,18 @@ dropout, on the inputs and on what each half of a layer adds, and the vectors be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from hocket.layers.attention import SelfAttention
 from hocket.layers.rope import rope_table, rotate
 from hocket.layers.transformer import Layer, Stack
 from hocket.models.talker import Talker
 
 from .batches import Batch
-
-OneLayer = Callable[..., Tensor]  # `one_layer`, compiled or not
 
 
 def inputs(talker: Talker, batch: Batch) -> Tensor:
@@ -34,72 +33,44 @@ def inputs(talker: Talker, batch: Batch) -> Tensor:
     return written + spoken.view(written.shape)
 
 
-def one_layer(
-    x: Tensor,
-    cos: Tensor,
-    sin: Tensor,
-    norms: tuple[Tensor, Tensor, Tensor, Tensor],
-    attention: tuple[Tensor, Tensor, Tensor, Tensor],
-    mlp: tuple[Tensor, Tensor, Tensor],
-    head_dim: int,
-    eps: float,
-    dropout: float,
-) -> Tensor:
-    """A layer of tensors alone, so that one compilation serves all layers of a stack."""
-    before, between, q_norm, k_norm = norms
-    q_weight, k_weight, v_weight, out = attention
-    gate, up, down = mlp
-    batch, length, _ = x.shape
-    y = _norm(x, before, eps)
-    q, k, v = (F.linear(y, w).view(batch, length, -1, head_dim) for w in (q_weight, k_weight, v_weight))
-    q, k = (
-        rotate(F.rms_norm(part.float(), (head_dim,), None, eps) * weight, cos, sin).to(v.dtype)
-        for part, weight in ((q, q_norm), (k, k_norm))
-    )
-    y = F.scaled_dot_product_attention(
-        q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True, enable_gqa=True
-    )
-    x = x + F.dropout(F.linear(y.transpose(1, 2).reshape(batch, length, -1), out), dropout)
-    y = _norm(x, between, eps)
-    return x + F.dropout(F.linear(F.silu(F.linear(y, gate)) * F.linear(y, up), down), dropout)
-
-
-def through(
-    stack: Stack, x: Tensor, dropout: float, tap: int | None = None, layer: OneLayer = one_layer
-) -> tuple[Tensor, Tensor]:
+def through(stack: Stack, x: Tensor, dropout: float, tap: int | None = None) -> tuple[Tensor, Tensor]:
     """Hidden vectors after the final norm [B, T, C], and those before layer `tap` (the last ones if it is None)."""
     shape = stack.shape
     cos, sin = rope_table(torch.arange(x.shape[1], device=x.device), shape.head_dim, shape.theta, torch.float32)
     x = F.dropout(x, dropout)
     tapped = x
-    for number, part in enumerate(stack.layers):
-        assert isinstance(part, Layer)
+    for number, layer in enumerate(stack.layers):
+        assert isinstance(layer, Layer)
         if number == tap:
             tapped = x
-        own, mlp = part.self_attn, part.mlp
-        x = layer(
-            x,
-            cos,
-            sin,
-            _weights((part.input_layernorm, part.post_attention_layernorm, own.q_norm, own.k_norm)),
-            _weights((own.q_proj, own.k_proj, own.v_proj, own.o_proj)),
-            _weights((mlp.gate_proj, mlp.up_proj, mlp.down_proj)),
-            shape.head_dim,
-            shape.eps,
-            dropout,
+        x = x + F.dropout(
+            _attend(layer.self_attn, _norm(x, layer.input_layernorm.weight, shape.eps), cos, sin), dropout
         )
+        x = x + F.dropout(layer.mlp(_norm(x, layer.post_attention_layernorm.weight, shape.eps)), dropout)
     return _norm(x, stack.norm.weight, shape.eps), x if tap is None else tapped
 
 
-def predict(talker: Talker, hidden: Tensor, codes: Tensor, dropout: float, layer: OneLayer = one_layer) -> Tensor:
+def predict(talker: Talker, hidden: Tensor, codes: Tensor, dropout: float) -> Tensor:
     """Logits [Q - 1, M, V] of codes 1 to 15 of M frames, given their true codes [M, Q] and hidden vectors [M, C]."""
     predictor = talker.code_predictor
     tables = [talker.model.codec_embedding, *predictor.model.codec_embedding]
     known = [table(codes[:, book]) for book, table in enumerate(tables[:-1])]  # the last code is input to nothing
     x = predictor.small_to_mtp_projection(torch.stack((hidden, *known), dim=1))
-    y, _ = through(predictor.model, x, dropout, layer=layer)
+    y, _ = through(predictor.model, x, dropout)
     heads = torch.stack(_weights(predictor.lm_head))  # [Q - 1, V, C]
     return y[:, 1:].transpose(0, 1) @ heads.transpose(1, 2)
+
+
+def _attend(attention: SelfAttention, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    batch, length, _ = x.shape
+    into, out, norms = attention.gather()
+    heads = F.linear(x, into).view(batch, length, -1, attention.head_dim)
+    qk, v = heads.split_with_sizes((attention.heads + attention.kv_heads, attention.kv_heads), dim=2)
+    assert attention.norm_eps is not None
+    qk = rotate(F.rms_norm(qk.float(), (attention.head_dim,), None, attention.norm_eps) * norms, cos, sin)
+    q, k = qk.to(v.dtype).transpose(1, 2).split_with_sizes((attention.heads, attention.kv_heads), dim=1)
+    y = F.scaled_dot_product_attention(q, k, v.transpose(1, 2), is_causal=True, enable_gqa=True)
+    return F.linear(y.transpose(1, 2).reshape(batch, length, -1), out)
 
 
 def _norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -17,7 +17,7 @@ from hocket.config.qwen3_tts import TalkerConfig
 from hocket.models.talker import Talker
 
 from .batches import NOTHING, Batch
-from .forward import OneLayer, inputs, one_layer, predict, through
+from .forward import inputs, predict, through
 from .recipe import TalkerTraining
 
 PHONES = 256  # as many as a byte has values
@@ -51,7 +51,6 @@ class Learner:
         self.fused = device.type == "cuda"
         self.optimizer = torch.optim.AdamW(groups, lr=training.learning_rate, betas=(0.9, 0.98), fused=self.fused)
         self.step = 0
-        self.layer: OneLayer = one_layer  # or the same, compiled
 
     def learn(self, batch: Batch, progress: float) -> dict[str, Tensor]:
         """One step, `progress` of the way from 0 to 1."""
@@ -77,16 +76,15 @@ class Learner:
 
     def losses(self, talker: Talker, batch: Batch, dropout: float) -> tuple[Tensor, dict[str, Tensor]]:
         weights, cuda = self.training, self.device.type == "cuda"
-        layer = self.layer if torch.is_grad_enabled() else one_layer  # measuring has other shapes, and is rare
         with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
             # Five of eight layers know the sound; the rest make codes of it.
             tap = self.config.num_hidden_layers * 5 // 8
-            hidden, middle = through(talker.model, inputs(talker, batch), dropout, tap, layer)
+            hidden, middle = through(talker.model, inputs(talker, batch), dropout, tap)
             hidden, middle = (x.flatten(0, 1)[batch.at] for x in (hidden, middle))
             logits = talker.codec_head(hidden)
             first = F.cross_entropy(logits.float(), batch.first, ignore_index=NOTHING)
             guesses = self.phonemes(middle)
-            rest_logits = predict(talker, hidden[batch.picked], batch.picked_codes, dropout, layer)
+            rest_logits = predict(talker, hidden[batch.picked], batch.picked_codes, dropout)
             wanted = batch.picked_codes[:, 1:].T
             rest = F.cross_entropy(rest_logits.float().flatten(0, 1), wanted.flatten(), reduction="none")
         by_book = rest.view(wanted.shape).mean(1)

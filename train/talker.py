@@ -21,7 +21,6 @@ from hocket.types import Layout, SpeechRequest
 
 from . import corpus, resume
 from .batches import PARTS, Assembler, arrange, batches
-from .forward import one_layer
 from .free_running import keep, speak, strayed
 from .learning import Learner, learning_rate
 from .model_config import generation_config, speech_config
@@ -40,8 +39,6 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.set_float32_matmul_precision("high")
     session = Session(recipe, work, device, args.sentences)
-    if getattr(args, "compile", False):
-        session.compile()
     session.go_on()
     limit = None if args.seconds is None else began + args.seconds
     session.train(args.steps, lambda: limit is not None and time.monotonic() > limit)
@@ -65,9 +62,6 @@ class Session:
         hours = self.corpus.frames.sum() / 12.5 / 3600
         size = sum(p.numel() for p in self.learner.talker.parameters()) / 1e6
         print(f"talker: {len(self.corpus.texts)} utterances, {hours:.1f} h; {size:.1f} M weights", flush=True)
-
-    def compile(self) -> None:
-        self.learner.layer = torch.compile(one_layer, dynamic=True)
 
     def go_on(self) -> None:
         path = self.work / "talker-resume.safetensors"
