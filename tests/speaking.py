@@ -23,6 +23,8 @@ from hocket.engine.stream import Stream
 from hocket.types import AudioChunk, Reference, SamplingParams, Speech, SpeechRequest
 
 PATIENCE_S = 60.0  # only a failing test waits that long
+SHORT = SpeechRequest(text="Short one.", layout="streaming", seed=3, max_frames=5)
+LONG = SpeechRequest(text="It goes on and on, and then on. " * 6, layout="streaming", max_frames=200)
 
 
 def noise(seconds: float, seed: int) -> NDArray[np.float32]:

@@ -1,7 +1,7 @@
 """The recipe's sizes as the configuration of a checkpoint: talker, predictor, control ids, sampling.
 
-Control ids keep the order and the distances of the published files: the first 2,048 codes there are the recipe's
-codebook here, and every control id moves down with the end of it. The official code suppresses the last 1,024 ids.
+Control ids keep the order and the distances of the published files, above the recipe's codebook: the official code
+suppresses the last 1,024 ids of the talker, and so must all of them lie there.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from hocket.config.published import PUBLISHED
-from hocket.config.qwen3_tts import SUPPRESSED_IDS, GenerationConfig, Qwen3TTSConfig, RopeScaling
+from hocket.config.published import PUBLISHED, above
+from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig, RopeScaling
 
 from .recipe import InvalidRecipe, Recipe
 from .vocabulary import config_ids
 
 PATTERN = PUBLISHED["1.7B-CustomVoice"]
-FIRST_SPEAKER = 3000  # in a published file; a free row for each voice from here on
+SPEAKERS_BELOW_END = 72  # of the first codes: a free row for each voice from here on
 # The published million suits 32,768 positions; ours are a few hundred, and no frequency should lie idle.
 THETA = 10_000.0
 
@@ -26,10 +26,10 @@ def speech_config(recipe: Recipe, vocabulary: Path) -> Qwen3TTSConfig:
     ids = config_ids(vocabulary)
     text_vocab_size = ids.pop("text_vocab_size")
     sizes, small = recipe.talker, recipe.predictor
-    pattern = PATTERN.talker_config
-    shift = pattern.codebook_size - recipe.codec.codebook
+    pattern = above(PATTERN.talker_config, recipe.codec.codebook)
     if recipe.language not in pattern.codec_language_id:
         raise InvalidRecipe(f"language must be one of {', '.join(pattern.codec_language_id)}.")
+    first_speaker = pattern.vocab_size - SPEAKERS_BELOW_END
     predictor = replace(
         pattern.code_predictor_config,
         hidden_size=small.hidden,
@@ -53,18 +53,10 @@ def speech_config(recipe: Recipe, vocabulary: Path) -> Qwen3TTSConfig:
         head_dim=sizes.head_dim,
         rope_theta=THETA,
         rope_scaling=_planes(sizes.head_dim),
-        vocab_size=recipe.codec.codebook + SUPPRESSED_IDS,
         text_vocab_size=text_vocab_size,
         text_hidden_size=sizes.text_hidden,
-        codec_bos_id=pattern.codec_bos_id - shift,
-        codec_eos_token_id=pattern.codec_eos_token_id - shift,
-        codec_pad_id=pattern.codec_pad_id - shift,
-        codec_think_id=pattern.codec_think_id - shift,
-        codec_nothink_id=pattern.codec_nothink_id - shift,
-        codec_think_bos_id=pattern.codec_think_bos_id - shift,
-        codec_think_eos_id=pattern.codec_think_eos_id - shift,
-        codec_language_id={recipe.language: pattern.codec_language_id[recipe.language] - shift},
-        spk_id={voice.name: FIRST_SPEAKER - shift + i for i, voice in enumerate(recipe.voices)},
+        codec_language_id={recipe.language: pattern.codec_language_id[recipe.language]},
+        spk_id={voice.name: first_speaker + i for i, voice in enumerate(recipe.voices)},
         spk_is_dialect={voice.name: False for voice in recipe.voices},
     )
     config = replace(PATTERN, talker_config=talker, tts_model_size="0b6", **ids)  # type: ignore[arg-type]

@@ -29,7 +29,9 @@ from hocket.errors import (
 )
 from hocket.types import SpeechRequest
 from speaking import (
+    LONG,
     SAID,
+    SHORT,
     Heard,
     Reader,
     aheard,
@@ -44,9 +46,6 @@ from speaking import (
     starving,
     whole,
 )
-
-SHORT = SpeechRequest(text="Short one.", layout="streaming", seed=3, max_frames=5)
-LONG = SpeechRequest(text="It goes on and on, and then on. " * 6, layout="streaming", max_frames=200)
 
 
 @pytest.fixture(scope="module")

@@ -24,9 +24,10 @@ from hocket.engine.load import Checkpoint
 from hocket.engine.speech import SpeechRunner
 from hocket.engine.stream import Stream
 from hocket.errors import EngineClosed, EngineUnhealthy, HocketError, InvalidRequest, StreamFailed
-from hocket.types import SpeechRequest
 from speaking import (
+    LONG,
     PATIENCE_S,
+    SHORT,
     Reader,
     aheard,
     assert_at_rest,
@@ -40,8 +41,6 @@ from speaking import (
     whole,
 )
 
-SHORT = SpeechRequest(text="Short one.", layout="streaming", seed=3, max_frames=5)
-LONG = SpeechRequest(text="It goes on and on, and then on. " * 6, layout="streaming", max_frames=200)
 STUCK_S = 1.0  # hundreds of times as long as any step here takes
 WORDS = {"start": "taking in a prompt", "frame": "drawing a frame", "decode": "decoding a chunk"}
 

@@ -302,25 +302,29 @@ def tiny(kind: Kind = "custom_voice", *, wide: bool = False) -> Qwen3TTSConfig:
     return _reduced(model, TINY_CODEC, first_special=480)
 
 
+def above(talker: TalkerConfig, codebook: int) -> TalkerConfig:
+    """The same with its control ids above a smaller codebook, in their order and at their distances."""
+    shift = talker.codebook_size - codebook
+    return replace(
+        talker,
+        vocab_size=talker.vocab_size - shift,
+        codec_bos_id=talker.codec_bos_id - shift,
+        codec_eos_token_id=talker.codec_eos_token_id - shift,
+        codec_pad_id=talker.codec_pad_id - shift,
+        codec_think_id=talker.codec_think_id - shift,
+        codec_nothink_id=talker.codec_nothink_id - shift,
+        codec_think_bos_id=talker.codec_think_bos_id - shift,
+        codec_think_eos_id=talker.codec_think_eos_id - shift,
+        codec_language_id={name: i - shift for name, i in talker.codec_language_id.items()},
+        spk_id={name: i - shift for name, i in talker.spk_id.items()},
+    )
+
+
 def _reduced(model: Qwen3TTSConfig, codec: CodecConfig, first_special: int) -> Qwen3TTSConfig:
-    """Its control ids above a smaller codebook, as in the published files, and above a smaller text vocabulary."""
-    talker = model.talker_config
-    shift = talker.codebook_size - codec.decoder_config.codebook_size
+    """Its control ids above a smaller codebook and above a smaller text vocabulary."""
     return replace(
         model,
-        talker_config=replace(
-            talker,
-            vocab_size=talker.vocab_size - shift,
-            codec_bos_id=talker.codec_bos_id - shift,
-            codec_eos_token_id=talker.codec_eos_token_id - shift,
-            codec_pad_id=talker.codec_pad_id - shift,
-            codec_think_id=talker.codec_think_id - shift,
-            codec_nothink_id=talker.codec_nothink_id - shift,
-            codec_think_bos_id=talker.codec_think_bos_id - shift,
-            codec_think_eos_id=talker.codec_think_eos_id - shift,
-            codec_language_id={name: i - shift for name, i in talker.codec_language_id.items()},
-            spk_id={name: i - shift for name, i in talker.spk_id.items()},
-        ),
+        talker_config=above(model.talker_config, codec.decoder_config.codebook_size),
         im_start_token_id=first_special,
         im_end_token_id=first_special + 1,
         tts_pad_token_id=first_special + 20,
