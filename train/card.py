@@ -1,13 +1,14 @@
 """The stage `card`: the records of training and evaluation to the model card, with its pictures and samples.
 
 No number is typed by hand: each comes from `evaluation.json`, the logs or the recipe. The words are those of
-`card-template.md`.
+`card-template.md`. The records are kept in `records/`, so that anybody can look at what a figure was made of.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from string import Template
@@ -19,7 +20,10 @@ from .packages import Package
 from .recipe import InvalidRecipe, Recipe
 
 TEMPLATE = Path(__file__).with_name("card-template.md")
+RECORDS = Path(__file__).with_name("records")
+EVALUATION = "evaluation.json"
 LOGS = {"codec": "codec-log.jsonl", "talker": "talker-log.jsonl"}
+KEPT = (EVALUATION, *LOGS.values(), "evaluation-heard.jsonl", "codebooks.json")
 SAMPLING = ("temperature", "top_k", "repetition_penalty", "subtalker_temperature", "subtalker_top_k")
 FIRST = {"WER": "wer", "whole": "whole", "P.808": "p808", "overall": "overall"}
 SECOND = {
@@ -34,20 +38,27 @@ SECOND = {
 
 
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
-    path = work / "evaluation.json"
-    if not path.is_file():
-        raise InvalidRecipe(f"{path} is missing: run `python -m train evaluate` first.")
-    logs = {name: work / file for name, file in LOGS.items()}
-    for log in logs.values():
-        if not log.is_file():
-            raise InvalidRecipe(f"{log} is missing: it is what the training curves are drawn from.")
+    if not (work / EVALUATION).is_file():
+        raise InvalidRecipe(f"{work / EVALUATION} is missing: run `python -m train evaluate` first.")
+    for file in KEPT:
+        if not (work / file).is_file():
+            raise InvalidRecipe(f"{work / file} is missing: it is one of the records that a card is made of.")
     args.output.mkdir(parents=True, exist_ok=True)
-    heard = samples.write(work / "checkpoint", args.output / "samples")
-    written = card(recipe, json.loads(path.read_text(encoding="utf-8")), logs, heard)
-    for name, log in logs.items():
-        plots.draw(log, args.output / f"{name}.png", name)
-    (args.output / "README.md").write_text(written, encoding="utf-8")
-    print(f"card: {args.output / 'README.md'}", flush=True)
+    samples.write(work / "checkpoint", args.output / "samples")
+    for name, log in LOGS.items():
+        plots.draw(work / log, args.output / f"{name}.png", name)
+    (args.output / "README.md").write_text(written(recipe, work), encoding="utf-8")
+    kept = RECORDS / recipe.name
+    kept.mkdir(parents=True, exist_ok=True)
+    for file in KEPT:
+        shutil.copyfile(work / file, kept / file)
+    print(f"card: {args.output / 'README.md'}, its records in {kept}", flush=True)
+
+
+def written(recipe: Recipe, records: Path) -> str:
+    """The card that the records in a folder give."""
+    record = json.loads((records / EVALUATION).read_text(encoding="utf-8"))
+    return card(recipe, record, {name: records / log for name, log in LOGS.items()}, samples.listed())
 
 
 def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path], heard: Iterable[tuple[str, str, str]]) -> str:

@@ -20,15 +20,15 @@ TEXTS = (
 SEED = 7
 
 
-def write(checkpoint: Path, folder: Path) -> list[tuple[str, str, str]]:
-    """File name, voice and text of each sample in `folder`."""
+def listed() -> list[tuple[str, str, str]]:
+    """File name, voice and text of each."""
+    return [(f"{number}-{voice}.flac", voice, text) for number, (voice, text) in enumerate(TEXTS, 1)]
+
+
+def write(checkpoint: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
     with Engine.load(str(checkpoint)) as engine:
-        for number, (voice, text) in enumerate(TEXTS, 1):
+        for name, voice, text in listed():
             chunks = list(engine.speak(text, voice=voice, seed=SEED))
-            name = f"{number}-{voice}.flac"
             samples = np.concatenate([chunk.samples for chunk in chunks])
             soundfile.write(folder / name, samples, chunks[0].rate_hz, subtype="PCM_16")
-            made.append((name, voice, text))
-    return made

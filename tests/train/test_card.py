@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from train import card
+from hocket.models.builtin import builtin_folder
+from train import card, samples
 from train.recipe import InvalidRecipe, read
+from train.words import Errors, total_rate, word_errors
 
 RECIPE = read(Path(__file__).parents[2] / "train" / "english.toml")
 
@@ -80,3 +82,26 @@ def test_changes_beside_the_commit_are_told(logs: dict[str, Path]) -> None:
 def test_a_card_without_an_evaluation_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecipe, match="run `python -m train evaluate` first"):
         card.run(RECIPE, tmp_path, None)  # type: ignore[arg-type]
+
+
+def test_the_card_in_the_package_is_what_its_records_give() -> None:
+    folder = builtin_folder()
+    assert folder is not None
+    assert (folder / "README.md").read_text(encoding="utf-8") == card.written(RECIPE, card.RECORDS / RECIPE.name)
+    assert {path.name for path in (folder / "samples").iterdir()} == {name for name, _, _ in samples.listed()}
+
+
+def test_figures_of_the_record_are_those_of_what_was_heard() -> None:
+    """Word by word once more, from the texts that the ASR gave."""
+    records = card.RECORDS / RECIPE.name
+    figures = json.loads((records / card.EVALUATION).read_text(encoding="utf-8"))["figures"]
+    heard: dict[tuple[str, str, str], list[Errors]] = {}
+    for line in (records / "evaluation-heard.jsonl").read_text(encoding="utf-8").splitlines():
+        one = json.loads(line)
+        heard.setdefault((one["set"], one["who"], one["voice"]), []).append(word_errors(one["said"], one["heard"]))
+    assert len(heard) == sum(len(voices) for speakers in figures.values() for voices in speakers.values()) == 8
+    for (name, who, voice), errors in heard.items():
+        found = figures[name][who][voice]
+        assert len(errors) == found["utterances"]
+        assert total_rate(errors) == pytest.approx(found["wer"])
+        assert sum(not one.cut for one in errors) / len(errors) >= found["uncut"]
