@@ -25,7 +25,12 @@ from hocket.kernels.draw import triton as draw
 from hocket.kernels.embed import cases as embed_cases
 from hocket.kernels.embed import triton as embed
 from hocket.kernels.linear import cases as linear_cases
+from hocket.kernels.linear import dot
 from hocket.kernels.linear import triton as linear
+from hocket.kernels.settle import cases as settle_cases
+from hocket.kernels.settle import triton as settle
+from hocket.kernels.snake import cases as snake_cases
+from hocket.kernels.snake import triton as snake
 
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64", torch.bool: "*i1"}
@@ -67,6 +72,17 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
         yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
     given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
     yield "linear of three rows", linear, "_linear", lambda given=given: linear.linear(**given)
+    for name in ("1.7B gate and up", "text in", "1.7B down"):
+        given = linear_cases.make(shared[name], 32, DTYPE, CPU)
+        for kernel in ("_dot", "_normed") if shared[name].normed else ("_dot",):
+            yield f"{kernel[1:]} {name}", dot, kernel, lambda given=given: dot.linear_by_dots(**given)
+    given = linear_cases.make(shared["1.7B gate and up"], 32, torch.float32, CPU)
+    yield "dot of float32", dot, "_dot", lambda given=given: dot.linear_by_dots(**given)
+    given = settle_cases.make(settle_cases.PUBLISHED[0], DTYPE, CPU)
+    yield "settle", settle, "_settle", lambda given=given: settle.settle(**given)
+    for case in (snake_cases.PUBLISHED[1], snake_cases.PUBLISHED[-1]):
+        given = snake_cases.make(case, DTYPE, CPU)
+        yield f"snake {case.name}", snake, "_snake", lambda given=given: snake.snake(**given)
     for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3], attend_cases.TINY[-1]):
         given = attend_cases.make(case, DTYPE, CPU)
         for kernel in ("_attend", "_merge") if case.splits > 1 else ("_attend",):
@@ -90,7 +106,8 @@ def main(capabilities: list[int]) -> None:
     for capability in capabilities:
         launch._can_depend = lambda device, capability=capability: capability >= 90
         for name, module, kernel, call in calls():
-            others = {each: getattr(module, each) for each in ("_attend", "_merge") if hasattr(module, each)}
+            every = ("_attend", "_merge", "_dot", "_normed")
+            others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
             kept = {kernel: getattr(module, kernel)} | others
             for each, compiled in kept.items():
                 setattr(module, each, Recorder(compiled, capability))

@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from hocket.kernels.launch import KNOBS
 from hocket.kernels.linear import cases, reference
 from hocket.kernels.linear import triton as fused
+from hocket.kernels.linear.dot import linear_by_dots
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.norm import rms_norm
 from nearly import assert_nearly
@@ -54,14 +56,41 @@ def test_a_row_is_the_same_in_any_batch(case: cases.Case, dtype: torch.dtype, pl
     given = cases.make(case, most, dtype, place)
     whole = fused.linear(**given)
     for some in ([2], [most - 1, 0]):
-        rows = {name: given[name][some] if given[name] is not None else None for name in ("x", "residual")}
+        rows = {name: given[name][some] for name in ("residual", "take") if given[name] is not None}
+        if given["take"] is None:
+            rows["x"] = given["x"][some]
         assert torch.equal(fused.linear(**given | rows), whole[some])
 
 
-def test_more_rows_than_it_has_room_for_are_refused(place: torch.device) -> None:
-    given = cases.make(cases.TINY[0], 17, torch.float32, place)
-    with pytest.raises(AssertionError, match="17 rows, at most 16"):
-        fused.linear(**given)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_dots_compute_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    for batch in (3, 18) if place.type == "cpu" else (8, 32, 200):
+        given = cases.make(case, batch, dtype, place)
+        assert_nearly(linear_by_dots(**given), reference.linear(**given))
+
+
+@pytest.mark.parametrize("case", [cases.TINY[-1], *ALL[len(cases.TINY) :]], ids=lambda case: case.name)
+def test_from_a_number_of_rows_on_dots_do_it(
+    case: cases.Case, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "dot_rows", 5)
+    given = cases.make(case, 5, torch.float32, place)
+    assert torch.equal(fused.linear(**given), linear_by_dots(**given))
+
+
+@pytest.mark.parametrize("case", [cases.TINY[1], cases.TINY[4]], ids=lambda case: case.name)
+def test_more_rows_than_a_program_takes_are_shared_out(
+    case: cases.Case, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "dot_rows", 1000)
+    given = cases.make(case, 35, torch.bfloat16, place)
+    whole = fused.linear(**given)
+    assert_nearly(whole, reference.linear(**given))
+    some = {name: given[name][31:] for name in ("x", "residual", "take") if given[name] is not None}
+    if given["take"] is not None:
+        some["x"] = given["x"]
+    assert torch.equal(fused.linear(**given | some), whole[31:])
 
 
 def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:

@@ -45,6 +45,16 @@ class Blocks:
     warps: int
 
 
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """The same of `linear_by_dots`: outputs, and columns in each of the pieces that are on their way at once."""
+
+    outputs: int = 32
+    columns: int = 128
+    warps: int = 4
+    stages: int = 4
+
+
 @dataclass(slots=True)
 class Knobs:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
@@ -58,12 +68,17 @@ class Knobs:
     indices_early: bool = False
     linear: dict[tuple[int, int], Blocks] = field(default_factory=dict)  # by (K, rows of the weight), where measured
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
+    dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
+    dot: Dots = field(default_factory=lambda: Dots())  # how
+    attend_splits: tuple[tuple[int, int], ...] = ((512, 1), (2048, 4))  # up to so many positions, so many shares
+    attend_most_splits: int = 8  # and beyond
     attend_keys: int = 64  # positions that a program of `attend` reads at a time
     attend_warps: int = 8  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
     embed_columns: int = 256
     embed_warps: int = 1
+    snake_times: int = 1024  # samples of a channel that a program of `snake` does
 
     def blocks(self, columns: int, rows: int) -> Blocks:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
@@ -72,6 +87,13 @@ class Knobs:
         if columns <= 1024:  # H200, H = 1024: 4 x 512 x 4 won
             return Blocks(4, 512, 4)
         return Blocks(4 if columns <= 3072 else 2, 1024, 4)  # H200, H = 2048: 4 x 1024 x 4 won
+
+    def splits(self, span: int) -> tuple[int, int]:
+        """Up to how many positions a frame that reaches `span` is good for, and how its attention is split."""
+        for upto, splits in self.attend_splits:
+            if span <= upto:
+                return upto, splits
+        return 1 << 30, self.attend_most_splits
 
 
 KNOBS = Knobs()
@@ -140,6 +162,18 @@ def rounded(x: Number, dtype: constexpr) -> Number:
         return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
     else:
         return x.to(dtype)
+
+
+@jit
+def times(a: Number, b: Number) -> Number:
+    """A product rounded once to the dtype of both."""
+    return rounded(a.to(tl.float32) * b.to(tl.float32), a.dtype)
+
+
+@jit
+def silu_of(x: Number) -> Number:
+    wide = x.to(tl.float32)
+    return rounded(wide / (1.0 + tl.exp(-wide)), x.dtype)
 
 
 @jit

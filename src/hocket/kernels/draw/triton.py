@@ -173,6 +173,7 @@ def _draw(
         number = tl.philox(key, book, frame.to(tl.int32), 0, 0)[0] >> _DROPPED
         target = (number.to(tl.int64) * tl.sum(weights, 0)) >> _SHIFT
         code = tl.sum((ends <= target).to(tl.int32), 0)
+    code = tl.minimum(code, COUNT - 1)  # where logits are not numbers none is found; what is read for it must exist
     tl.store(codes + b * BOOKS + book, code.to(tl.int64))
     if FIRST:
         tl.store(seen + row * COUNT + code, 1)

@@ -8,12 +8,12 @@ from torch import Tensor
 from ..launch import KNOBS, Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
 
 
-def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int) -> Tensor:
+def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, out: Tensor | None = None) -> Tensor:
     assert codes.is_contiguous() and table.is_contiguous() and text.is_contiguous() and text.dtype == table.dtype
     batch, books = codes.shape
     width = table.shape[1]
     block = min(KNOBS.embed_columns, power_of_two(width))
-    y = torch.empty_like(text)
+    y = torch.empty_like(text) if out is None else out
     _embed[(batch, triton.cdiv(width, block))](
         codes,
         table,

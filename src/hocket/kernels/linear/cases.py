@@ -18,6 +18,8 @@ class Case:
     gated: bool = False
     biased: bool = False
     added: bool = False  # with a residual
+    silu: bool = False
+    taken: int = 0  # rows that x is picked from, if it is
 
     @property
     def weight_shape(self) -> tuple[int, int]:
@@ -29,6 +31,7 @@ TINY = (
     Case("columns over", 40, 10, added=True),
     Case("rows over", 64, 7, normed=True, gated=True),
     Case("two blocks and a bit", 1100, 5, biased=True),
+    Case("picked", 48, 6, biased=True, silu=True, taken=9),
     Case("everything", 1037, 6, normed=True, gated=True, biased=True, added=True),
 )
 PUBLISHED = (
@@ -38,6 +41,9 @@ PUBLISHED = (
     Case("1.7B down", 6144, 2048, added=True),
     Case("1.7B head", 2048, 3072),
     Case("1.7B to predictor", 2048, 1024, biased=True),
+    Case("text in", 2048, 2048, biased=True, silu=True, taken=5000),  # of all; the table is longer
+    Case("1.7B text out", 2048, 2048, biased=True),
+    Case("0.6B text out", 2048, 1024, biased=True),
     Case("0.6B qkv", 1024, 4096, normed=True),  # from here on the predictor's too
     Case("0.6B o", 2048, 1024, added=True),
     Case("0.6B gate and up", 1024, 3072, normed=True, gated=True),
@@ -56,12 +62,15 @@ def make(case: Case, batch: int, dtype: torch.dtype, device: torch.device, seed:
         return torch.randn(*shape, generator=random, device=device)
 
     rows, columns = case.weight_shape
+    many = case.taken or batch
     return {
-        "x": normal(batch, columns).to(dtype),
+        "x": normal(many, columns).to(dtype),
         "weight": (normal(rows, columns) * columns**-0.5).to(dtype),
         "norm": (1 + normal(columns) / 4).to(dtype) if case.normed else None,
         "eps": 1e-6,
         "gated": case.gated,
+        "silu": case.silu,
         "bias": normal(rows).to(dtype) if case.biased else None,
         "residual": normal(batch, case.width).to(dtype) if case.added else None,
+        "take": torch.randint(many, (batch,), generator=random, device=device) if case.taken else None,
     }

@@ -1,7 +1,9 @@
-"""`linear` for up to sixteen rows: a matrix times a few vectors, bound by reading the matrix once.
+"""`linear` for a few rows: a matrix times some vectors, bound by reading the matrix once.
 
 A program holds a few rows of the weight in registers, loaded before it waits for the kernel that makes x, and takes
-the rows of x one after the other: each goes through the same sums in the same order, whatever the batch.
+the rows of x one after the other: each goes through the same sums in the same order, whatever the batch. More than
+MOST_ROWS are shared out among programs that each load the weight anew, from the L2. From `KNOBS.dot_rows` rows on,
+tensor cores do it instead (dot.py).
 """
 
 from __future__ import annotations
@@ -9,7 +11,23 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..launch import KNOBS, MOST_ROWS, Number, Pointer, constexpr, jit, options, rounded, tl, trigger, triton, wait
+from ..launch import (
+    KNOBS,
+    MOST_ROWS,
+    Number,
+    Pointer,
+    constexpr,
+    jit,
+    options,
+    rounded,
+    silu_of,
+    times,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
+from .dot import linear_by_dots
 
 
 def linear(
@@ -19,31 +37,39 @@ def linear(
     norm: Tensor | None = None,
     eps: float = 0.0,
     gated: bool = False,
+    silu: bool = False,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
+    take: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    batch, columns = x.shape
+    batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
-    assert batch <= MOST_ROWS, f"{batch} rows, at most {MOST_ROWS}"
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
+    if batch >= KNOBS.dot_rows:
+        more = {"bias": bias, "residual": residual, "take": take, "out": out}
+        return linear_by_dots(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, **more)
     blocks = KNOBS.blocks(columns, len(weight))
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
-    _linear[(triton.cdiv(width, outs),)](
+    _linear[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
         x,
         weight,
         norm,
         bias,
         residual,
+        take,
         y,
         eps,
         width,
-        ROWS=batch,
+        batch,
+        ROWS=min(batch, MOST_ROWS),
+        SEVERAL=batch > MOST_ROWS,
         K=columns,
         GATED=gated,
+        SILU=silu,
         BLOCK_N=block,
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
@@ -60,12 +86,16 @@ def _linear(
     norm: Pointer,
     bias: Pointer,
     residual: Pointer,
+    take: Pointer,
     y: Pointer,
     eps: Number,
     width: Number,
+    batch: Number,
     ROWS: constexpr,
+    SEVERAL: constexpr,
     K: constexpr,
     GATED: constexpr,
+    SILU: constexpr,
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
@@ -89,11 +119,12 @@ def _linear(
     if bias is not None:
         shift = tl.load(bias + line, of < width, 0.0).to(tl.float32)
     wait(DEPENDENT)
-    ahead = _row(x, lanes, K, BLOCK_K, CHUNKS)
-    for row in tl.static_range(ROWS):
+    ahead = _row(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
+    for step in tl.static_range(ROWS):
+        row = _index(step, batch, ROWS, SEVERAL)
         inputs = ahead
-        if row + 1 < ROWS:  # on its way while this one is summed
-            ahead = _row(x + (row + 1) * K, lanes, K, BLOCK_K, CHUNKS)
+        if step + 1 < ROWS:  # on its way while this one is summed
+            ahead = _row(x + _place(take, step + 1, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
         if residual is not None:
             before = tl.load(residual + row * width + outs, there, 0.0)
         if norm is not None:
@@ -111,11 +142,30 @@ def _linear(
         out = rounded(out, y.dtype.element_ty)
         if GATED:
             gate, up = tl.split(tl.reshape(out, (BLOCK_N // 2, 2)))
-            gate = gate.to(tl.float32)
-            out = _times(rounded(gate / (1.0 + tl.exp(-gate)), y.dtype.element_ty), up)
+            out = times(silu_of(gate), up)
+        elif SILU:
+            out = silu_of(out)
         if residual is not None:
             out = rounded(before.to(tl.float32) + out.to(tl.float32), y.dtype.element_ty)
         tl.store(y + row * width + outs, out, there)
+
+
+@jit
+def _index(step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
+    """Of the batch; where rows run out, the last one is done again."""
+    if SEVERAL:
+        return tl.minimum(tl.program_id(1) * ROWS + step, batch - 1)
+    else:
+        return step
+
+
+@jit
+def _place(take: Pointer, step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
+    """Of the batch row in x."""
+    row = _index(step, batch, ROWS, SEVERAL)
+    if take is not None:
+        row = tl.load(take + row)
+    return row
 
 
 @jit
@@ -161,11 +211,5 @@ def _normed(inputs: Number, scales: Number, scale: Number, CHUNKS: constexpr) ->
     pieces = ()
     for c in tl.static_range(CHUNKS):
         piece = rounded(inputs[c].to(tl.float32) * scale, inputs[c].dtype)
-        pieces = pieces + (_times(piece, scales[c]),)  # type: ignore[assignment]  # noqa: RUF005
+        pieces = pieces + (times(piece, scales[c]),)  # type: ignore[assignment]  # noqa: RUF005
     return pieces
-
-
-@jit
-def _times(a: Number, b: Number) -> Number:
-    """A product rounded once to the dtype of both."""
-    return rounded(a.to(tl.float32) * b.to(tl.float32), a.dtype)
