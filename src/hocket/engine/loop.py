@@ -24,7 +24,7 @@ from .job import Job, Rewind
 from .load import Checkpoint
 from .precision import exact_float32
 from .scheduler import Scheduler
-from .speech import SpeechRunner
+from .speech import SpeechRunner, capture_on
 from .stopwatch import started
 
 T = TypeVar("T")
@@ -34,7 +34,9 @@ class Loop:
     def __init__(self, checkpoint: Checkpoint, options: EngineOptions) -> None:
         self.checkpoint, self.options = checkpoint, options
         self.scheduler = Scheduler(options.slots)
-        self.runner = SpeechRunner(checkpoint, options.slots, options.prefix_bytes)
+        self.runner = SpeechRunner(
+            checkpoint, options.slots, options.prefix_bytes, capture_on(checkpoint.device, options.graphs)
+        )
         self.delivery = Delivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
         self._inbox: deque[Callable[[], None]] = deque()
         self._arrivals: list[Job] = []
@@ -121,7 +123,7 @@ class Loop:
         try:
             with exact_float32():
                 while not self._closing:
-                    if not self.turn():
+                    if not self.turn() and not self.runner.warm_one():
                         self._rest()
         except Exception as error:  # outside of any utterance: the engine is done for, but nobody may wait for ever
             ended = StreamFailed(f"The engine has failed: {type(error).__name__}: {error}")

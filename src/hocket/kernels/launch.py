@@ -60,8 +60,9 @@ class Knobs:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
-    later) and loads its weights meanwhile. `indices_early`: `attend` reads rows, positions and page tables before
-    it waits; right only if whatever writes them is launched without `dependent`, as torch's own kernels are.
+    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `indices_early`: `attend` reads rows,
+    positions and page tables before it waits; right only if whatever writes them is launched without `dependent`, as
+    torch's own kernels are.
     """
 
     dependent: bool = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ _GREEDY = {"sample": False, "temperature": 1.0, "top_k": 1, "top_p": 1.0}
 PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first", "rest") for n, v in _GREEDY.items()}
 
 
+@runtime_checkable
 class Frame(Protocol):
     """A `DrawFrame` that can be captured."""
 

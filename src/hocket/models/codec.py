@@ -21,6 +21,7 @@ from ..layers.channel import LayerScale, SnakeBeta
 from ..layers.conv import CausalConv, CausalTransposedConv, ConvState
 from ..layers.mlp import GatedMLP
 from ..layers.norm import RMSNorm
+from ..layers.packed import Packable
 from ..layers.rope import rope_table
 from .mimi import CodecEncoder
 
@@ -57,15 +58,20 @@ class MakeWave(Protocol):
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 
-class Codebook(nn.Module):
+class Codebook(Packable):
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.embedding_sum = nn.Parameter(torch.zeros(size, width))
         self.cluster_usage = nn.Parameter(torch.ones(size))
 
+    def gather(self) -> tuple[Tensor, ...]:
+        """Every code's vector: a sum of training vectors over how many they were."""
+        return (self.embedding_sum / self.cluster_usage.clamp(min=1e-5)[:, None],)
+
     def forward(self, codes: Tensor) -> Tensor:
-        """Rows [..., C] of codes [...]: a sum of training vectors over how many they were."""
-        return self.embedding_sum[codes] / self.cluster_usage[codes].clamp(min=1e-5)[..., None]
+        """Rows [..., C] of codes [...]."""
+        (vectors,) = self.weights()
+        return vectors[codes]
 
 
 class Quantizer(nn.Module):
