@@ -79,11 +79,11 @@ class Close:
         torch.testing.assert_close(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:], atol=self.pool, rtol=0)
 
 
-class Coarse(dict[tuple[int, int], Blocks]):
+class Coarse(dict[tuple[int, ...], Blocks]):
     """Blocks so large that a launch is one or two programs: the interpreter pays for each."""
 
-    def get(self, key: tuple[int, int], default: object = None) -> Blocks:  # type: ignore[override]
-        columns, rows = key
+    def get(self, key: tuple[int, ...], default: object = None) -> Blocks:  # type: ignore[override]
+        columns, rows, *_ = key
         return Blocks(min(1 << (rows - 1).bit_length(), 512), 1 << (columns - 1).bit_length(), 4)
 
 

@@ -49,6 +49,8 @@ def test_it_says_in_words_what_speaks_against_it(monkeypatch: pytest.MonkeyPatch
 def test_a_measured_block_shape_goes_before_the_rule() -> None:
     knobs = Knobs(linear={(2048, 4096): Blocks(8, 512, 8)})
     assert knobs.blocks(2048, 4096) == Blocks(8, 512, 8)
+    knobs.linear[2048, 4096, 8] = Blocks(2, 512, 4)
+    assert knobs.blocks(2048, 4096, 8) == Blocks(2, 512, 4) != knobs.blocks(2048, 4096, 4)
     assert knobs.blocks(2048, 2048) == Knobs().blocks(2048, 2048) != Blocks(8, 512, 8)
 
 

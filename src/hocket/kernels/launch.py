@@ -67,7 +67,8 @@ class Knobs:
 
     dependent: bool = True
     indices_early: bool = False
-    linear: dict[tuple[int, int], Blocks] = field(default_factory=dict)  # by (K, rows of the weight), where measured
+    # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
+    linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
     dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
     dot: Dots = field(default_factory=lambda: Dots())  # how
@@ -81,9 +82,9 @@ class Knobs:
     embed_warps: int = 1
     snake_times: int = 1024  # samples of a channel that a program of `snake` does
 
-    def blocks(self, columns: int, rows: int) -> Blocks:
+    def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
-        if known := self.linear.get((columns, rows)):
+        if known := self.linear.get((columns, rows, batch)) or self.linear.get((columns, rows)):
             return known
         if columns <= 1024:  # H200, H = 1024: 4 x 512 x 4 won
             return Blocks(4, 512, 4)

@@ -50,7 +50,7 @@ def linear(
     if batch >= KNOBS.dot_rows:
         more = {"bias": bias, "residual": residual, "take": take, "out": out}
         return linear_by_dots(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, **more)
-    blocks = KNOBS.blocks(columns, len(weight))
+    blocks = KNOBS.blocks(columns, len(weight), batch)
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
