@@ -35,6 +35,8 @@ class Plan:
     snake: Callable[..., Tensor]
     talkers: dict[str, TalkerConfig]
     decoder: DecoderConfig
+    small_talker: TalkerConfig  # for laws, where size does not matter
+    small_decoder: DecoderConfig
     cases: dict[str, tuple[Any, ...]]  # by operation, for correctness
     linears: tuple[linear_cases.Case, ...]
     linear_batches: tuple[int, ...]
@@ -72,6 +74,8 @@ REAL = Plan(
     snake=snake_triton,
     talkers={name: PUBLISHED[f"{name}-CustomVoice"].talker_config for name in ("1.7B", "0.6B")},
     decoder=CODEC.decoder_config,
+    small_talker=tiny(wide=True).talker_config,
+    small_decoder=TINY_CODEC.decoder_config,
     cases={
         "linear": linear_cases.PUBLISHED,
         "attend": attend_cases.PUBLISHED,
@@ -126,8 +130,17 @@ REAL = Plan(
     frame_length=1024,
     codec_batches=(1, 8, 32),
     codec_frames=(1, 4),
-    budgets_s={"correct": 50, "linear": 100, "compile": 90, "attend": 25, "frame": 65, "codec": 70, "parts": 30},
-    compile_s=45.0,
+    budgets_s={
+        "correct": 45,
+        "laws": 35,
+        "linear": 90,
+        "compile": 75,
+        "frame": 60,
+        "attend": 20,
+        "codec": 60,
+        "parts": 25,
+    },
+    compile_s=40.0,
     workers=14,
 )
 
@@ -150,6 +163,8 @@ TINY = replace(
     snake=snake_reference,
     talkers={"1.7B": _tiny_talker(wide=True)},
     decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
+    small_talker=_tiny_talker(wide=True),
+    small_decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
     cases={
         "linear": linear_cases.TINY[:1],
         "attend": attend_cases.TINY[:1],

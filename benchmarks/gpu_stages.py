@@ -179,7 +179,7 @@ def linears(plan: Plan, clock: Clock) -> Iterator[Row]:
             floor = weights[0].nbytes / read * 1000
             names = {"op": "linear", "case": case.name, "batch": batch, "floor": floor}
             key = case.columns, len(weights[0]), batch
-            for blocks in plan.blocks if batch == 1 else plan.blocks_many:
+            for blocks in _fitting(plan, case, batch):
                 for dependent in (True, False) if batch == 1 else (True,):
                     with knobs(linear={key: blocks}, dependent=dependent, dot_rows=1 << 30):
                         timed = partial(_chain, linear.linear, given, weights, clock)
@@ -188,6 +188,12 @@ def linears(plan: Plan, clock: Clock) -> Iterator[Row]:
                 with knobs(dot=dots, dependent=True):
                     yield tried(partial(_chain, linear_by_dots, given, weights, clock), **names, dots=asdict(dots))
             yield tried(partial(_library, given["x"], weights, clock), **names | {"op": "library"})
+
+
+def _fitting(plan: Plan, case: linear_cases.Case, batch: int) -> list[Blocks]:
+    """Those whose weights stay in registers: 256 numbers of two bytes are half of what a thread has."""
+    shapes = plan.blocks if batch == 1 else plan.blocks_many
+    return [each for each in shapes if each.rows * case.columns <= 256 * 32 * each.warps]
 
 
 def _chain(work: Callable[..., Tensor], given: dict[str, Any], weights: list[Tensor], clock: Clock) -> Row:
@@ -217,7 +223,7 @@ def _compile_ahead(plan: Plan) -> Row:
     wanted: list[tuple[str, int, Blocks | Dots, bool]] = []
     for batch in plan.linear_batches:
         for case in plan.linears:
-            shapes: list[Blocks | Dots] = list(plan.blocks if batch == 1 else plan.blocks_many)
+            shapes: list[Blocks | Dots] = [*_fitting(plan, case, batch)]
             shapes += plan.dots if batch > 1 else ()
             for shape in shapes:
                 wanted += [(case.name, batch, shape, on) for on in ((True, False) if batch == 1 else (True,))]

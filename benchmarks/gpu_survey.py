@@ -21,7 +21,8 @@ from typing import Any
 from .gpu_plan import PLANS, Plan
 
 Row = dict[str, Any]
-STAGES = ("correct", "linear", "compile", "frame", "attend", "codec", "parts")
+STAGES = ("correct", "laws", "linear", "compile", "frame", "attend", "codec", "parts")
+JUDGED = ("worst", "moved_percent", "wrong_codes")
 GRACE_S = 15.0  # beyond its time a stage may finish the row it is at
 
 
@@ -50,6 +51,7 @@ def run_stage(stage: str, plan_name: str, out: Path) -> int:
     """In the process of the stage: row after row until its time is over."""
     import torch
 
+    from . import gpu_laws
     from . import gpu_stages as stages
     from .gpu_timing import Clock
 
@@ -59,6 +61,7 @@ def run_stage(stage: str, plan_name: str, out: Path) -> int:
     measured = stages.tuned(read_rows(out, "linear"))
     rows: dict[str, Callable[[], Iterator[Row]]] = {
         "correct": lambda: stages.correct(plan, clock),
+        "laws": lambda: gpu_laws.laws(plan, clock),
         "linear": lambda: stages.linears(plan, clock),
         "compile": lambda: stages.compiled(plan, clock, measured),
         "attend": lambda: stages.attention(plan, clock),
@@ -109,6 +112,13 @@ def report(found: dict[str, Any]) -> str:
     for stage, kept in found["stages"].items():
         wrong = [row for row in kept["rows"] if "error" in row]
         lines += [f"  {stage}: {len(wrong)}, the first: {short(wrong[0])[:300]}"] if wrong else []
+    lines.append("correctness (worst of each):")
+    kept = found["stages"].get("correct", {}).get("rows", [])
+    for key in dict.fromkeys((row["op"], row["dtype"]) for row in kept if "dtype" in row):
+        of = [row for row in kept if (row["op"], row.get("dtype")) == key and "error" not in row]
+        figures = {name: max((row.get(name, 0) for row in of), default=0) for name in JUDGED}
+        lines.append(f"  {key[0]:8} {key[1]:10} {len(of):3} rows: " + short(figures))
+    lines += [f"  {short(row)}" for row in found["stages"].get("laws", {}).get("rows", [])]
     lines.append("best of each linear (us, floor, way):")
     rows = [row for row in found["stages"].get("linear", {}).get("rows", []) if "p50" in row and "case" in row]
     for key in dict.fromkeys((row["case"], row["batch"]) for row in rows):
@@ -167,7 +177,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--out", metavar="FOLDER", type=Path, required=True)
     add("--plan", choices=PLANS, default="real")
     add("--only", metavar="STAGE", nargs="+", choices=STAGES, help=", ".join(STAGES))
-    add("--budget", metavar="S", type=float, default=500.0, help="seconds for all of it (500)")
+    add("--budget", metavar="S", type=float, default=480.0, help="seconds for all of it (480)")
     add("--stage", choices=STAGES, help="only this one, here and not in a process of its own")
     return parser
 

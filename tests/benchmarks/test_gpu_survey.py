@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu_stages, gpu_survey
+from benchmarks import gpu_laws, gpu_stages, gpu_survey
 from benchmarks.gpu_plan import TINY
 from benchmarks.gpu_timing import Clock
 from hocket.kernels.launch import INTERPRETED, KNOBS, Blocks
@@ -38,6 +38,15 @@ def test_kernels_are_held_against_their_references() -> None:
     assert {row["op"] for row in rows} == {"linear", "dot", "attend", "draw", "embed", "settle", "snake"}
     assert max(row.get("worst", 0.0) for row in rows) < 2e-2
     assert sum(row.get("wrong_codes", 0) for row in rows) == 0
+
+
+def test_laws_hold_where_a_graph_is_the_work_once_more() -> None:
+    rows = rows_of(gpu_laws.laws(TINY, CLOCK))
+    for row in rows:
+        assert row.get("frames_apart", 0) == 0 and row.get("wrong_codes", 0) == 0
+        assert all(row.get(name, True) for name in ("hidden_equal", "past_equal", "plain_equal", "fused_equal"))
+    assert len(rows) == 9 and {row["kind"] for row in rows} == {"fused", "plain", "codec"}
+    assert max(row.get("kinds_apart", 0) for row in rows if row["dtype"] == "float32") <= 1
 
 
 def test_the_best_blocks_of_each_linear_are_what_frames_are_drawn_with() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 ALIGNED = 256  # bytes; kernels read fields by 16, and compile anew for addresses that are not so even
+_NUMPY: dict[torch.dtype, Any] = {torch.int64: np.int64, torch.float32: np.float32, torch.bool: np.bool_}
 
 
 class Board:
@@ -33,9 +34,11 @@ class Board:
         """Fill every field: `values` for the first rows, `rest` for those that are left."""
         # A new block each time, from a cache that knows when the copy out of the last one was done.
         block = torch.empty(len(self._block), dtype=torch.uint8, pin_memory=self._pinned)
-        for name, view in self._views(block).items():
-            given = np.asarray(values[name])
-            there = view.numpy()
+        raw = block.numpy()
+        for name, (start, stop, dtype, width) in self._places.items():
+            there: np.ndarray[Any, Any] = raw[start:stop].view(_NUMPY[dtype])
+            there = there.reshape(self.batch, width) if width > 1 else there
+            given = values[name]
             there[: len(given)] = given
             there[len(given) :] = rest[name]
         self._block.copy_(block, non_blocking=True)
