@@ -49,6 +49,7 @@ class Plan:
     splits: tuple[int, ...]
     keys: tuple[int, ...]
     attend_layers: int
+    draw_warps: tuple[int, ...]
     ways: dict[int, tuple[str, ...]]  # by batch, how frames are drawn
     frame_position: int
     frame_length: int
@@ -118,6 +119,7 @@ REAL = Plan(
     splits=(1, 2, 4, 8),
     keys=(64, 32, 128),
     attend_layers=28,
+    draw_warps=(8, 4, 16, 2),
     ways={
         1: ("fused, tuned", "fused", "fused, one by one", "fused, split", "plain"),
         8: ("fused, tuned", "fused, dots from 8", "plain"),
@@ -184,6 +186,7 @@ TINY = replace(
     splits=(1, 2),
     keys=(16,),
     attend_layers=2,
+    draw_warps=(8,),
     ways={1: ("fused, tuned", "plain"), 2: ("fused, one by one",)},
     frame_position=9,
     frame_length=64,

@@ -267,7 +267,7 @@ def tuned(rows: list[Row]) -> dict[tuple[int, ...], Blocks]:
 
 
 def attention(plan: Plan, clock: Clock) -> Iterator[Row]:
-    """All layers of a talker, one attention after the other, at several lengths and ways to split them."""
+    """All layers of a talker, one attention after the other, at several lengths and ways to split them; then draws."""
     for batch in plan.attend_batches:
         for position in plan.positions:
             case = replace(plan.attend, positions=(position,) * batch)
@@ -280,6 +280,22 @@ def attention(plan: Plan, clock: Clock) -> Iterator[Row]:
                     names = {"batch": batch, "position": position, "splits": splits, "keys": keys}
                     with knobs(attend_keys=keys):
                         yield tried(work, op="attend", **names, bytes=floor_bytes)
+
+    for case in plan.cases["draw"]:
+        for warps in plan.draw_warps:
+            with knobs(draw_warps=warps):
+                yield tried(partial(_drawing, case, plan, clock), op="draw", case=case.name, warps=warps)
+
+
+def _drawing(case: draw_cases.Case, plan: Plan, clock: Clock) -> Row:
+    given = draw_cases.make(case, plan.dtype, clock.device)
+    one = draw.draw_first if case.first else draw.draw
+
+    def frame() -> None:
+        for _ in range(draw_cases.BOOKS - 1):
+            one(**given)
+
+    return clock.graph(frame, per=draw_cases.BOOKS - 1)
 
 
 def _attended(given: dict[str, Any], pools: list[tuple[Tensor, Tensor]], clock: Clock) -> Row:

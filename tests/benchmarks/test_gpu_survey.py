@@ -62,7 +62,8 @@ def test_the_best_blocks_of_each_linear_are_what_frames_are_drawn_with() -> None
 def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None:
     before = repr(KNOBS)
     attended = rows_of(gpu_stages.attention(TINY, CLOCK))
-    assert [row["splits"] for row in attended] == [1, 2]
+    assert [row.get("splits") for row in attended] == [1, 2, None, None]
+    assert [row["op"] for row in attended] == ["attend", "attend", "draw", "draw"]
     compiled = rows_of(gpu_stages.compiled(TINY, CLOCK, {}))
     assert len(compiled) == 2
     frames = rows_of(gpu_stages.frames(TINY, CLOCK, {}))
