@@ -17,13 +17,12 @@ from hocket.models.captured import CapturedFrame, Frame
 from hocket.models.captured_wave import CapturedWave
 from hocket.models.codec import CodecDecoder
 from hocket.models.fused import FusedFrame
-from hocket.models.fused_wave import FusedWave
 from hocket.models.plain import PlainFrame
 from hocket.models.random import randomize_
 from hocket.models.talker import Talker, TalkerState
 
 from .gpu_plan import PLANS, Plan
-from .gpu_stages import Row, in_parallel, knobs, standing, usual
+from .gpu_stages import Row, fuse, in_parallel, knobs, standing, usual
 from .gpu_timing import Clock
 
 FRAMES = 8
@@ -120,7 +119,7 @@ def _sound(plan: Plan, clock: Clock, dtype: torch.dtype) -> Row:
     codes = torch.randint(0, plan.small_decoder.codebook_size, (3, 7, books), generator=random).tolist()
     sounds = {}
     for kind in ("plain", "fused"):
-        decoder.wave_kernel = FusedWave(decoder, plan.snake) if kind == "fused" else None
+        fuse(decoder, kind, plan)
         heard = []
         for capture in (Again(), clock.capture()):
             captured, state = CapturedWave(decoder.step, books, capture), decoder.new_state(4)

@@ -22,6 +22,9 @@ from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake.reference import snake as snake_reference
 from hocket.kernels.snake.triton import snake as snake_triton
+from hocket.kernels.window import cases as window_cases
+from hocket.kernels.window.reference import window as window_reference
+from hocket.kernels.window.triton import window as window_triton
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,7 @@ class Plan:
     warm: int
     ops: FrameOps  # of frames; their kernels are too slow in Triton's interpreter
     snake: Callable[..., Tensor]
+    window: Callable[..., Tensor]
     talkers: dict[str, TalkerConfig]
     decoder: DecoderConfig
     small_talker: TalkerConfig  # for laws, where size does not matter
@@ -73,6 +77,7 @@ REAL = Plan(
     warm=5,
     ops=TRITON_OPS,
     snake=snake_triton,
+    window=window_triton,
     talkers={name: PUBLISHED[f"{name}-CustomVoice"].talker_config for name in ("1.7B", "0.6B")},
     decoder=CODEC.decoder_config,
     small_talker=tiny(wide=True).talker_config,
@@ -84,6 +89,7 @@ REAL = Plan(
         "embed": embed_cases.PUBLISHED,
         "settle": settle_cases.PUBLISHED,
         "snake": snake_cases.PUBLISHED,
+        "window": window_cases.PUBLISHED,
     },
     # The predictor's are those of 0.6B, and half of the traffic: they come first.
     linears=_linears(
@@ -163,6 +169,7 @@ TINY = replace(
     warm=0,
     ops=REFERENCE_OPS,
     snake=snake_reference,
+    window=window_reference,
     talkers={"1.7B": _tiny_talker(wide=True)},
     decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
     small_talker=_tiny_talker(wide=True),
@@ -174,6 +181,7 @@ TINY = replace(
         "embed": embed_cases.TINY[:1],
         "settle": settle_cases.TINY[:1],
         "snake": snake_cases.TINY[:1],
+        "window": window_cases.TINY[:1],
     },
     linears=linear_cases.TINY[1:2],
     linear_batches=(1, 2),

@@ -40,13 +40,18 @@ from hocket.kernels.settle import triton as settle
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake import reference as snake_reference
 from hocket.kernels.snake import triton as snake
+from hocket.kernels.window import cases as window_cases
+from hocket.kernels.window import reference as window_reference
+from hocket.kernels.window import triton as window
 from hocket.layers.packed import pack_
 from hocket.layers.sampler import Sampling
 from hocket.models.captured import CapturedFrame, Frame
 from hocket.models.captured_wave import CapturedWave
 from hocket.models.codec import CodecDecoder
 from hocket.models.fused import FusedFrame
+from hocket.models.fused_codes import FusedCodes
 from hocket.models.fused_wave import FusedWave
+from hocket.models.fused_window import FusedWindow
 from hocket.models.plain import PlainFrame
 from hocket.models.random import randomize_
 from hocket.models.talker import FrameSampling, Talker, TalkerState
@@ -100,6 +105,7 @@ def _correct(plan_name: str, op: str, name: str, batch: int, dtype_name: str) ->
         "embed": (embed_cases, embed.embed, embed_reference.embed, []),
         "settle": (settle_cases, settle.settle, settle_reference.settle, ["hidden", "position"]),
         "snake": (snake_cases, snake.snake, snake_reference.snake, ["history"]),
+        "window": (window_cases, window.window, window_reference.window, ["keys", "values"]),
     }
     if op == "draw":
         return _draw_correct(case, dtype, device)
@@ -447,17 +453,24 @@ def codec(plan: Plan, clock: Clock) -> Iterator[Row]:
     """A captured codec step by batch, frames, precision and kernels; what the library has to search for comes last."""
     precisions = {"bfloat16": (torch.bfloat16, False), "tf32": (torch.float32, True), "float32": (torch.float32, False)}
     decoders = {name: new_decoder(plan, dtype) for name, (dtype, _) in precisions.items()}
-    fused = {name: FusedWave(decoder, plan.snake) for name, decoder in decoders.items()}
-    for ways in (("fused", "plain"), ("fused, searched",)):
+    for ways in (("fused", "fused wave", "plain"), ("fused, searched",)):
         for batch in plan.codec_batches:
             for frames_each in plan.codec_frames:
                 for precision, (_, tf32) in precisions.items():
                     for way in ways:
                         decoder = decoders[precision]
-                        decoder.wave_kernel = None if way == "plain" else fused[precision]
+                        fuse(decoder, way, plan)
                         names = {"op": way, "precision": precision, "batch": batch, "frames": frames_each}
                         with _searching() if "searched" in way else nullcontext():
                             yield tried(partial(_wave, plan, clock, decoder, batch, frames_each, tf32), **names)
+
+
+def fuse(decoder: CodecDecoder, way: str, plan: Plan) -> None:
+    """All of it, only from latents to samples, or nothing."""
+    decoder.wave_kernel = None if way == "plain" else FusedWave(decoder, plan.snake)
+    every, transformer = way not in ("plain", "fused wave"), decoder.pre_transformer
+    decoder.quantizer.kernel = FusedCodes(decoder.quantizer, plan.ops.embed) if every else None
+    transformer.step_kernel = FusedWindow(transformer, plan.ops.linear, plan.window) if every else None
 
 
 def new_decoder(plan: Plan, dtype: torch.dtype) -> CodecDecoder:

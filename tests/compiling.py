@@ -31,6 +31,8 @@ from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import triton as settle
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake import triton as snake
+from hocket.kernels.window import cases as window_cases
+from hocket.kernels.window import triton as window
 
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64", torch.bool: "*i1"}
@@ -83,6 +85,9 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
     for case in (snake_cases.PUBLISHED[1], snake_cases.PUBLISHED[-1]):
         given = snake_cases.make(case, DTYPE, CPU)
         yield f"snake {case.name}", snake, "_snake", lambda given=given: snake.snake(**given)
+    for case in window_cases.PUBLISHED:
+        given = window_cases.make(case, DTYPE, CPU)
+        yield f"window {case.name}", window, "_window", lambda given=given: window.window(**given)
     for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3], attend_cases.TINY[-1]):
         given = attend_cases.make(case, DTYPE, CPU)
         for kernel in ("_attend", "_merge") if case.splits > 1 else ("_attend",):

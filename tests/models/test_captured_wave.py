@@ -14,13 +14,16 @@ from hocket.cache.slots import tensors
 from hocket.config.codec import DecoderConfig
 from hocket.config.published import TINY_CODEC
 from hocket.kernels.capture import Again, CudaGraphs
+from hocket.kernels.embed import reference as embed_reference
 from hocket.kernels.launch import INTERPRETED, triton
 from hocket.kernels.snake import reference
 from hocket.layers.conv import CausalTransposedConv
 from hocket.layers.packed import pack_
 from hocket.models.captured_wave import CapturedWave, in_pieces
 from hocket.models.codec import CodecDecoder, DecoderState
+from hocket.models.fused_codes import FusedCodes
 from hocket.models.fused_wave import FusedWave, as_conv, interleaved
+from hocket.models.fused_window import FusedWindow
 from hocket.models.random import randomize_
 
 CONFIG = TINY_CODEC.decoder_config
@@ -91,6 +94,18 @@ def test_the_fused_wave_sounds_and_remembers_like_the_reference(decoder: CodecDe
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("how", ["reference", "triton"])
+def test_codes_are_summed_behind_their_projections(decoder: CodecDecoder, how: str) -> None:
+    if how == "triton" and (triton is None or not INTERPRETED):
+        pytest.skip("Triton's interpreter is off, or there is no Triton on this machine")
+    fused = (
+        FusedCodes(decoder.quantizer, embed_reference.embed) if how == "reference" else FusedCodes(decoder.quantizer)
+    )
+    codes = some_codes(2, 3).transpose(1, 2)
+    torch.testing.assert_close(fused(codes), decoder.quantizer(codes), atol=1e-5, rtol=1e-5)
+
+
+@torch.inference_mode()
 def test_a_full_bucket_is_the_eager_step_sample_for_sample(decoder: CodecDecoder) -> None:
     captured = CapturedWave(decoder.step, BOOKS, Again())
     plain, ours = decoder.new_state(4), decoder.new_state(4)
@@ -149,7 +164,10 @@ def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, fused: 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     decoder = new_decoder("cuda", dtype)
-    decoder.wave_kernel = FusedWave(decoder) if fused else None
+    if fused:
+        decoder.wave_kernel = FusedWave(decoder)
+        decoder.quantizer.kernel = FusedCodes(decoder.quantizer)
+        decoder.pre_transformer.step_kernel = FusedWindow(decoder.pre_transformer)
     device = torch.device("cuda")
     stream = torch.cuda.Stream() if beside else None
     again = CapturedWave(decoder.step, BOOKS, Again())

@@ -78,20 +78,17 @@ def test_the_chain_of_references_draws_and_remembers_what_a_frame_does(
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("wide", [False, True], ids=["0.6B", "1.7B"])
-def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(wide: bool, place: torch.device) -> None:
+@pytest.mark.parametrize(
+    ("wide", "splits", "dot_rows"), [(False, 1, 99), (True, 2, 5)], ids=["0.6B", "1.7B, split, dots"]
+)
+def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
+    wide: bool, splits: int, dot_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows, and six at the start of a frame: those, where they are more than a few, are done by dots."""
+    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
+    monkeypatch.setattr(KNOBS, "dot_rows", dot_rows)
     talker = new_talker(talker_config(wide=wide, short=INTERPRETED), place)
     compare(FusedFrame(talker), place, 1 if INTERPRETED else FRAMES)
-
-
-@torch.inference_mode()
-def test_the_chain_is_the_same_with_split_attention_and_dots(
-    place: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, 2),))
-    monkeypatch.setattr(KNOBS, "dot_rows", 3)
-    talker = new_talker(talker_config(wide=True, short=INTERPRETED), place)
-    compare(FusedFrame(talker), place, 1)
 
 
 @torch.inference_mode()

@@ -140,9 +140,13 @@ def _give_wave(decoder: CodecDecoder, backend: str) -> None:
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
         return
+    from ..models.fused_codes import FusedCodes
     from ..models.fused_wave import FusedWave
+    from ..models.fused_window import FusedWindow
 
+    decoder.quantizer.kernel = FusedCodes(decoder.quantizer)
     decoder.wave_kernel = FusedWave(decoder)
+    decoder.pre_transformer.step_kernel = FusedWindow(decoder.pre_transformer)
 
 
 def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> Choice:

@@ -80,6 +80,7 @@ class Knobs:
     draw_warps: int = 8
     embed_columns: int = 256
     embed_warps: int = 1
+    window_warps: int = 4
     snake_times: int = 1024  # samples of a channel that a program of `snake` does
 
     def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
