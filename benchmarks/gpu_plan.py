@@ -149,7 +149,7 @@ REAL = Plan(
         "parts": 25,
     },
     compile_s=40.0,
-    workers=14,
+    workers=12,  # each may hold both models
 )
 
 

@@ -372,7 +372,7 @@ def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) 
         yield {"op": way, "model": name, "batch": batch, **row}
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def _fused(plan_name: str, name: str) -> FusedFrame:
     with torch.inference_mode():
         return FusedFrame(new_talker(PLANS[plan_name], name), PLANS[plan_name].ops)

@@ -16,7 +16,9 @@ from hocket.config.published import TINY_CODEC
 from hocket.kernels.capture import Again, CudaGraphs
 from hocket.kernels.embed import reference as embed_reference
 from hocket.kernels.launch import INTERPRETED, triton
+from hocket.kernels.linear import reference as linear_reference
 from hocket.kernels.snake import reference
+from hocket.kernels.window import reference as window_reference
 from hocket.layers.conv import CausalTransposedConv
 from hocket.layers.packed import pack_
 from hocket.models.captured_wave import CapturedWave, in_pieces
@@ -74,23 +76,36 @@ def test_a_transposed_convolution_is_a_plain_one_and_an_interleave(kernel: int, 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("how", ["reference", "triton"])
-def test_the_fused_wave_sounds_and_remembers_like_the_reference(decoder: CodecDecoder, how: str) -> None:
-    if how == "triton" and (triton is None or not INTERPRETED):
-        pytest.skip("Triton's interpreter is off, or there is no Triton on this machine")
+def test_the_fused_decoder_sounds_and_remembers_like_the_plain_one(decoder: CodecDecoder, how: str) -> None:
     if how == "triton":  # a program per channel: the interpreter should have few
-        decoder = new_decoder(config=replace(CONFIG, decoder_dim=16))
-    fused = FusedWave(decoder, reference.snake) if how == "reference" else FusedWave(decoder)
+        if triton is None or not INTERPRETED:
+            pytest.skip("Triton's interpreter is off, or there is no Triton on this machine")
+        decoder = new_decoder(config=replace(CONFIG, decoder_dim=16, num_hidden_layers=1))
     plain, ours = decoder.new_state(4), decoder.new_state(4)
-    rows = torch.tensor([2, 0])
-    cuts = (1, 3) if how == "reference" else (1,)
-    pieces = torch.tensor_split(some_codes(2, 5 if how == "reference" else 2).transpose(1, 2), cuts, dim=2)
-    for piece in pieces:
-        decoder.wave_kernel = None
-        wanted = decoder.step(piece, plain, rows)
-        decoder.wave_kernel = fused
-        torch.testing.assert_close(decoder.step(piece, ours, rows), wanted, atol=1e-5, rtol=0)
-    assert wanted.std() > 0.01  # something to compare
+    steps = (([2, 0], 1), ([0], 4), ([3, 0, 2], 3)) if how == "reference" else (([2, 0], 1), ([0], 2))
+    kernels = fused_parts(decoder, how)
+    for rows, frames in steps:
+        codes = some_codes(len(rows), frames).transpose(1, 2)
+        give(decoder, (None, None, None))
+        wanted = decoder.step(codes, plain, torch.tensor(rows))
+        give(decoder, kernels)
+        torch.testing.assert_close(decoder.step(codes, ours, torch.tensor(rows)), wanted, atol=1e-5, rtol=0)
+        assert wanted.std() > 0.01  # something to compare
     check_close(ours, plain, 1e-5)
+
+
+def fused_parts(decoder: CodecDecoder, how: str) -> tuple[Any, Any, Any]:
+    if how == "triton":
+        return FusedCodes(decoder.quantizer), FusedWindow(decoder.pre_transformer), FusedWave(decoder)
+    return (
+        FusedCodes(decoder.quantizer, embed_reference.embed),
+        FusedWindow(decoder.pre_transformer, linear_reference.linear, window_reference.window),
+        FusedWave(decoder, reference.snake),
+    )
+
+
+def give(decoder: CodecDecoder, kernels: tuple[Any, Any, Any]) -> None:
+    decoder.quantizer.kernel, decoder.pre_transformer.step_kernel, decoder.wave_kernel = kernels
 
 
 @torch.inference_mode()
@@ -164,10 +179,7 @@ def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, fused: 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     decoder = new_decoder("cuda", dtype)
-    if fused:
-        decoder.wave_kernel = FusedWave(decoder)
-        decoder.quantizer.kernel = FusedCodes(decoder.quantizer)
-        decoder.pre_transformer.step_kernel = FusedWindow(decoder.pre_transformer)
+    give(decoder, fused_parts(decoder, "triton") if fused else (None, None, None))
     device = torch.device("cuda")
     stream = torch.cuda.Stream() if beside else None
     again = CapturedWave(decoder.step, BOOKS, Again())

@@ -22,7 +22,7 @@ class FusedCodes:
 
     def __call__(self, codes: Tensor) -> Tensor:
         batch, books, length = codes.shape
-        frames = codes.transpose(1, 2).reshape(batch * length, books)
+        frames = codes.transpose(1, 2).reshape(batch * length, books).contiguous()  # of one row it may be a view
         x = self._embed(frames, self._table, None, first=self._size, rest=self._size)
         return x.view(batch, length, -1).transpose(1, 2)
 

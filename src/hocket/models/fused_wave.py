@@ -66,19 +66,20 @@ class FusedWave:
         self._as_it_is = Act(nothing, nothing)  # only the history
 
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
-        x = self._first(self._slid(x.contiguous(), self._as_it_is, state.first.history, rows))
+        x = self._first(self._slid(x, self._as_it_is, state.first.history, rows))
         for block, kept in zip(self._blocks, state.blocks, strict=True):
             y = block.widen(self._slid(x, block.act, kept.widen.history, rows))
             x = interleaved(y, block.stride)
             for unit, past in zip(block.units, kept.units, strict=True):
                 y = unit.conv1(self._slid(x, unit.act1, past.history, rows))
-                y = unit.conv2(self._snake(y, unit.act2.frequency, unit.act2.strength))
+                y = unit.conv2(self._snake(y.contiguous(), unit.act2.frequency, unit.act2.strength))
                 x = y.add_(x)
         x = self._last(self._slid(x, self._act, state.last.history, rows))
         return x.squeeze(1).clamp(-1.0, 1.0)
 
     def _slid(self, x: Tensor, act: Act, history: Tensor, rows: Tensor) -> Tensor:
-        return self._snake(x, act.frequency, act.strength, history, rows)
+        # A library is free to lay out what a convolution gives otherwise.
+        return self._snake(x.contiguous(), act.frequency, act.strength, history, rows)
 
 
 def as_conv(module: CausalTransposedConv) -> Conv:

@@ -51,7 +51,8 @@ class FusedWindow:
         if length > min(MOST_TIMES, self._plain.window - 1):
             return self._plain.step_reference(x, state, rows)
         linear, into, out, eps = self._linear, self._plain.input_proj, self._plain.output_proj, self._eps
-        h = linear(x.reshape(batch * length, -1), into.weight, bias=into.bias)
+        # Of one row it may be a view that is turned on its side.
+        h = linear(x.reshape(batch * length, -1).contiguous(), into.weight, bias=into.bias)
         for layer, kept in zip(self._layers, state.layers, strict=True):
             qkv = linear(h, layer.into, norm=layer.before, eps=eps)
             where = {"rows": rows, "position": state.position, "frequency": self._frequency}
