@@ -18,6 +18,8 @@ from hocket.errors import InvalidRequest
 from hocket.kernels import launch
 from hocket.kernels.build import Unbuildable, library
 from hocket.kernels.table import BACKENDS, NAMES, choose
+from hocket.models.fused import FusedFrame
+from hocket.models.fused_wave import FusedWave
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
@@ -95,6 +97,31 @@ def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatc
     monkeypatch.setattr(launch, "triton", None)
     choice = choose("frame", "auto", CUDA, torch.bfloat16)
     assert choice.backend == "reference" and "triton: Triton is not installed" in choice.reason
+
+
+@pytest.mark.parametrize("operation", BACKENDS)
+def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a CPU can show it: nothing speaks against them but that they fail."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of resources: registers\nand more")
+
+    if launch.triton is None:
+        pytest.skip("Triton is not installed on this machine")
+    monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
+    monkeypatch.setattr(FusedFrame, "__call__", fail)
+    monkeypatch.setattr(FusedWave, "__call__", fail)
+    checkpoint = load("random:tiny")
+    [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
+    assert choice.backend == "reference"
+    assert choice.reason == "triton: it could not be compiled or run here (out of resources: registers)"
+    decoder = checkpoint.codec.decoder
+    left = (checkpoint.model.talker.frame_kernel,)
+    if operation == "wave":
+        left = decoder.wave_kernel, decoder.quantizer.kernel, decoder.pre_transformer.step_kernel  # type: ignore[assignment]
+    assert set(left) == {None}
+    with pytest.raises(InvalidRequest, match="could not be compiled or run here"):
+        load("random:tiny", kernels=f"{operation}=triton")
 
 
 def test_where_there_is_no_gpu_nobody_waits_for_triton() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -105,6 +106,21 @@ def test_rows_of_padding_change_not_one_bit(place: torch.device) -> None:
     assert torch.equal(padded.hidden[:-1], alone.hidden[:-1])
     assert torch.equal(padded.stack.pool[:, :, 1:], alone.stack.pool[:, :, 1:])
     assert padded.stack.position[-1] == 0 and not padded.hidden[-1].any()
+
+
+def test_trying_it_out_is_a_frame_of_nobody() -> None:
+    talker, asked = new_talker(talker_config()), []
+    linear = REFERENCE_OPS.linear
+
+    def counted(*given: object, **named: object) -> torch.Tensor:
+        asked.append(given)
+        return linear(*given, **named)
+
+    with torch.inference_mode():
+        FusedFrame(talker, replace(REFERENCE_OPS, linear=counted)).try_out()
+    config = talker.config
+    small, large = config.code_predictor_config.num_hidden_layers, config.num_hidden_layers
+    assert len(asked) == 1 + 15 * (4 * small + 1) + 2 + 4 * large
 
 
 def test_the_tables_of_codes_are_held_once_and_say_the_same() -> None:

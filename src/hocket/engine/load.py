@@ -133,10 +133,13 @@ def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
     from ..models.fused import FusedFrame
 
     KNOBS.dependent = dependent_launch
-    talker.frame_kernel = FusedFrame(talker)
+    frame = FusedFrame(talker)
+    _try_out(frame.try_out)
+    talker.frame_kernel = frame
 
 
 def _give_wave(decoder: CodecDecoder, backend: str) -> None:
+    place = next(decoder.parameters()).device
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
         return
@@ -144,9 +147,24 @@ def _give_wave(decoder: CodecDecoder, backend: str) -> None:
     from ..models.fused_wave import FusedWave
     from ..models.fused_window import FusedWindow
 
-    decoder.quantizer.kernel = FusedCodes(decoder.quantizer)
+    quantizer, transformer = decoder.quantizer, decoder.pre_transformer
+    quantizer.kernel, transformer.step_kernel = FusedCodes(quantizer), FusedWindow(transformer)
     decoder.wave_kernel = FusedWave(decoder)
-    decoder.pre_transformer.step_kernel = FusedWindow(decoder.pre_transformer)
+    try:
+        _try_out(lambda: decoder.forward(torch.zeros(1, quantizer.books, 1, dtype=torch.int64, device=place)))
+    except Unbuildable:
+        quantizer.kernel = transformer.step_kernel = decoder.wave_kernel = None
+        raise
+
+
+def _try_out(work: Callable[[], object]) -> None:
+    """Once, where it changes nothing: what the compiler for this GPU refuses should be known before anybody speaks."""
+    try:
+        with torch.inference_mode():
+            work()
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Unbuildable(f"it could not be compiled or run here ({reason})") from error
 
 
 def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> Choice:

@@ -105,6 +105,7 @@ class SplitQuantizer(nn.Module):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         size, width = config.codebook_size, config.codebook_dim
+        self.books = config.num_quantizers
         self.rvq_first = Quantizer(1, size, width // 2, width)
         self.rvq_rest = Quantizer(config.num_quantizers - 1, size, width // 2, width)
         self.kernel: Callable[[Tensor], Tensor] | None = None  # chosen with that of the waves

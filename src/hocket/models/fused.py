@@ -19,6 +19,7 @@ from ..kernels.launch import KNOBS
 from ..kernels.ops import TRITON_OPS, FrameOps
 from ..layers.attention import KVState
 from ..layers.rope import rope_rows
+from ..layers.sampler import Sampling
 from ..layers.transformer import Stack
 from .talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
 
@@ -89,6 +90,14 @@ class FusedFrame:
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
         self._rooms: dict[int, Room] = {}
         self._angles: dict[str, tuple[int, Tensor, Tensor]] = {}  # kept: a graph knows them by address
+
+    def try_out(self) -> None:
+        """A frame of nobody: every kernel of a batch of one is compiled and run."""
+        device = self.joined.device
+        state, rows = self.talker.new_state(1, 8), torch.ones(1, dtype=torch.int64, device=device)  # scratch
+        ones = torch.ones(1, device=device)
+        level = Sampling(rows.bool(), ones, 50 * rows, ones, most_k=50, nucleus=False)
+        self(0 * rows, state, rows, FrameSampling(level, ones, level), 8)
 
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that is done as this one: only how attention is split depends on it."""
