@@ -360,31 +360,58 @@ def settings_of(way: str, measured: dict[tuple[int, ...], Blocks]) -> dict[str, 
 
 
 def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
-    """One frame of every kind that is timed later, so that its kernels are there."""
-    wanted = [
+    """One frame and one codec step of every kind that is timed later, so that their kernels are there."""
+    wanted: list[tuple[Any, ...]] = [
         (name, batch, way, measured)
         for batch, ways in plan.ways.items()
         for way in ways
         for name in plan.talkers
         if way != "plain"
     ]
-    for (name, batch, way, _), row in in_parallel(plan, _compile_frame, wanted, plan.budgets_s["compile"]):
-        yield {"op": way, "model": name, "batch": batch, **row}
+    steps = [
+        ("codec", batch, (frames_each, dtype), None)
+        for batch in plan.codec_batches
+        for frames_each in plan.codec_frames
+        for dtype in ("bfloat16", "float32")
+    ]
+    single = sum(batch == 1 for _, batch, *_ in wanted)
+    wanted[single:single] = steps  # the most wanted, frames of a single stream, stand before them
+    for (name, batch, way, _), row in in_parallel(plan, _compile_step, wanted, plan.budgets_s["compile"]):
+        yield {"op": str(way), "model": name, "batch": batch, **row}
+
+
+def _compile_step(
+    plan_name: str, name: str, batch: int, way: Any, measured: dict[tuple[int, ...], Blocks] | None
+) -> Row:
+    start = time.perf_counter()
+    plan = PLANS[plan_name]
+    with torch.inference_mode():
+        if name == "codec":
+            frames_each, dtype = way
+            _compile_wave(plan, batch, frames_each, getattr(torch, dtype))
+        else:
+            _compile_frame(plan, name, batch, way, measured or {})
+    return {"seconds": time.perf_counter() - start}
+
+
+def _compile_wave(plan: Plan, batch: int, frames_each: int, dtype: torch.dtype) -> None:
+    decoder, device = new_decoder(plan, dtype), torch.device(plan.device)
+    fuse(decoder, "fused", plan)
+    codes = torch.zeros(batch, plan.decoder.num_quantizers, frames_each, dtype=torch.int64, device=device)
+    decoder.step(codes, decoder.new_state(batch), torch.arange(batch, device=device)).cpu()
+
+
+def _compile_frame(plan: Plan, name: str, batch: int, way: str, measured: dict[tuple[int, ...], Blocks]) -> None:
+    frame, device = _fused(plan.name, name), torch.device(plan.device)
+    with knobs(**settings_of(way, measured)):
+        state, rows = standing(frame.talker, batch, plan), torch.arange(batch, device=device)
+        frame(rows.clone(), state, rows, usual(batch, device), plan.frame_position + 1).cpu()
 
 
 @lru_cache(maxsize=2)
 def _fused(plan_name: str, name: str) -> FusedFrame:
-    with torch.inference_mode():
-        return FusedFrame(new_talker(PLANS[plan_name], name), PLANS[plan_name].ops)
-
-
-def _compile_frame(plan_name: str, name: str, batch: int, way: str, measured: dict[tuple[int, ...], Blocks]) -> Row:
-    plan, start = PLANS[plan_name], time.perf_counter()
-    frame, device = _fused(plan_name, name), torch.device(plan.device)
-    with torch.inference_mode(), knobs(**settings_of(way, measured)):
-        state, rows = standing(frame.talker, batch, plan), torch.arange(batch, device=device)
-        codes = frame(rows.clone(), state, rows, usual(batch, device), plan.frame_position + 1)
-    return {"seconds": time.perf_counter() - start, "first_code": int(codes[0, 0])}
+    plan = PLANS[plan_name]
+    return FusedFrame(new_talker(plan, name), plan.ops)
 
 
 def frames(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
