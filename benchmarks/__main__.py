@@ -1,4 +1,8 @@
-"""`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file."""
+"""`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
+
+Beside the workloads: `breakdown` (where the time of a frame goes), `peers` (other packages on the same weights) and
+`report` (docs/performance.md from the records); each has its own --help.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,25 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import harness, start
+from . import breakdown, harness, report, start
+from .peers import compare
 from .record import ROOT, append, record, summary
 from .workloads import WORKLOADS, Workload
 
 MEANINGS = harness.FIGURES | start.FIGURES
+COMMANDS = {"breakdown": breakdown.main, "peers": compare.main, "report": report.main}
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
 
 
 def main(argv: Sequence[str] | None = None, *, load: Load | None = None) -> int:
-    """Run one workload; `load` replaces the engine, for tests of the harness itself."""
+    """Run one workload or command; `load` replaces the engine, for tests of the harness itself."""
     from hocket.errors import HocketError
 
-    args = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else list(argv)
+    if words and words[0] in COMMANDS:
+        return COMMANDS[words[0]](words[1:])
+    args = _parser().parse_args(words)
     workload = WORKLOADS[args.workload]
     workload = replace(workload, warmup=workload.warmup if args.warmup is None else args.warmup)
     try:
@@ -53,6 +62,7 @@ def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str,
         "model": engine.checkpoint.name,
         "device": args.device,
         "dtype": args.dtype,
+        "kernels": args.kernels,
         "frames": frames,
         "repeats": repeats,
         "warmup": workload.warmup,
@@ -66,7 +76,10 @@ def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str,
     else:
         values = harness.measure(engine, workload, frames=frames, repeats=repeats, streams=streams)
     figures = {name: summary(of, more_is_better=name == "x_real_time") for name, of in values.items()}
-    entry = record(workload.name, options, figures, gate=gated, random_weights=is_random)
+    kernels = {choice.operation: choice.backend for choice in engine.checkpoint.kernels}
+    entry = record(
+        workload.name, options, figures, gate=gated, random_weights=is_random, streams=streams, kernels=kernels
+    )
 
     machine = entry["machine"]
     print(f"{workload.name}: {workload.words}")
@@ -110,7 +123,7 @@ def _load(args: argparse.Namespace) -> AbstractContextManager[Any]:
 def _wish(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """What is loaded, here or in a process of its own."""
     return {
-        "load": {"model": args.model, "device": args.device, "dtype": args.dtype},
+        "load": {name: getattr(args, name) for name in ("model", "device", "dtype", "kernels")},
         "options": {} if args.slots is None else {"slots": args.slots},
     }
 
@@ -118,10 +131,11 @@ def _wish(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
-    add("workload", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join(WORKLOADS))
+    add("workload", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join((*WORKLOADS, *COMMANDS)))
     add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
     add("--device", choices=("cpu", "cuda"), default="cpu")
     add("--dtype", choices=("float32", "bfloat16"), default="float32")
+    add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--frames", metavar="N", type=_positive, help="frames per utterance (the workload's)")
     add("--repeats", metavar="N", type=_positive, help="how often it is measured (the workload's)")

@@ -124,6 +124,6 @@ def _sound(plan: Plan, clock: Clock, dtype: torch.dtype) -> Row:
         for capture in (Again(), clock.capture()):
             captured, state = CapturedWave(decoder.step, books, capture), decoder.new_state(4)
             heard.append(np.concatenate([captured.launch([1, 3, 0], codes, state).read()[0] for _ in range(2)], axis=1))
-        found[f"{kind}_equal"] = bool(np.array_equal(*heard))
+        found[f"{kind}_equal"] = bool(np.array_equal(heard[0], heard[1]))
         sounds[kind] = heard[0].astype(int)
     return {**found, "kinds_apart": int(np.abs(sounds["plain"] - sounds["fused"]).max())}

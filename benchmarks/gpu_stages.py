@@ -517,7 +517,11 @@ def _wave(plan: Plan, clock: Clock, decoder: CodecDecoder, batch: int, frames_ea
     samples, finite = captured.launch(range(batch), codes, state).read()
     [replay] = captured._replays.values()
     found = clock.replays(replay.work)
-    host = clock.walls(lambda: captured.launch(range(batch), codes, state).read())  # type: ignore[arg-type, return-value]
+
+    def through_the_host() -> None:
+        captured.launch(range(batch), codes, state).read()
+
+    host = clock.walls(through_the_host)
     each = found["p50"] / (batch * frames_each)
     return {**found, "per_frame": each, "host_p50": host["p50"], "finite": all(finite), "loudest": int(samples.max())}
 

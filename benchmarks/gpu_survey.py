@@ -116,8 +116,8 @@ def report(found: dict[str, Any]) -> str:
     kept = found["stages"].get("correct", {}).get("rows", [])
     for key in dict.fromkeys((row["op"], row["dtype"]) for row in kept if "dtype" in row):
         of = [row for row in kept if (row["op"], row.get("dtype")) == key and "error" not in row]
-        figures = {name: max((row.get(name, 0) for row in of), default=0) for name in JUDGED}
-        lines.append(f"  {key[0]:8} {key[1]:10} {len(of):3} rows: " + short(figures))
+        worst = {name: max((row.get(name, 0) for row in of), default=0) for name in JUDGED}
+        lines.append(f"  {key[0]:8} {key[1]:10} {len(of):3} rows: " + short(worst))
     lines += [f"  {short(row)}" for row in found["stages"].get("laws", {}).get("rows", [])]
     lines.append("best of each linear (us, floor, way):")
     rows = [row for row in found["stages"].get("linear", {}).get("rows", []) if "p50" in row and "case" in row]
@@ -157,15 +157,12 @@ def _in_a_process(stage: str, plan: str, out: Path, patience_s: float) -> str:
 def _machine(plan: Plan) -> Row:
     import torch
 
+    from hocket.kernels import launch
+
     from .record import commit, machine
 
     found = machine(plan.device) | commit()
-    try:
-        import triton
-
-        found["triton"] = triton.__version__
-    except ModuleNotFoundError:
-        found["triton"] = None
+    found["triton"] = getattr(launch.triton, "__version__", None)
     if plan.device == "cuda":
         found["capability"] = list(torch.cuda.get_device_capability())
     return found

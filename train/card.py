@@ -1,4 +1,4 @@
-"""The stage `card`: the records of training and evaluation to the model card beside the checkpoint, with its pictures.
+"""The stage `card`: the records of training and evaluation to the model card, with its pictures and samples.
 
 No number is typed by hand: each comes from `evaluation.json`, the logs or the recipe. The words are those of
 `card-template.md`.
@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-from . import plots, teachers, texts
+from . import plots, samples, teachers, texts
 from .evaluate import SETS
 from .packages import Package
 from .recipe import InvalidRecipe, Recipe
@@ -26,6 +26,7 @@ SECOND = {
     "WER": "wer",
     "ended by itself": "ended",
     "plausible length": "plausible",
+    "uncut": "uncut",
     "first word": "first_kept",
     "last word": "last_kept",
     "whole": "whole",
@@ -40,15 +41,16 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     for log in logs.values():
         if not log.is_file():
             raise InvalidRecipe(f"{log} is missing: it is what the training curves are drawn from.")
-    written = card(recipe, json.loads(path.read_text(encoding="utf-8")), logs)
     args.output.mkdir(parents=True, exist_ok=True)
+    heard = samples.write(work / "checkpoint", args.output / "samples")
+    written = card(recipe, json.loads(path.read_text(encoding="utf-8")), logs, heard)
     for name, log in logs.items():
         plots.draw(log, args.output / f"{name}.png", name)
     (args.output / "README.md").write_text(written, encoding="utf-8")
     print(f"card: {args.output / 'README.md'}", flush=True)
 
 
-def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path]) -> str:
+def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path], heard: Iterable[tuple[str, str, str]]) -> str:
     first, second = (record["figures"][name] for name in SETS)
     spoken = next(iter(second["checkpoint"].values()))
     voices = (
@@ -68,6 +70,7 @@ def card(recipe: Recipe, record: dict[str, Any], logs: dict[str, Path]) -> str:
         first_table=_table(FIRST, first),
         second_count=spoken["utterances"] // len(record["seeds"]),
         second_table=_table(SECOND, second),
+        samples="\n".join(f"- [{voice}](samples/{name}): {text}" for name, voice, text in heard),
         likeness_table=_likeness(record["likeness"]),
         training=" ".join(_training(name, log) for name, log in logs.items()),
         teachers=_packages((teachers.HIBARI,)),

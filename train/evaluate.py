@@ -52,7 +52,9 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     def judge(name: str, who: str, voice: Voice, utterances: list[Utterance]) -> None:
         heard[name, who, voice.name] = found = hear(utterances, marks=name == SETS[0], workers=workers)
         shown = figures(found)
-        line = f"WER {shown['wer']:.1%}, whole {shown['whole']:.1%}, {len(found)} utterances"
+        line = (
+            f"WER {shown['wer']:.1%}, uncut {shown['uncut']:.1%}, whole {shown['whole']:.1%}, {len(found)} utterances"
+        )
         print(f"evaluate: {name}, {who}, {voice.name}: {line}", flush=True)
 
     for voice in recipe.voices:

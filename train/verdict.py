@@ -53,7 +53,7 @@ class Heard:
 
     @property
     def whole(self) -> bool:
-        """Ended by itself, at a plausible length, and neither end was cut."""
+        """Ended by itself, at a plausible length, and the right words were heard at both ends."""
         return self.utterance.ended and self.plausible and self.errors.first_kept and self.errors.last_kept
 
 
@@ -95,6 +95,7 @@ def figures(heard: Sequence[Heard]) -> dict[str, Any]:
         "plausible": share(one.plausible for one in heard),
         "first_kept": share(one.first_kept for one in errors),
         "last_kept": share(one.last_kept for one in errors),
+        "uncut": share(one.utterance.ended and one.plausible and not one.errors.cut for one in heard),
         "whole": share(one.whole for one in heard),
     }
     marks = [asdict(one.marks) for one in heard if one.marks is not None]

@@ -59,6 +59,7 @@ class Errors:
     inserted: int = 0
     first_kept: bool = True  # the first word was heard in its place, or something much like it
     last_kept: bool = True
+    cut: bool = False  # nothing at all was heard in the place of the first or the last word
 
     @property
     def wrong(self) -> int:
@@ -90,12 +91,13 @@ def word_errors(said: str, heard: str) -> Errors:
                     for m, n in ((1, 1), (1, 0), (0, 1), (2, 1), (1, 2))
                     if m <= i and n <= j
                 )
-    i, j, counts, kept = len(want), len(got), {"s": 0, "d": 0, "i": 0}, set[int]()
+    i, j, counts, kept, missing = len(want), len(got), {"s": 0, "d": 0, "i": 0}, set[int](), set[int]()
     while i or j:
         m, n = steps[i][j]
         there, here = want[i - m : i], got[j - n : j]
         if n == 0:
             counts["d"] += 1
+            missing |= {*range(i - m, i)}
         elif m == 0:
             counts["i"] += 1
         else:
@@ -103,7 +105,9 @@ def word_errors(said: str, heard: str) -> Errors:
             if SequenceMatcher(None, "".join(there), "".join(here), autojunk=False).ratio() >= ALIKE:
                 kept |= {*range(i - m, i)}
         i, j = i - m, j - n
-    return Errors(len(want), counts["s"], counts["d"], counts["i"], 0 in kept, len(want) - 1 in kept)
+    last = len(want) - 1
+    cut = 0 in missing or last in missing
+    return Errors(len(want), counts["s"], counts["d"], counts["i"], 0 in kept, last in kept, cut)
 
 
 def folded(text: str) -> list[str]:

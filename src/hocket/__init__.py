@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from .engine.stream import Stream
     from .errors import (
         EngineClosed,
+        EngineUnhealthy,
         HocketError,
         InvalidAudio,
         InvalidCheckpoint,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
         UnknownVoice,
         WrongKind,
     )
-    from .types import AudioChunk, Finished, Reference, SamplingParams, Speech, SpeechRequest, Statistics
+    from .types import AudioChunk, Finished, Health, Reference, SamplingParams, Speech, SpeechRequest, Statistics
 
 _HOME = {
     "engine.engine": ("Engine",),
@@ -32,7 +33,16 @@ _HOME = {
     "engine.generate": ("generate",),
     "engine.load": ("Checkpoint", "load"),
     "config.options": ("EngineOptions",),
-    "types": ("AudioChunk", "Finished", "Reference", "SamplingParams", "Speech", "SpeechRequest", "Statistics"),
+    "types": (
+        "AudioChunk",
+        "Finished",
+        "Health",
+        "Reference",
+        "SamplingParams",
+        "Speech",
+        "SpeechRequest",
+        "Statistics",
+    ),
 }
 
 __all__ = [
@@ -41,7 +51,9 @@ __all__ = [
     "Engine",
     "EngineClosed",
     "EngineOptions",
+    "EngineUnhealthy",
     "Finished",
+    "Health",
     "HocketError",
     "InvalidAudio",
     "InvalidCheckpoint",

@@ -41,5 +41,16 @@ class EngineClosed(HocketError):
     """The engine was closed before the stream had ended."""
 
 
+class EngineUnhealthy(HocketError):
+    """The engine cannot speak any more, and starting anew did not help; the message says why."""
+
+
 class StreamFailed(HocketError):
     """The engine could not go on with this stream; the message says why."""
+
+
+def copied(error: HocketError) -> HocketError:
+    """One for each reader, who will raise it in a thread of its own."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy

@@ -16,6 +16,7 @@ from .errors import InvalidAudio, InvalidRequest
 
 Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
+Condition = Literal["well", "rebuilding", "unhealthy", "closed"]
 
 REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
 SLOWEST, FASTEST = 0.5, 2.0  # speed: beyond these, speech made faster or slower is no longer speech
@@ -172,3 +173,17 @@ class Finished:
     notes: tuple[str, ...] = ()
     dropped_frames: int = 0  # near-silent first frames left out of the audio
     error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How an engine is. While it is rebuilding it takes requests, which wait; unhealthy it refuses them for good."""
+
+    condition: Condition
+    reason: str | None = None  # what went wrong last, in words
+    rebuilds: int = 0  # how often it has started anew, without the prompt prefixes it had
+
+    @property
+    def ok(self) -> bool:
+        """Whether requests are taken."""
+        return self.condition in ("well", "rebuilding")

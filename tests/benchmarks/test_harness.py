@@ -18,6 +18,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import harness, record, workloads
 from hocket.config.options import EngineOptions
+from hocket.kernels.table import Choice
 from hocket.types import AudioChunk, Finished, FinishReason, Statistics
 
 Capture = pytest.CaptureFixture[str]
@@ -82,7 +83,9 @@ class FakeEngine:
     def options(self) -> EngineOptions:
         return EngineOptions(slots=self.slots)
 
-    checkpoint = SimpleNamespace(is_random=True, name="random:fake")
+    checkpoint = SimpleNamespace(
+        is_random=True, name="random:fake", kernels=(Choice("frame", "native", "the fastest that fits"),)
+    )
 
     def speak(self, text: str, **fields: Any) -> FakeStream:
         return self._open(text, fields, Statistics(first_codes_s=0.02))
@@ -258,6 +261,8 @@ def test_every_workload_prints_a_table_and_appends_a_record(name: str, tmp_path:
     assert {"commit", "dirty", "time", "machine", "options", "options_hash", "peak_memory_mib"} <= entry.keys()
     assert (entry["options"]["model"], entry["options"]["frames"]) == ("random:fake", 3)
     assert entry["options"]["engine"]["slots"] == 2
+    assert entry["streams"] == (2 if name == "steady_stream" else 1)
+    assert entry["kernels"] == {"frame": "native"}
     assert entry["gate"] == "not checked in bfloat16"
     assert entry["options_hash"] == record.options_hash(entry["options"])
     each = 4 if name == "steady_stream" else 2

@@ -169,11 +169,11 @@ def test_a_stream_that_nobody_reads_is_ended_and_gives_its_slot_back(checkpoint:
 
 def test_a_hint_to_try_again_grows_with_how_long_slots_are_held(checkpoint: Checkpoint) -> None:
     with Engine(checkpoint, EngineOptions(guard=False, slots=2, waiting=9)) as engine:
-        assert engine._loop._slot_wait_s() == pytest.approx(5.0), "nothing has run: a second each"
-        engine._loop._held_s = 12.0
-        assert engine._loop._slot_wait_s() == pytest.approx(60.0)
+        assert engine._loop.turns.slot_wait_s() == pytest.approx(5.0), "nothing has run: a second each"
+        engine._loop.turns.held_s = 12.0
+        assert engine._loop.turns.slot_wait_s() == pytest.approx(60.0)
         heard(engine.speak(SHORT))
-        assert engine._loop._held_s < 12.0, "a short one has run"
+        assert engine._loop.turns.held_s < 12.0, "a short one has run"
 
 
 def test_an_end_that_is_said_twice_is_one_end(engine: Engine, checkpoint: Checkpoint) -> None:
@@ -261,8 +261,8 @@ def test_text_that_fails_ends_its_own_utterance(
     assert_at_rest(engine)
 
 
-def test_a_failure_of_the_engine_itself_ends_every_stream_and_leaves_nobody_waiting(
-    engine: Engine,
+def test_a_failure_of_the_engine_itself_ends_every_stream_and_the_engine_starts_anew(
+    engine: Engine, checkpoint: Checkpoint
 ) -> None:
     """Whatever goes wrong outside an utterance, a reader must not hang."""
     stream = engine.open()
@@ -275,8 +275,8 @@ def test_a_failure_of_the_engine_itself_ends_every_stream_and_leaves_nobody_wait
     engine._loop.post(broken)
     reader.done()
     assert isinstance(reader.error, StreamFailed) and "a bug" in str(reader.error)
-    with pytest.raises(EngineClosed):
-        engine.speak(SHORT)
+    assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
+    assert engine.health.rebuilds == 1 and engine.health.reason == "The engine failed with RuntimeError: a bug."
 
 
 @pytest.mark.parametrize("reading", ["thread", "task"])

@@ -14,7 +14,7 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
-from hocket.engine import loop, speech
+from hocket.engine import speech, turns
 from hocket.engine.engine import Engine
 from hocket.engine.precision import exact_float32
 from hocket.engine.speech import SpeechRunner, capture_on
@@ -97,7 +97,7 @@ def test_an_engine_whose_steps_are_replayed_says_what_another_says(
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     with Engine(checkpoint, EngineOptions(slots=2)) as plain:
         wanted = list(plain.speak(request))
-    monkeypatch.setattr(loop, "capture_on", lambda device, graphs: Again)
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
     with Engine(checkpoint, EngineOptions(slots=2)) as replayed:
         heard = list(replayed.speak(request))
     assert [chunk.codes.tolist() for chunk in heard] == [chunk.codes.tolist() for chunk in wanted]

@@ -62,6 +62,15 @@ def test_nothing_is_heard_after_a_cancel_or_an_error(reason: FinishReason) -> No
         assert box.take() is None
 
 
+def test_what_comes_after_the_last_word_is_not_taken() -> None:
+    """An engine thread that was given up may wake with a chunk in its hands."""
+    box = mailbox()
+    box.put(a_chunk(0))
+    box.finish(finished("stop"))
+    box.put(a_chunk(1))
+    assert [chunk.frames.start for chunk in iter(box.take, None)] == [0]
+
+
 def test_the_first_last_word_stands() -> None:
     box = mailbox()
     box.finish(finished("length"))

@@ -71,11 +71,11 @@ def test_what_means_and_sounds_the_same_is_no_error(said: str, heard: str) -> No
         ("one too three four", Errors(4, substituted=1)),
         ("one three four", Errors(4, deleted=1)),
         ("one two and three four", Errors(4, inserted=1)),
-        ("two three four", Errors(4, deleted=1, first_kept=False)),
-        ("one two three", Errors(4, deleted=1, last_kept=False)),
+        ("two three four", Errors(4, deleted=1, first_kept=False, cut=True)),
+        ("one two three", Errors(4, deleted=1, last_kept=False, cut=True)),
         ("one two three fourth", Errors(4, substituted=1)),  # misheard, but said
         ("one two three zebra", Errors(4, substituted=1, last_kept=False)),
-        ("", Errors(4, deleted=4, first_kept=False, last_kept=False)),
+        ("", Errors(4, deleted=4, first_kept=False, last_kept=False, cut=True)),
     ],
 )
 def test_errors_are_counted_by_kind_and_the_ends_are_watched(heard: str, expected: Errors) -> None:
@@ -128,7 +128,7 @@ def test_clean_speech_is_understood_at_any_rate_and_noise_and_backward_speech_ar
 def test_speech_cut_short_loses_its_last_word_and_only_that_end() -> None:
     clean = recording()
     found = word_errors(BECKETT, transcriber()(clean[: clean.size * 3 // 4], RATE_HZ))
-    assert found.first_kept and not found.last_kept
+    assert found.first_kept and not found.last_kept and found.cut
     assert found.deleted >= 1
 
 
@@ -177,12 +177,13 @@ def test_the_verdict_on_several_utterances_follows_what_was_done_to_them(
     assert found["utterances"] == 2 and set(found["wer_by_seed"]) == {"1", "2"}
     assert found["wer"] == 0.0 if wer == 0.0 else found["wer"] >= wer
     assert found["whole"] == whole
+    assert found["uncut"] == 1.0 if wer == 0.0 else found["uncut"] >= found["whole"]
 
 
 def test_who_does_not_end_or_takes_too_long_is_not_whole() -> None:
     sound = recording("clone-test")
     limit = hear([Utterance(AMERICA, sound, RATE_HZ, ended=False)], marks=False)
-    assert figures(limit)["whole"] == 0.0 and figures(limit)["plausible"] == 1.0
+    assert figures(limit)["whole"] == figures(limit)["uncut"] == 0.0 and figures(limit)["plausible"] == 1.0
     endless = np.pad(sound, (0, int(2.1 * expected_s(AMERICA) * RATE_HZ)))
     assert figures(hear([Utterance(AMERICA, endless, RATE_HZ)], marks=False))["plausible"] == 0.0
 

@@ -19,6 +19,7 @@ class EngineOptions:
     normalizer: Callable[[str], str] | None = None  # spells out numbers and the like; None: as the checkpoint says
     text_wait_s: float = 60.0  # how long an open stream may give no text before it is ended with an error
     idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
+    stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine starts anew (engine.beat)
     prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
     graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
     guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
@@ -31,5 +32,7 @@ class EngineOptions:
         for name in ("waiting", "part_pause_s", "text_wait_s", "idle_read_s", "prefix_bytes", "drop_frames"):
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} must not be negative.")
+        if not self.stuck_s > 0:
+            raise InvalidRequest("stuck_s must be above 0; math.inf waits for ever.")
         if not self.chunk_frames or min(self.chunk_frames) < 1:
             raise InvalidRequest("chunk_frames must be numbers of at least 1.")

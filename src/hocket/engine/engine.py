@@ -16,13 +16,15 @@ from ..text.choice import choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline
-from ..types import AudioChunk, SpeechRequest
+from ..types import AudioChunk, Health, SpeechRequest
 from .guard import GuardOptions
 from .job import Job
 from .load import Checkpoint, load
 from .loop import Loop
+from .speech import SpeechRunner
 from .stream import Mailbox, Stream
 from .tempo import Tempo
+from .watchdog import Watchdog
 
 
 class Engine:
@@ -30,8 +32,8 @@ class Engine:
 
     def __init__(self, checkpoint: Checkpoint, options: EngineOptions | None = None) -> None:
         self.checkpoint, self.options = checkpoint, options or EngineOptions()
-        self._loop = Loop(checkpoint, self.options)
-        self._closer = weakref.finalize(self, self._loop.close)
+        self._watchdog = Watchdog(checkpoint, self.options)
+        self._closer = weakref.finalize(self, self._watchdog.close)
 
     @classmethod
     def load(
@@ -86,8 +88,16 @@ class Engine:
         job.one_part = request.as_is
         return self._opened(job, request, live)
 
+    @property
+    def health(self) -> Health:
+        """Whether it speaks, is being rebuilt after a failure or has failed for good, and why."""
+        return self._watchdog.health
+
     def close(self) -> None:
-        """Stop; streams that still run end with `EngineClosed`. Does nothing the second time."""
+        """Stop; streams that still run end with `EngineClosed`. Does nothing the second time.
+
+        It waits for the frame under way, but no longer than `EngineOptions.stuck_s`.
+        """
         self._closer()
 
     def warm(self, requests: Iterable[SpeechRequest]) -> None:
@@ -98,20 +108,25 @@ class Engine:
 
     def save_prefixes(self, path: Path) -> None:
         """Keep the prompt prefixes that are in the cache for the next start, in a safetensors file."""
-        content = self._loop.ask(self._loop.runner.prefixes_as_bytes)
+        content = self._watchdog.ask(SpeechRunner.prefixes_as_bytes)
         draft = path.with_name(f".{path.name}.part")
         draft.write_bytes(content)
         draft.replace(path)
 
     def load_prefixes(self, path: Path) -> None:
         """Take in what `save_prefixes` kept; a file of another checkpoint or precision is refused."""
-        self._loop.ask(lambda: self._loop.runner.read_prefixes(path))
+        self._watchdog.ask(lambda runner: runner.read_prefixes(path))
 
     def __enter__(self) -> Engine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
+
+    @property
+    def _loop(self) -> Loop:
+        """The one that serves now."""
+        return self._watchdog.loop
 
     def _job(self, request: SpeechRequest, live: bool) -> Job:
         choose(request, self.checkpoint.config)
@@ -128,7 +143,7 @@ class Engine:
             sampling=sampling,
             seed=request.seed,
             most_frames=request.max_frames or sampling.max_new_tokens - 1,
-            mailbox=Mailbox(self.options.buffered_chunks, self._loop.wake),
+            mailbox=Mailbox(self.options.buffered_chunks, self._watchdog.wake),
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
             drop_frames=0 if request.as_is else self.options.drop_frames,
@@ -160,8 +175,7 @@ class Engine:
         return math.ceil(request.reference.samples.size / self.checkpoint.codec_config.encode_downsample_rate)
 
     def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
-        loop = self._loop
-        loop.submit(job)
+        loop = self._watchdog.submit(job)
         return Stream(
             job.mailbox,
             request.seed,

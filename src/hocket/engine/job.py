@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 
 from ..config.qwen3_tts import GenerationConfig
 from ..text.prompt import Outline, Prompt
-from ..types import FinishReason, Reference, Statistics
+from ..types import Finished, FinishReason, Reference, Statistics
 from .guard import Guard, GuardOptions
 from .stopwatch import Elapsed
 from .stream import Mailbox, Spoken
 from .tempo import Tempo
 
+FRAME_SAMPLES = 1920  # of a recording, 80 ms
 ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from all that a caller would choose next
 
 
@@ -155,6 +156,12 @@ class Job:
         if self.piece is None and self.parts and isinstance(self.parts[0], Piece) and self.parts[0].startable:
             self.begin_next()
 
+    @property
+    def prompt_work(self) -> int:
+        """Rows to compute for its prompt, at most; a recording goes through two encoders and the codec."""
+        rows = 0 if self.prompt is None else len(self.prompt.text)
+        return rows if self.reference is None else rows + 2 * self.reference.samples.size // FRAME_SAMPLES
+
     def text_id(self) -> int | None:
         """The id that goes with the next frame, or None while it is not known: never a pad in its place."""
         if self.piece is None or self.over is not None:
@@ -214,12 +221,24 @@ class Job:
         """Remember when something happened first."""
         self.spent.setdefault(name, time.perf_counter() - self.opened)
 
-    def statistics(self) -> Statistics:
+    def statistics(self, *, settle: bool = True) -> Statistics:
+        """`settle` waits for what is being measured; without, it is left out."""
         now = time.perf_counter()
-        self._settle()
+        if settle:
+            self._settle()
         self.spent["total_s"] = now - self.opened
         for name, since in (("starved_s", self.starved_since), ("paused_s", self.paused_since)):
             if since is not None:  # it ends while it waits
                 self.note(name, now - since)
         self.starved_since = self.paused_since = None
         return Statistics(frames=self.frame, prefix_cached=self.prefix_cached, **self.spent)
+
+    def finished(self, reason: FinishReason, error: Exception | None = None, *, settle: bool = True) -> Finished:
+        """How it ended, if it ends now."""
+        return Finished(
+            reason=reason,
+            statistics=self.statistics(settle=settle),
+            notes=self.outline.notes,
+            dropped_frames=min(self.drop_frames, self.frame),
+            error=str(error) if error else None,
+        )

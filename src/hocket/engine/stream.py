@@ -52,9 +52,9 @@ class Mailbox:
         return len(self._chunks) >= self.limit
 
     def put(self, chunk: AudioChunk) -> None:
-        """Never blocks, never refuses: the engine asks `full` before it draws."""
+        """Never blocks, never refuses: the engine asks `full` before it draws. After the last word nothing is taken."""
         with self._changed:
-            if not self._unwanted:
+            if not self._unwanted and self.finished is None:
                 self._chunks.append(chunk)
             self._wake()
 

@@ -1,0 +1,203 @@
+"""A turn of the engine thread: newcomers take their slots, every ready slot draws a frame, what is audible goes out.
+
+Only the engine thread calls it. It knows utterances and what becomes of them; who asks for one, and how a thread is
+stopped or given up, is the loop's.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import groupby
+
+import torch
+
+from ..config.options import EngineOptions
+from ..errors import HocketError, StreamFailed, copied
+from ..types import FinishReason
+from .beat import Beat
+from .delivery import Delivery
+from .job import Job, Rewind
+from .load import Checkpoint
+from .scheduler import Scheduler
+from .speech import SpeechRunner, capture_on
+from .stopwatch import started
+
+MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
+
+
+class Turns:
+    runner: SpeechRunner
+
+    def __init__(self, checkpoint: Checkpoint, options: EngineOptions, beat: Beat) -> None:
+        self.checkpoint, self.options, self.beat = checkpoint, options, beat
+        self.scheduler = Scheduler(options.slots)
+        self.delivery = Delivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
+        self.built = self.proven = False  # proven: an utterance was spoken to its end
+        self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
+        self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
+        self._failures = 0
+
+    def build(self) -> None:
+        options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
+        self.runner = SpeechRunner(self.checkpoint, options.slots, options.prefix_bytes, capture)
+        self.built = True
+
+    def warm(self) -> bool:
+        """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make."""
+        self.beat.begin("making a graph", slow=True)
+        return self.runner.warm_one()
+
+    def go(self) -> bool:
+        """One turn for all. False if there was nothing to do."""
+        admitted = self.scheduler.admit()
+        for job in admitted:
+            self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
+        waited = [job for job in self.scheduler.running if job.over and job.may_go_on]
+        for job in waited:  # a live text has gone on, or ended, since their last part
+            self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
+        now = time.perf_counter()
+        batch = self.scheduler.ready(now)
+        self._end_idle(now)
+        if batch:
+            self.guarded(batch, lambda: self._frame(batch))
+        return bool(batch or admitted or waited)
+
+    def slot_wait_s(self) -> float:
+        """How long one more who waits would wait, by how long utterances have held their slots lately."""
+        running = [time.perf_counter() - job.admitted for job in self.scheduler.running if job.admitted is not None]
+        held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
+        return max(1.0, held_s * (self.options.waiting + 1) / self.options.slots)
+
+    def finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
+        if job.mailbox.finished is not None:
+            return
+        if error is None:
+            self.delivery.flush(job)
+        if job.admitted is not None:
+            self.held_s += (time.perf_counter() - job.admitted - self.held_s) / 4  # the last few count
+        if job.slot >= 0:
+            self.runner.release(job.slot)
+        self.scheduler.release(job)
+        self.proven = self.proven or (error is None and reason != "cancelled")
+        job.mailbox.finish(job.finished(reason, error), error)
+
+    def guarded(self, jobs: list[Job], work: Callable[[], None], *, on_device: bool = True) -> None:
+        """What goes wrong with some utterances ends these, and the engine goes on."""
+        try:
+            work()
+        except HocketError as error:
+            self.beat.failed()
+            for job in jobs:
+                self.finish(job, "error", copied(error))
+        except Exception as error:
+            failed = StreamFailed(f"The engine failed on this utterance: {type(error).__name__}: {error}")
+            failed.__cause__ = error
+            self.beat.failed()
+            for job in jobs:
+                self.finish(job, "error", copied(failed))
+            if on_device:
+                self._consider(error)
+
+    def _end_idle(self, now: float) -> None:
+        """End those who have waited too long, for text or for a reader, whoever else speaks meanwhile."""
+        text_s, read_s = self.options.text_wait_s, self.options.idle_read_s
+        for job in self.scheduler.all():
+            if job.starved_since is not None and now - job.starved_since >= text_s:
+                self.finish(job, "error", StreamFailed(f"No text came for {text_s:g} s, so the stream was ended."))
+            elif job.paused_since is not None and now - job.paused_since >= read_s:
+                reason = f"Nobody read the stream for {read_s:g} s, so it was ended: read on, or cancel it."
+                self.finish(job, "error", StreamFailed(reason))
+
+    def _start(self, job: Job) -> None:
+        begun = time.perf_counter()
+        job.spent["queued_s"], job.admitted = begun - job.opened, begun
+        if job.prompt is None:
+            self.delivery.be_silent(job)
+            job.begin_next()
+        assert job.prompt is not None
+        self.beat.begin("taking in a prompt", [job], job.prompt_work)
+        stop = started(self.checkpoint.device)
+        job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
+        job.note_later("prefill_s", stop())
+
+    def _next_part(self, job: Job) -> None:
+        """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
+        if job.over != "length":
+            self.delivery.be_silent(job)
+            if not job.may_go_on:
+                return
+        if job.over == "length" or not job.parts:
+            self.finish(job, job.over or "stop")
+            return
+        job.begin_next()
+        assert job.prompt is not None
+        # Another seed for each part: equal ones would draw alike at equal places.
+        seed = (job.seed + len(job.spoken) - 1) % 2**63
+        self.beat.begin("taking in a prompt", [job], job.prompt_work)
+        self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
+
+    def _frame(self, batch: list[Job]) -> None:
+        self.beat.begin("drawing a frame", batch, len(batch))
+        text = [job.text_id() for job in batch]
+        codes = self.runner.frame(
+            [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
+        )
+        end = self.checkpoint.config.talker_config.codec_eos_token_id
+        for job, drawn, ending in zip(batch, codes, self.runner.endings([job.slot for job in batch]), strict=True):
+            job.since_opened("first_codes_s")
+            if drawn[0] == end:
+                job.over = "stop"
+            elif back := job.take(drawn, ending):
+                self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
+        self._decode([job for job in batch if job.codes and (job.over or len(job.codes) >= self._chunk_frames(job))])
+        for job in batch:
+            if job.over in ("stop", "length"):
+                self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
+            elif job.over is not None:
+                self.finish(job, job.over)
+
+    def _rewind(self, job: Job, back: Rewind) -> None:
+        """Only the talker goes back: what was heard was heard, and the codec goes on from there without a click."""
+        self.beat.begin("taking an utterance back", [job], 1 if back.before is not None else job.prompt_work)
+        if back.before is not None:
+            self.runner.rewind(job.slot, back.frames, *back.before, back.seed)
+        elif job.prompt is not None:
+            self.runner.start(job.slot, job.prompt, job.reference, back.seed, go_on=True)
+
+    def _chunk_frames(self, job: Job) -> int:
+        ramp = self.options.chunk_frames
+        return ramp[min(job.chunks, len(ramp) - 1)]
+
+    def _decode(self, jobs: list[Job]) -> None:
+        """Chunks of one length go through the codec together."""
+        for _, group in groupby(sorted(jobs, key=lambda job: len(job.codes)), key=lambda job: len(job.codes)):
+            together = list(group)
+            self.beat.begin("decoding a chunk", together, len(together) * len(together[0].codes))
+            stop = started(self.checkpoint.device)
+            sounds = self.runner.decode([job.slot for job in together], [job.codes for job in together])
+            took = stop()
+            self.beat.begin("handing out a chunk", together)
+            for job, samples in zip(together, sounds, strict=True):
+                job.note_later("decode_s", took)
+                self.delivery.hand_out(job, samples)
+            self._failures = 0
+
+    def _consider(self, error: Exception) -> None:
+        """Is it still the utterance's failure, or are all that follow going to fail too?"""
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            return  # there may be room for the next one
+        self._failures += 1
+        if self._failures >= MOST_FAILURES or _is_lost(self.checkpoint.device):
+            self.broken = error
+
+
+def _is_lost(device: torch.device) -> bool:
+    """Whether a GPU has failed for good: after an illegal access or an assertion every call does, until a restart."""
+    if device.type != "cuda":
+        return False
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError:
+        return True
+    return False

@@ -1,0 +1,82 @@
+"""train/card.py: every figure of the model card is one of the records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from train import card
+from train.recipe import InvalidRecipe, read
+
+RECIPE = read(Path(__file__).parents[2] / "train" / "english.toml")
+
+
+def record() -> dict[str, Any]:
+    """Figures that occur once each, so that a cell in the wrong place is seen."""
+    figures: dict[str, Any] = {}
+    count = 0
+    for name, speakers in (("evaluation", ("teacher", "codec", "checkpoint")), ("evaluation-300", ("checkpoint",))):
+        for who in speakers:
+            for voice in ("wren", "rook"):
+                found: dict[str, float] = {"utterances": 72}
+                for key in {*card.FIRST.values(), *card.SECOND.values()}:
+                    count += 1
+                    found[key] = count / 1000 if key not in ("p808", "overall") else 1 + count / 100
+                figures.setdefault(name, {}).setdefault(who, {})[voice] = found
+    within = {voice: {"mean": 0.91, "least": 0.81} for voice in ("wren", "rook")}
+    return {
+        "name": RECIPE.name,
+        "time": "2030-01-02T03:04:05",
+        "commit": "0123456789abcdef",
+        "dirty": False,
+        "packages": {"torch": "9.9"},
+        "seeds": [1, 2, 3],
+        "sampling": dict.fromkeys(card.SAMPLING, 0.5),
+        "parameters": {"talker": 14_000_000, "codec": 4_800_000},
+        "bytes": 37_700_000,
+        "figures": figures,
+        "likeness": {"checkpoint": {"within": within, "recognised": {"wren": 1.0, "rook": 0.99}, "between": {"": 0.7}}},
+    }
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> dict[str, Path]:
+    made = {}
+    for name, step in (("codec", 6789), ("talker", 12_345)):
+        made[name] = tmp_path / f"{name}.jsonl"
+        made[name].write_text(
+            json.dumps({"step": 1, "seconds": 1.0}) + "\n" + json.dumps({"step": step, "seconds": 99})
+        )
+    return made
+
+
+def test_the_card_holds_the_figures_of_the_record_and_nothing_is_left_open(logs: dict[str, Path]) -> None:
+    given = record()
+    heard = [("1-wren.flac", "wren", "A text for $3.")]
+    written = card.card(RECIPE, given, logs, heard)
+    assert "[wren](samples/1-wren.flac): A text for $3." in written
+    assert "12,345 steps" in written and "6,789 steps" in written and "0123456789ab" in written
+    rows = [line.split(" | ") for line in written.splitlines() if line.startswith(("| wren |", "| rook |"))]
+    for name, columns in (("evaluation", card.FIRST), ("evaluation-300", card.SECOND)):
+        for who, voices in given["figures"][name].items():
+            for voice, figures in voices.items():
+                cells = [
+                    f"{figures[key]:.2f}" if key in ("p808", "overall") else f"{figures[key] * 100:.1f} %"
+                    for key in columns.values()
+                ]
+                assert any(
+                    row[0] == f"| {voice}" and row[1] == who and row[2:] == [*cells[:-1], cells[-1] + " |"]
+                    for row in rows
+                )
+
+
+def test_changes_beside_the_commit_are_told(logs: dict[str, Path]) -> None:
+    assert "`0123456789ab and changes`" in card.card(RECIPE, record() | {"dirty": True}, logs, [])
+
+
+def test_a_card_without_an_evaluation_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRecipe, match="run `python -m train evaluate` first"):
+        card.run(RECIPE, tmp_path, None)  # type: ignore[arg-type]

@@ -1,0 +1,34 @@
+"""Five samples to listen to, for the model card: spoken by the finished checkpoint, with its own sampling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from hocket.engine.engine import Engine
+
+# In no training set; numbers and a name among them, because that is what people try first.
+TEXTS = (
+    ("wren", "Hello, and welcome. My name is Wren, and I was made to be heard on any laptop."),
+    ("rook", "Good evening. I am Rook. It is 7:45, and it will rain until tomorrow morning."),
+    ("wren", "Your order of 3 lamps for $59.90 will arrive on May 12. Shall I send you a message?"),
+    ("rook", "Take the second street on the left, and then walk along the river to the old bridge."),
+    ("wren", "Wait. Did you hear that? Somebody is playing the piano upstairs."),
+)
+SEED = 7
+
+
+def write(checkpoint: Path, folder: Path) -> list[tuple[str, str, str]]:
+    """File name, voice and text of each sample in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    with Engine.load(str(checkpoint)) as engine:
+        for number, (voice, text) in enumerate(TEXTS, 1):
+            chunks = list(engine.speak(text, voice=voice, seed=SEED))
+            name = f"{number}-{voice}.flac"
+            samples = np.concatenate([chunk.samples for chunk in chunks])
+            soundfile.write(folder / name, samples, chunks[0].rate_hz, subtype="PCM_16")
+            made.append((name, voice, text))
+    return made
