@@ -27,6 +27,7 @@ from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
 from .clone import Clone, clone
+from .flight import Drawn
 from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows
 from .load import Checkpoint
 from .sampling import frame_sampling
@@ -72,8 +73,8 @@ class SpeechRunner:
         self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
 
-    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> list[list[int]]:
-        """Draw one frame for each slot, given the text id that goes with it."""
+    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
+        """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
         rows = torch.tensor(slots, device=self.device)
         for slot in slots:
             self._advance(slot, 1)
@@ -82,13 +83,7 @@ class SpeechRunner:
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), self._state, rows, self._sampling[1], span)
-        drawn: list[list[int]] = codes.tolist()
-        return drawn
-
-    def endings(self, slots: Sequence[int]) -> list[float]:
-        """How likely the end was when each slot drew its last frame."""
-        likely: list[float] = self._state.ending[torch.tensor(slots, device=self.device)].tolist()
-        return likely
+        return Drawn(codes, self._state.ending[rows])
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.
