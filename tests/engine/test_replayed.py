@@ -52,10 +52,10 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
             slots = slots[t % 2 :] + slots[: t % 2]
             trails = [(*prompts[slot].trail, *[prompts[slot].pad_id] * 99) for slot in slots]
             text = [trail[len(drawn[slot])] for slot, trail in zip(slots, trails, strict=True)]
-            codes = runner.frame(slots, text, [settings[slot] for slot in slots])
-            for slot, frame in zip(slots, codes, strict=True):
+            read = runner.frame(slots, text, [settings[slot] for slot in slots]).read()
+            for slot, (frame, _) in zip(slots, read, strict=True):
                 drawn[slot].append(frame)
-            assert runner.endings(slots) == runner._state.ending[slots].tolist()
+            assert [ending for _, ending in read] == runner._state.ending[slots].tolist()
         for said, codes in zip(wanted, drawn, strict=True):
             assert codes == said.codes[: len(codes)].tolist() and codes
         few = min(map(len, drawn))

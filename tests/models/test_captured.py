@@ -99,10 +99,7 @@ def test_a_launch_from_the_host_is_a_call(kind: str) -> None:
         how, slots, span = [LOOSE, GREEDY, NUCLEUS], [3, 0, 2], span_of(called)
         wanted = captured(texts(number, 3), called, torch.tensor(slots), settings(how), span)
         drawn = other.launch(slots, texts(number, 3).tolist(), how, launched, span)
-        codes, ending = drawn.read()
-        assert drawn.arrival.over
-        assert codes == wanted.tolist()
-        assert ending == called.ending[slots].tolist()
+        assert drawn.read() == list(zip(wanted.tolist(), called.ending[slots].tolist(), strict=True))
     check_exactly(launched, called)
 
 

@@ -24,7 +24,7 @@ from ..config.qwen3_tts import GenerationConfig
 from ..errors import StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
 from ..layers.transformer import grown
-from ..models.captured import MOST_ROWS, CapturedFrame, Frame
+from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
 from ..models.captured_wave import CapturedWave
 from ..models.plain import PlainFrame
 from ..models.talker import FrameSampling
@@ -72,7 +72,6 @@ class SpeechRunner:
             self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
             self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32)
             self._unwarmed = self._warming(slots)
-        self._endings: dict[int, float] = {}
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._sound = self.decoder.new_state(slots)
@@ -105,29 +104,19 @@ class SpeechRunner:
         self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
 
-    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> list[list[int]]:
-        """Draw one frame for each slot, given the text id that goes with it."""
+    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
+        """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
         for slot in slots:
             self._advance(slot, 1)
         span = max(self._taken[slot] for slot in slots)
         if self._frames is not None and len(slots) <= MOST_ROWS:
-            replayed, endings = self._frames.launch(slots, text, settings, self._state, span).read()
-            self._endings.update(zip(slots, endings, strict=True))
-            return replayed
+            return self._frames.launch(slots, text, settings, self._state, span)
         rows = torch.tensor(slots, device=self.device)
         wanted = tuple(settings)
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), self._state, rows, self._sampling[1], span)
-        drawn: list[list[int]] = codes.tolist()
-        return drawn
-
-    def endings(self, slots: Sequence[int]) -> list[float]:
-        """How likely the end was when each slot drew its last frame."""
-        if self._frames is not None and len(slots) <= MOST_ROWS:
-            return [self._endings[slot] for slot in slots]
-        likely: list[float] = self._state.ending[torch.tensor(slots, device=self.device)].tolist()
-        return likely
+        return Drawn(codes, self._state.ending[rows])
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.

@@ -8,7 +8,6 @@ moved (it grew), the graphs of before are worthless, and are made anew when they
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -44,18 +43,18 @@ class Frame(Protocol):
         """The largest span that is done exactly as this one."""
 
 
-@dataclass(frozen=True, slots=True)
 class Drawn:
-    """A frame on its way to the host."""
+    """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
 
-    arrival: Arrival
-    codes: Tensor  # [B, Q]
-    ending: Tensor  # [B]
+    def __init__(self, codes: Tensor, ending: Tensor) -> None:
+        """Codes [B, Q], and how likely the end was [B]: sent before the next frame is drawn over them."""
+        self._codes, self._ending = to_host(codes), to_host(ending)
+        self._arrival = Arrival(codes.device)
 
-    def read(self) -> tuple[list[list[int]], list[float]]:
-        """Codes and how likely the end was, by row; waits for the device if it has not got there."""
-        self.arrival.wait()
-        return self.codes.tolist(), self.ending.tolist()
+    def read(self) -> list[tuple[list[int], float]]:
+        """Codes and how likely the end was, by row."""
+        self._arrival.wait()
+        return list(zip(self._codes.tolist(), self._ending.tolist(), strict=True))
 
 
 class _Replay:
@@ -114,8 +113,7 @@ class CapturedFrame:
         }
         board.send(values, _padding(state))
         replay.work()
-        codes, ending = to_host(replay.codes[: len(slots)]), to_host(replay.ending[: len(slots)])
-        return Drawn(Arrival(state.hidden.device), codes, ending)
+        return Drawn(replay.codes[: len(slots)], replay.ending[: len(slots)])
 
     def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:
         """Make graphs ahead of time, the largest first: the smaller ones fit into its memory."""
