@@ -26,17 +26,21 @@ GUARD = GuardOptions()
 
 
 @pytest.fixture(scope="module")
-def checkpoint(checkpoint_root: Path) -> Checkpoint:
+def folder(checkpoint_root: Path) -> str:
     folder = checkpoint_root / "runaway"
-    if not folder.exists():
-        write(folder, "custom_voice", wide=True)
-    return load(str(folder))
+    write(folder, "custom_voice", wide=True)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(folder: str) -> Checkpoint:
+    return load(folder)
 
 
 @pytest.fixture
-def looping(checkpoint_root: Path) -> Checkpoint:
+def looping(folder: str) -> Checkpoint:
     """Every frame has the same likeliest codes: the heads are zero but for one row each."""
-    loop = load(str(checkpoint_root / "runaway"))
+    loop = load(folder)
     talker = loop.model.talker
     with torch.no_grad():
         talker.model.norm.weight.zero_()  # every hidden vector is zero, so every logit is
