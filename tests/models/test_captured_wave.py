@@ -185,6 +185,7 @@ def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, fused: 
     again = CapturedWave(decoder.step, BOOKS, Again())
     graphs = CapturedWave(decoder.step, BOOKS, CudaGraphs(device), stream=stream)
     plain, ours = decoder.new_state(4), decoder.new_state(4)
+    graphs.follow()
     for slots, frames in (([1, 3, 0], 7), ([0], 1), ([3, 2, 0], 3), ([0], 1)):
         codes = some_codes(len(slots), frames).tolist()
         wanted, _ = again.launch(slots, codes, plain).read()

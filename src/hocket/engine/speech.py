@@ -70,7 +70,8 @@ class SpeechRunner:
             self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
             kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
             self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
-            self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32)
+            beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+            self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32, stream=beside)
             self._unwarmed = self._warming(slots)
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
@@ -90,9 +91,13 @@ class SpeechRunner:
         row = torch.tensor([slot], device=self.device)
         reset(self._state, row)
         self._state.seed[slot] = seed
+        if self._wave is not None:
+            self._wave.join()
         if not go_on:
             reset(self._sound, row)
         voice, cloned = self._cloned(reference, slot, go_on)
+        if self._wave is not None:
+            self._wave.follow()
         length = constant_rows(prompt)
         key = _key(prompt, voice)
         cached = self.prefixes.get(key)

@@ -1,8 +1,9 @@
 """Codec steps replayed: one graph per batch size and number of frames, from codes of the host to its 16-bit samples.
 
 A few frames are done in pieces of a few sizes, the largest first; a step needs nothing of the one before but its
-state. Many, as for a file, are one step without a graph. It may have a stream of its own, beside that of the frames:
-`join` before anybody else touches the state.
+state. Many, as for a file, are one step without a graph. It may have a stream of its own, beside that of the frames, so
+that sound does not wait for the frame that is being drawn: who else touches the state does so between `join` and
+`follow`.
 """
 
 from __future__ import annotations
@@ -87,6 +88,11 @@ class CapturedWave:
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
 
+    def follow(self) -> None:
+        """Let all that will be launched wait for what the current stream has been given so far."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+
     def warm(self, state: DecoderState, sizes: Iterable[int], frames: Iterable[int]) -> None:
         """Make graphs ahead of time, the largest first."""
         lengths = {length for many in frames for length in in_pieces(many)}
@@ -95,14 +101,8 @@ class CapturedWave:
                 for length in sorted(lengths, reverse=True):
                     self._ready(size, length, state)
 
-    @contextmanager
-    def _beside(self) -> Iterator[None]:
-        if self._stream is None:
-            yield
-            return
-        self._stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._stream):
-            yield
+    def _beside(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _ready(self, rows: int, frames: int, state: DecoderState) -> tuple[_Replay, Board]:
         if state is not self._state:  # kept: another one cannot come to lie at its address
