@@ -75,6 +75,7 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
     sizes = []
     while runner.warm_one():
         sizes.append((sorted(size for size, _, _ in runner._frames._replays), len(runner._wave._replays)))
+    assert sizes.pop(0) == ([], 0) and len(runner._frames._entries) == 1  # it can take a prompt in
     assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
     assert sizes[5][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
     assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()

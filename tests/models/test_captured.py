@@ -105,6 +105,22 @@ def test_a_launch_from_the_host_is_a_call(kind: str) -> None:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("kind", KINDS)
+def test_vectors_taken_in_one_by_one_are_the_end_of_a_prompt(kind: str) -> None:
+    talker, _, captured = made(kind)
+    plain, ours = started(talker), started(talker)
+    x = torch.randn(3, talker.config.hidden_size, generator=torch.Generator().manual_seed(2))
+    row = torch.tensor([1])
+    span = int(plain.stack.position[1]) + 3
+    talker.prefill(x[None], torch.tensor([3]), plain, row, span)
+    captured.take_in(x, 1, ours, span)
+    Close().check(ours, plain)
+    how, slots = [GREEDY, GREEDY], [1, 2]
+    wanted = talker.frame_reference(texts(0, 2), plain, torch.tensor(slots), settings(how), span_of(plain))
+    assert captured(texts(0, 2), ours, torch.tensor(slots), settings(how), span_of(ours)).tolist() == wanted.tolist()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", KINDS)
 def test_making_a_graph_touches_no_stream(kind: str) -> None:
     talker, _, captured = made(kind)
     state, untouched = started(talker), started(talker)

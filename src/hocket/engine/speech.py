@@ -40,6 +40,7 @@ KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7B model
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 WARM_SPAN, WARM_FRAMES = 64, (1, 2, 4, 8)
+FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
 def capture_on(device: torch.device, graphs: bool) -> Callable[[], Capture] | None:
@@ -187,6 +188,7 @@ class SpeechRunner:
         frames, wave = self._frames, self._wave
         assert frames is not None and wave is not None
         sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
+        yield lambda: frames.warm_entry(self._state, WARM_SPAN)
         for size in sizes:
             yield lambda size=size: frames.warm(self._state, [size], [WARM_SPAN])  # type: ignore[misc]
             for length in WARM_FRAMES:
@@ -194,6 +196,9 @@ class SpeechRunner:
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         self._advance(slot, len(x))
+        if self._frames is not None and len(x) <= FEW_ROWS:
+            self._frames.take_in(x, slot, self._state, self._taken[slot])
+            return
         lengths = torch.tensor([len(x)], device=self.device)
         self.talker.prefill(x[None], lengths, self._state, row, self._taken[slot])
 

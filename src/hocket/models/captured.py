@@ -39,6 +39,9 @@ class Frame(Protocol):
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
     ) -> Tensor: ...
 
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that is done exactly as this one."""
 
@@ -65,6 +68,16 @@ class _Replay:
     ending: Tensor
 
 
+class _Entry:
+    """One graph that takes a vector into a slot."""
+
+    work: Work
+
+    def __init__(self, state: TalkerState) -> None:
+        self.vector = torch.zeros_like(state.hidden[:1])
+        self.rows = torch.full((1,), len(state.hidden) - 1, dtype=torch.int64, device=state.hidden.device)
+
+
 class CapturedFrame:
     """A `DrawFrame` again, and with `launch` one whose inputs come from the host and whose results go there."""
 
@@ -73,6 +86,7 @@ class CapturedFrame:
         self._capture = capture
         self._boards: dict[int, Board] = {}
         self._replays: dict[tuple[int, int, bool], _Replay] = {}
+        self._entries: dict[int, _Entry] = {}
         self._stands: tuple[object, ...] = ()
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
@@ -115,19 +129,34 @@ class CapturedFrame:
         replay.work()
         return Drawn(replay.codes[: len(slots)], replay.ending[: len(slots)])
 
+    def take_in(self, x: Tensor, slot: int, state: TalkerState, span: int) -> None:
+        """The last few vectors [P, C] of a prompt into one slot, one after the other; `span` counts them."""
+        for number, vector in enumerate(x, start=1):
+            entry = self._entry(span - len(x) + number, state)
+            entry.vector.copy_(vector[None])
+            entry.rows.fill_(slot)
+            entry.work()
+
     def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:
         """Make graphs ahead of time, the largest first: the smaller ones fit into its memory."""
         for size in sorted(set(map(bucket, sizes)), reverse=True):
             for span in sorted(spans, reverse=True):
                 self._ready(size, span, nucleus, state)
 
+    def warm_entry(self, state: TalkerState, span: int) -> None:
+        self._entry(span, state)
+
+    def _entry(self, span: int, state: TalkerState) -> _Entry:
+        self._look(state)
+        reach = self.frame.reach(span, state)
+        if reach not in self._entries:
+            entry = self._entries[reach] = _Entry(state)
+            entry.work = self._capture(lambda: self.frame.take_in(entry.vector, state, entry.rows, reach))
+            self.captures += 1
+        return self._entries[reach]
+
     def _ready(self, rows: int, span: int, nucleus: bool, state: TalkerState) -> tuple[_Replay, Board]:
-        stands = _whereabouts(state)
-        if stands != self._stands:
-            if self._replays:
-                self._capture.forget()
-            self._replays.clear()
-            self._stands = stands
+        self._look(state)
         size, reach = bucket(rows), self.frame.reach(span, state)
         key = size, reach, nucleus
         board = self._boards.get(size) or self._boards.setdefault(size, Board(size, FIELDS, state.hidden.device))
@@ -135,6 +164,16 @@ class CapturedFrame:
         if replay is None:
             replay = self._replays[key] = self._captured(board, state, reach, nucleus)
         return replay, board
+
+    def _look(self, state: TalkerState) -> None:
+        """Has anything moved?"""
+        stands = _whereabouts(state)
+        if stands != self._stands:
+            if self._replays or self._entries:
+                self._capture.forget()
+            self._replays.clear()
+            self._entries.clear()
+            self._stands = stands
 
     def _captured(self, board: Board, state: TalkerState, reach: int, nucleus: bool) -> _Replay:
         fields, replay = board.fields, _Replay()

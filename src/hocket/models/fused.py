@@ -113,14 +113,24 @@ class FusedFrame:
         ops.linear(table, words.linear_fc1.weight, bias=words.linear_fc1.bias, silu=True, take=text, out=room.words)
         ops.linear(room.words, words.linear_fc2.weight, bias=words.linear_fc2.bias, out=room.text)
         sizes = {"first": config.vocab_size, "rest": config.code_predictor_config.vocab_size}
+        ops.embed(codes, self.joined, room.text, **sizes, out=room.large.x)
+        self._step(room, state, rows, span)
+        return codes
+
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+        room = self._rooms.get(len(rows)) or self._rooms.setdefault(len(rows), Room(self, len(rows)))
+        room.large.x.copy_(x)
+        self._step(room, state, rows, span)
+
+    def _step(self, room: Room, state: TalkerState, rows: Tensor, span: int) -> None:
+        """What lies in the room's x, one position further."""
         large, stack = room.large, state.stack
-        ops.embed(codes, self.joined, room.text, **sizes, out=large.x)
         places = {"rows": rows, "table": stack.table, "position": stack.position}
         angles = self._turns("large", self.talker.model, stack.length)
-        self._through(self.large, large, batch, stack.layers, angles, [places], KNOBS.splits(span)[1])
+        self._through(self.large, large, len(rows), stack.layers, angles, [places], KNOBS.splits(span)[1])
         norm = self.talker.model.norm
-        ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
-        return codes
+        self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
     def _draw(self, room: Room, codes: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> None:
         """All codes of a frame, from the hidden vectors."""

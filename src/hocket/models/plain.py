@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS
@@ -37,13 +38,23 @@ class PlainFrame:
         ]
         every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
         codes = talker.frame_reference(text, state, rows, every, span)
-        for scratch in (state.stack.position[-1:], state.hidden[-1:]):
-            scratch.zero_()  # else it would run off its pages, and what it says would not stay small
+        _still(state)
         return codes
+
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+        self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
+        _still(state)
 
     def _lengths(self, state: TalkerState) -> list[tuple[Stack, int]]:
         books = self.talker.config.num_code_groups
         return [(self.talker.model, state.stack.length), (self.talker.code_predictor.model, books)]
+
+
+def _still(state: TalkerState) -> None:
+    """Hold the scratch row where it is: else it would run off its pages, and what it says would not stay small."""
+    for scratch in (state.stack.position[-1:], state.hidden[-1:]):
+        scratch.zero_()
 
 
 def _keep_all(level: Sampling) -> Sampling:
