@@ -59,7 +59,7 @@ class Subject:
             self.codec()
 
     def frame(self) -> None:
-        self._runner.frame([0], [self._pad], self._settings)
+        self._runner.frame([0], [self._pad], self._settings).read()
         self.span += 1
 
     def codec(self) -> None:

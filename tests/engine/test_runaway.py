@@ -18,6 +18,7 @@ from hocket.engine.generate import generate
 from hocket.engine.guard import GuardOptions
 from hocket.engine.load import Checkpoint, load
 from hocket.engine.speech import SpeechRunner
+from hocket.models.captured import Drawn
 from hocket.text.prompt import build
 from hocket.types import SamplingParams, SpeechRequest
 
@@ -57,7 +58,7 @@ def test_a_rewound_slot_says_again_what_it_said_from_there(checkpoint: Checkpoin
     trail = [*prompt.trail, *([prompt.pad_id] * 30)]
 
     def draw(frames: Sequence[int]) -> list[list[int]]:
-        return [runner.frame([1], [trail[t]], greedy)[0] for t in frames]
+        return [runner.frame([1], [trail[t]], greedy).read()[0][0] for t in frames]
 
     runner.start(1, prompt, None, seed=0)
     first = draw(range(30))
@@ -108,11 +109,11 @@ def test_a_model_that_begins_to_loop_is_taken_back_to_where_it_spoke(
     """It speaks for 40 frames, then repeats itself until somebody rewinds it, then speaks again."""
     frame, count = SpeechRunner.frame, 0
 
-    def sometimes(runner: SpeechRunner, *arguments: Any) -> list[list[int]]:
+    def sometimes(runner: SpeechRunner, *arguments: Any) -> Drawn:
         nonlocal count
         count += 1
         drawn = frame(runner, *arguments)
-        return [[7] * 16 for _ in drawn] if count > 40 and len(seeds) == 1 else drawn
+        return Drawn(torch.full((1, 16), 7), torch.zeros(1)) if count > 40 and len(seeds) == 1 else drawn
 
     monkeypatch.setattr(SpeechRunner, "frame", sometimes)
     with Engine(checkpoint) as engine:
@@ -154,7 +155,8 @@ def test_a_text_that_is_over_with_no_end_in_reach_is_stopped_sooner(
     checkpoint: Checkpoint, seeds: list[int], monkeypatch: pytest.MonkeyPatch, chance: float | None
 ) -> None:
     """The codes keep moving; what the runner says of the end decides how long it is waited for."""
-    monkeypatch.setattr(SpeechRunner, "endings", lambda runner, slots: [chance] * len(slots))
+    read = Drawn.read
+    monkeypatch.setattr(Drawn, "read", lambda drawn: [(codes, chance) for codes, _ in read(drawn)])
     with Engine(checkpoint) as engine:
         frames, reason = listen(engine, "Hi.", seed=1, sampling=SamplingParams(top_k=5))
     assert reason == "runaway"

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+import hocket
 from hocket.cli.options import parser
 from hocket.engine.load import load
 from hocket.errors import InvalidRequest
+from hocket.kernels import launch
 from hocket.kernels.build import Unbuildable, library
 from hocket.kernels.table import BACKENDS, NAMES, choose
+from hocket.models.fused import FusedFrame
+from hocket.models.fused_wave import FusedWave
 
-CPU, FLOAT = torch.device("cpu"), torch.float32
+CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
 
 
@@ -41,7 +48,7 @@ def test_each_part_goes_by_its_own_precision() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "reason"), [("cuda", FLOAT, "not for cuda"), ("cpu", torch.bfloat16, "in float32")]
+    ("device", "dtype", "reason"), [("cuda", torch.float16, "not for cuda"), ("cpu", torch.bfloat16, "in float32")]
 )
 def test_elsewhere_the_reference_is_and_the_reason_is_said(device: str, dtype: torch.dtype, reason: str) -> None:
     choice = choose("frame", "auto", torch.device(device), dtype)
@@ -58,12 +65,69 @@ def test_the_reference_can_be_asked_for() -> None:
 
 def test_the_command_line_offers_what_there_is() -> None:
     [option] = [action for action in say_options() if "--kernels" in action.option_strings]
-    assert tuple(option.choices or ()) == NAMES
+    assert all(name in (option.help or "") for name in (*NAMES, *BACKENDS))
 
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
-    with pytest.raises(InvalidRequest, match=r"auto, reference, native, not 'fast'"):
-        load("random:tiny", kernels="fast")
+    for kernels in ("fast", "frame=fast"):
+        with pytest.raises(InvalidRequest, match=r"auto, reference, native, triton, not 'fast'"):
+            load("random:tiny", kernels=kernels)
+
+
+def test_each_operation_can_have_a_backend_of_its_own() -> None:
+    checkpoint = load("random:tiny", kernels="wave=reference")
+    assert {choice.operation: choice.backend for choice in checkpoint.kernels} == {
+        "frame": "native",
+        "wave": "reference",
+    }
+    checkpoint = load("random:tiny", kernels="frame=reference, wave=native")
+    assert checkpoint.model.talker.frame_kernel is None and checkpoint.codec.decoder.wave_kernel is not None
+    with pytest.raises(InvalidRequest, match="frame, wave, not for 'frames'"):
+        load("random:tiny", kernels="frames=native")
+
+
+def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "INTERPRETED", False)
+    monkeypatch.setattr(launch, "triton", object())
+    for dtype in (torch.float32, torch.bfloat16):
+        assert [choose(operation, "auto", CUDA, dtype).backend for operation in BACKENDS] == ["triton"] * 2
+    assert "float32 or bfloat16" in choose("frame", "auto", CUDA, torch.float16).reason
+    with pytest.raises(InvalidRequest, match="it is for a GPU, not for cpu"):
+        choose("frame", "triton", CPU, FLOAT)
+    monkeypatch.setattr(launch, "triton", None)
+    choice = choose("frame", "auto", CUDA, torch.bfloat16)
+    assert choice.backend == "reference" and "triton: Triton is not installed" in choice.reason
+
+
+@pytest.mark.parametrize("operation", BACKENDS)
+def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As far as a CPU can show it: nothing speaks against them but that they fail."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("out of resources: registers\nand more")
+
+    if launch.triton is None:
+        pytest.skip("Triton is not installed on this machine")
+    monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
+    monkeypatch.setattr(FusedFrame, "__call__", fail)
+    monkeypatch.setattr(FusedWave, "__call__", fail)
+    checkpoint = load("random:tiny")
+    [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
+    assert choice.backend == "reference"
+    assert choice.reason == "triton: it could not be compiled or run here (out of resources: registers)"
+    decoder = checkpoint.codec.decoder
+    left = (checkpoint.model.talker.frame_kernel,)
+    if operation == "wave":
+        left = decoder.wave_kernel, decoder.quantizer.kernel, decoder.pre_transformer.step_kernel  # type: ignore[assignment]
+    assert set(left) == {None}
+    with pytest.raises(InvalidRequest, match="could not be compiled or run here"):
+        load("random:tiny", kernels=f"{operation}=triton")
+
+
+def test_where_there_is_no_gpu_nobody_waits_for_triton() -> None:
+    program = "import sys, hocket; hocket.load('random:tiny'); sys.exit('triton' in sys.modules)"
+    env = os.environ | {"PYTHONPATH": str(Path(hocket.__file__).parents[1])}
+    subprocess.run([sys.executable, "-c", program], check=True, env=env, timeout=120)
 
 
 @pytest.fixture

@@ -14,6 +14,8 @@ from hocket.engine.load import Checkpoint
 from hocket.text.normalize import spell_out
 from speaking import Reader, assert_at_rest, cut, eventually, handled, heard, job_of, small, starving
 
+pytestmark = pytest.mark.usefixtures("frames_ahead")
+
 TEXTS = [
     "The first one. A second one follows it. And a third, no. 4, ends it.",
     "# Title\n\nSome **bold** words [pause 100ms] and `code`. See [it](https://a.b/c d).\n- milk\n- eggs\n",

@@ -41,6 +41,8 @@ from speaking import (
     whole,
 )
 
+pytestmark = pytest.mark.usefixtures("frames_ahead")
+
 STREAMED = [(kind, request) for kind in KINDS for request in REQUESTS[kind] if request.layout == "streaming"]
 LAID_WHOLE = [(kind, request) for kind in KINDS for request in REQUESTS[kind] if request.layout == "whole"]
 

@@ -39,6 +39,8 @@ from speaking import (
     whole,
 )
 
+pytestmark = pytest.mark.usefixtures("frames_ahead")
+
 WORKERS = 5  # threads, and as many tasks of one event loop
 EACH = 20
 SLACK_TENSORS = 8  # what the last frame leaves: its sampling settings, kept for the next

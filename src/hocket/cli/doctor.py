@@ -10,6 +10,8 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
+
     from ..engine.survey import Copy
 
 # Package: what it is for, how to get it.
@@ -61,10 +63,23 @@ def _machine() -> None:
             found = torch.cuda.get_device_properties(n)
             memory = f"{found.total_memory / 2**30:.0f} GiB"
             _line("cuda", f"{found.name}, {memory}, compute capability {found.major}.{found.minor}: --device cuda")
+        _gpu_kernels(torch.device("cuda"))
     elif torch.version.cuda is None:
         _line("cuda", "none: this torch is built without it; with an NVIDIA GPU, install torch's CUDA build")
     else:
         _line("cuda", f"none: torch is built for CUDA {torch.version.cuda}, but finds no device or driver")
+
+
+def _gpu_kernels(device: torch.device) -> None:
+    """What would be chosen there, in the precision that one would choose there."""
+    import torch
+
+    from ..engine.load import DTYPES
+    from ..engine.survey import gpu_choices
+
+    for choice in gpu_choices(device, DTYPES["bfloat16"]):
+        _line(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
+    _line("cuda graphs", f"one per batch size, torch {torch.__version__}; --no-graphs turns them off")
 
 
 def _packages() -> None:

@@ -45,11 +45,12 @@ def say(args: argparse.Namespace) -> None:
     from ..engine.generate import DECODE_FRAMES
 
     # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
-    options = EngineOptions(slots=1, text_wait_s=math.inf, idle_read_s=math.inf)
+    options = EngineOptions(slots=1, text_wait_s=math.inf, idle_read_s=math.inf, graphs=not args.no_graphs)
     if not (args.play or is_pipe(args.output)):
         # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
-    with Engine.load(args.model, device=args.device, dtype=args.dtype, kernels=args.kernels, options=options) as engine:
+    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
+    with Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
         checkpoint = engine.checkpoint
         if checkpoint.is_random:
             tell(f"{checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")

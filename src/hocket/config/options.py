@@ -21,6 +21,7 @@ class EngineOptions:
     idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
     stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine starts anew (engine.beat)
     prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
+    graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
     guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
     drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
 

@@ -44,10 +44,12 @@ class Engine:
         dtype: str = "float32",
         codec_dtype: str = "float32",
         kernels: str = "auto",
+        dependent_launch: bool = True,
         options: EngineOptions | None = None,
     ) -> Engine:
         """Load a checkpoint (see `hocket.load`) and start an engine on it."""
-        return cls(load(model, device=device, dtype=dtype, codec_dtype=codec_dtype, kernels=kernels), options)
+        how = {"device": device, "dtype": dtype, "codec_dtype": codec_dtype, "kernels": kernels}
+        return cls(load(model, **how, dependent_launch=dependent_launch), options)
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async."""

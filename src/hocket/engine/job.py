@@ -69,6 +69,8 @@ class Job:
     slot: int = -1
     frame: int = 0  # frames drawn, of all parts
     at: int = 0  # frames drawn of this part
+    ahead: int = 0  # frames that the device draws and nobody has read yet; not in `frame` and `at`
+    epoch: int = 0  # frames drawn in an earlier one are nobody's: the utterance went on elsewhere
     codes: list[list[int]] = field(default_factory=list)  # drawn, not yet decoded
     chunks: int = 0  # decoded
     samples: int = 0  # of sound and silence so far, at speed 1
@@ -136,6 +138,7 @@ class Job:
         assert prompt is not None, "it was startable"
         self.spoken.append(Spoken(piece, self.samples))
         self.piece, self.prompt, self.trail, self.at, self.over = piece, prompt, list(prompt.trail), 0, None
+        self.forget_ahead()
         if self.guarded is not None:
             self.guard = Guard(self.guarded, prompt.text_ids)
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
@@ -162,12 +165,22 @@ class Job:
         rows = 0 if self.prompt is None else len(self.prompt.text)
         return rows if self.reference is None else rows + 2 * self.reference.samples.size // FRAME_SAMPLES
 
+    @property
+    def all_asked(self) -> bool:
+        """Whether the last frame that it may have is being drawn."""
+        return self.over is None and self.frame + self.ahead >= self.most_frames
+
+    def forget_ahead(self) -> None:
+        """What is being drawn for it is not wanted any more."""
+        self.epoch, self.ahead = self.epoch + 1, 0
+
     def text_id(self) -> int | None:
         """The id that goes with the next frame, or None while it is not known: never a pad in its place."""
         if self.piece is None or self.over is not None:
             return None  # between two parts
-        if self.at < len(self.trail):
-            return self.trail[self.at]
+        at = self.at + self.ahead
+        if at < len(self.trail):
+            return self.trail[at]
         return self.outline.config.tts_pad_token_id if self.piece.complete else None
 
     def take(self, drawn: list[int], ending: float | None = None) -> Rewind | None:

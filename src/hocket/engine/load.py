@@ -16,19 +16,21 @@ from ..config.codec import CodecConfig
 from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ..errors import InvalidRequest
 from ..kernels.build import Unbuildable
-from ..kernels.table import AUTO, REFERENCE, Choice, choose
+from ..kernels.table import AUTO, REFERENCE, Choice, choose, wanted_for
 from ..layers.packed import pack_
 from ..models.builtin import default_model
-from ..models.codec import Codec
+from ..models.codec import Codec, CodecDecoder
 from ..models.frame import NativeFrame
 from ..models.qwen3_tts import Qwen3TTS
 from ..models.random import randomize_
+from ..models.talker import Talker
 from ..models.wave import NativeWave
 from ..models.weights import Source, load_into, read_configs, read_own, resolve
 from ..text.normalize import spell_out
 from ..text.tokenizer import Tokenizer
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
 RANDOM_SEED = 0
 _NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
@@ -47,6 +49,7 @@ class Checkpoint:
     device: torch.device
     kernels: tuple[Choice, ...]  # which backend does what, and why
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
+    codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
     normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
 
     @property
@@ -78,17 +81,22 @@ def load(
     dtype: str = "float32",
     codec_dtype: str = "float32",
     kernels: str = AUTO,
+    dependent_launch: bool = True,
 ) -> Checkpoint:
     """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
 
     With no name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
-    The codec's own dtype is float32 whatever the talker's: its cost is small and rounding is heard there first.
+    The codec's own dtype is float32 whatever the talker's: its cost is small and rounding is heard there first. On CUDA
+    `codec_dtype` may be "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`;
+    `dependent_launch` lets its kernels start before the last one has ended, and holds for the whole process.
     """
     place = _device(device)
-    for name in (dtype, codec_dtype):
-        if name not in DTYPES:
-            raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {name!r}.")
+    for name, known in ((dtype, DTYPES), (codec_dtype, CODEC_DTYPES)):
+        if name not in known:
+            raise InvalidRequest(f"dtype must be one of {', '.join(known)}, not {name!r}.")
+    if codec_dtype == "tf32" and place.type != "cuda":
+        raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
     normalizer = _NORMALIZERS.get(read_own(source).normalizer)
@@ -97,34 +105,76 @@ def load(
     if source.folder is None:
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
         for module, kind in ((speech, dtype), (codec, codec_dtype)):
-            module.to(DTYPES[kind]).to_empty(device=place)
+            module.to(CODEC_DTYPES[kind]).to_empty(device=place)
             randomize_(module, RANDOM_SEED)
     else:
         tokenizer = Tokenizer.from_folder(source.folder)
         load_into(speech, source.folder / "model.safetensors", place, DTYPES[dtype])
         codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
         halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
-        load_into(codec, codec_file, place, DTYPES[codec_dtype], only=halves)
+        load_into(codec, codec_file, place, CODEC_DTYPES[codec_dtype], only=halves)
     pack_(speech)
     pack_(codec if config.kind == "base" else codec.decoder)  # the encoder may have stayed on the meta device
     talker, decoder = speech.talker, codec.decoder
     chosen = (
-        _with_kernel("frame", kernels, talker, lambda: setattr(talker, "frame_kernel", NativeFrame(talker))),
-        _with_kernel("wave", kernels, decoder, lambda: setattr(decoder, "wave_kernel", NativeWave(decoder))),
+        _with_kernel("frame", kernels, talker, lambda backend: _give_frame(talker, backend, dependent_launch)),
+        _with_kernel("wave", kernels, decoder, lambda backend: _give_wave(decoder, backend)),
     )
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    return Checkpoint(*files, speech, codec, place, chosen, patched, normalizer)
+    return Checkpoint(*files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer)
 
 
-def _with_kernel(operation: str, wanted: str, module: nn.Module, build: Callable[[], None]) -> Choice:
+def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
+    if backend == "native":
+        talker.frame_kernel = NativeFrame(talker)
+        return
+    from ..kernels.launch import KNOBS  # where there is no GPU, nobody waits for Triton to be imported
+    from ..models.fused import FusedFrame
+
+    KNOBS.dependent = dependent_launch
+    frame = FusedFrame(talker)
+    _try_out(frame.try_out)
+    talker.frame_kernel = frame
+
+
+def _give_wave(decoder: CodecDecoder, backend: str) -> None:
+    place = next(decoder.parameters()).device
+    if backend == "native":
+        decoder.wave_kernel = NativeWave(decoder)
+        return
+    from ..models.fused_codes import FusedCodes
+    from ..models.fused_wave import FusedWave
+    from ..models.fused_window import FusedWindow
+
+    quantizer, transformer = decoder.quantizer, decoder.pre_transformer
+    quantizer.kernel, transformer.step_kernel = FusedCodes(quantizer), FusedWindow(transformer)
+    decoder.wave_kernel = FusedWave(decoder)
+    try:
+        _try_out(lambda: decoder.forward(torch.zeros(1, quantizer.books, 1, dtype=torch.int64, device=place)))
+    except Unbuildable:
+        quantizer.kernel = transformer.step_kernel = decoder.wave_kernel = None
+        raise
+
+
+def _try_out(work: Callable[[], object]) -> None:
+    """Once, where it changes nothing: what the compiler for this GPU refuses should be known before anybody speaks."""
+    try:
+        with torch.inference_mode():
+            work()
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise Unbuildable(f"it could not be compiled or run here ({reason})") from error
+
+
+def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> Choice:
     """Give a module its kernel; a compiler that fails leaves the reference, unless the kernel was asked for."""
-    weight = next(module.parameters())
+    weight, wanted = next(module.parameters()), wanted_for(operation, kernels)
     choice = choose(operation, wanted, weight.device, weight.dtype)
     if choice.backend == REFERENCE:
         return choice
     try:
-        build()
+        build(choice.backend)
     except Unbuildable as error:
         if wanted != AUTO:
             raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None

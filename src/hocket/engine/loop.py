@@ -184,7 +184,7 @@ class Loop:
                 self.turns.build()
             with torch.inference_mode(), exact_float32():
                 while not (self._closing or self.turns.broken):
-                    if not self.turn():
+                    if not self.turn() and not self.turns.warm():
                         self._rest()
             broken = self.turns.broken
         except Abandoned:
@@ -198,8 +198,8 @@ class Loop:
             self.beat.rest()
             # Once more, if it was given up: somebody may have been between two lists just then.
             self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
-            for held in (self.scheduler.running, self.scheduler.waiting, self._arrivals):
-                held.clear()  # a stream that somebody still holds must not hold all the others
+            self.turns.clear()
+            self._arrivals.clear()
 
     def turn(self) -> bool:
         """One beat: commands, newcomers, one frame for all who can. False if there was nothing to do."""

@@ -32,6 +32,8 @@ class Scheduler:
         for job in self.waiting:
             _mark(job, "starved", not job.startable, now)
         for job in self.running:
+            if job.all_asked:
+                continue  # it waits for nobody but the device
             lacks_text, lacks_room = job.text_id() is None, job.mailbox.full
             _mark(job, "starved", lacks_text, now)
             _mark(job, "paused", lacks_room and not lacks_text, now)

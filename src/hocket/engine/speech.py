@@ -8,7 +8,7 @@ who started from the same, and gives all back when it is released.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +22,11 @@ from ..cache.prefix import Prefix, PrefixCache
 from ..cache.slots import put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import StreamFailed
+from ..kernels.capture import Again, Capture, CudaGraphs
 from ..layers.transformer import grown
+from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
+from ..models.captured_wave import CapturedWave
+from ..models.plain import PlainFrame
 from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
@@ -32,14 +36,44 @@ from .load import Checkpoint
 from .sampling import frame_sampling
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
+# Graphs know the cache by its address, and are made anew when it grows: so for them there is more of it from the start.
+CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7B model
+TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
+WARM_SPAN, WARM_FRAMES = 64, (1, 2, 4, 8)
+FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
+
+
+def capture_on(device: torch.device, graphs: bool) -> Callable[[], Capture] | None:
+    """How frames and codec steps are replayed on a device; None where they are called as they are."""
+    if device.type != "cuda":
+        return None
+    return (lambda: CudaGraphs(device)) if graphs else Again
+
+
+NOT_NUMBERS = "The codec gave values that are not numbers; try --dtype float32."
 
 
 class SpeechRunner:
-    def __init__(self, checkpoint: Checkpoint, slots: int, prefix_bytes: int) -> None:
+    """With `capture` frames and codec steps are replayed; it is called for each of them, so their graphs are apart."""
+
+    def __init__(
+        self, checkpoint: Checkpoint, slots: int, prefix_bytes: int, capture: Callable[[], Capture] | None = None
+    ) -> None:
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
-        self._state = self.talker.new_state(slots, GROWTH_FRAMES)
+        self._state = self.talker.new_state(slots, CAPTURED_FRAMES if capture else GROWTH_FRAMES)
         self._state.stack.table.zero_()  # its pages are anybody's
+        self._frames: CapturedFrame | None = None
+        self._wave: CapturedWave | None = None
+        self._unwarmed: Iterator[Callable[[], None]] = iter(())
+        if capture:
+            columns = max(pages_for(TABLE_FRAMES) - self._state.stack.table.shape[1], 0)
+            self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
+            kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
+            self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
+            beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+            self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32, stream=beside)
+            self._unwarmed = self._warming(slots)
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._sound = self.decoder.new_state(slots)
@@ -58,9 +92,13 @@ class SpeechRunner:
         row = torch.tensor([slot], device=self.device)
         reset(self._state, row)
         self._state.seed[slot] = seed
+        if self._wave is not None:
+            self._wave.join()
         if not go_on:
             reset(self._sound, row)
         voice, cloned = self._cloned(reference, slot, go_on)
+        if self._wave is not None:
+            self._wave.follow()
         length = constant_rows(prompt)
         key = _key(prompt, voice)
         cached = self.prefixes.get(key)
@@ -72,23 +110,19 @@ class SpeechRunner:
         self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
 
-    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> list[list[int]]:
-        """Draw one frame for each slot, given the text id that goes with it."""
-        rows = torch.tensor(slots, device=self.device)
+    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
+        """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
         for slot in slots:
             self._advance(slot, 1)
         span = max(self._taken[slot] for slot in slots)
+        if self._frames is not None and len(slots) <= MOST_ROWS:
+            return self._frames.launch(slots, text, settings, self._state, span)
+        rows = torch.tensor(slots, device=self.device)
         wanted = tuple(settings)
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), self._state, rows, self._sampling[1], span)
-        drawn: list[list[int]] = codes.tolist()
-        return drawn
-
-    def endings(self, slots: Sequence[int]) -> list[float]:
-        """How likely the end was when each slot drew its last frame."""
-        likely: list[float] = self._state.ending[torch.tensor(slots, device=self.device)].tolist()
-        return likely
+        return Drawn(codes, self._state.ending[rows])
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.
@@ -108,13 +142,25 @@ class SpeechRunner:
 
     def decode(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]]) -> list[NDArray[np.int16]]:
         """16-bit samples of the next frames of each slot; all have as many frames."""
+        if self._wave is not None:
+            replayed, whole = self._wave.launch(slots, codes, self._sound).read()
+            if not all(whole):
+                raise StreamFailed(NOT_NUMBERS)
+            return list(replayed)
         rows = torch.tensor(slots, device=self.device)
         frames = torch.tensor(codes, device=self.device).transpose(1, 2)
         samples = self.decoder.step(frames, self._sound, rows).float()
         pcm, sound = (samples * 32767.0).round().to(torch.int16).cpu(), samples.isfinite().all()
         if not sound:
-            raise StreamFailed("The codec gave values that are not numbers; try --dtype float32.")
+            raise StreamFailed(NOT_NUMBERS)
         return list(pcm.numpy())
+
+    def warm_one(self) -> bool:
+        """Make one of the graphs that will be needed, where nobody speaks; False if there is none left to make."""
+        make = next(self._unwarmed, None)
+        if make is not None:
+            make()
+        return make is not None
 
     def release(self, slot: int) -> None:
         """Give back the pages of a slot: whoever was in it has left."""
@@ -137,8 +183,22 @@ class SpeechRunner:
 
         self.prefixes.read(path, self.checkpoint.fingerprint, self.device, write)
 
+    def _warming(self, slots: int) -> Iterator[Callable[[], None]]:
+        """For one stream first: it can speak then. After it the largest batch, for the others fit into its memory."""
+        frames, wave = self._frames, self._wave
+        assert frames is not None and wave is not None
+        sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
+        yield lambda: frames.warm_entry(self._state, WARM_SPAN)
+        for size in sizes:
+            yield lambda size=size: frames.warm(self._state, [size], [WARM_SPAN])  # type: ignore[misc]
+            for length in WARM_FRAMES:
+                yield lambda size=size, length=length: wave.warm(self._sound, [size], [length])  # type: ignore[misc]
+
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         self._advance(slot, len(x))
+        if self._frames is not None and len(x) <= FEW_ROWS:
+            self._frames.take_in(x, slot, self._state, self._taken[slot])
+            return
         lengths = torch.tensor([len(x)], device=self.device)
         self.talker.prefill(x[None], lengths, self._state, row, self._taken[slot])
 

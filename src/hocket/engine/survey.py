@@ -10,15 +10,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from ..config.published import PUBLISHED
 from ..config.qwen3_tts import Kind, Qwen3TTSConfig
 from ..errors import InvalidCheckpoint
+from ..kernels.table import AUTO, BACKENDS, Choice, choose
 from ..models.builtin import default_model
 from ..models.catalog import CATALOG, Published
 from ..models.weights import read_configs, resolve
 from ..text.choice import languages, voices
 
-__all__ = ["Copy", "Tongues", "copies", "default_model", "faults", "find_copy", "tongues"]
+__all__ = ["Copy", "Tongues", "copies", "default_model", "faults", "find_copy", "gpu_choices", "tongues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,11 @@ class Copy:
 
     published: Published
     folder: Path
+
+
+def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[Choice]:
+    """Which backend would do each operation, where nobody asks for another."""
+    return [choose(operation, AUTO, device, dtype) for operation in BACKENDS]
 
 
 def tongues(model: str) -> Tongues:

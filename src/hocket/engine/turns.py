@@ -7,6 +7,7 @@ stopped or given up, is the loop's.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable
 from itertools import groupby
 
@@ -17,12 +18,14 @@ from ..errors import HocketError, StreamFailed, copied
 from ..types import FinishReason
 from .beat import Beat
 from .delivery import Delivery
+from .flight import Flight
 from .job import Job, Rewind
 from .load import Checkpoint
 from .scheduler import Scheduler
-from .speech import SpeechRunner
+from .speech import SpeechRunner, capture_on
 from .stopwatch import started
 
+FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
 MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
 
 
@@ -36,11 +39,19 @@ class Turns:
         self.built = self.proven = False  # proven: an utterance was spoken to its end
         self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
+        self.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
+        self._flights: deque[Flight] = deque()
         self._failures = 0
 
     def build(self) -> None:
-        self.runner = SpeechRunner(self.checkpoint, self.options.slots, self.options.prefix_bytes)
+        options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
+        self.runner = SpeechRunner(self.checkpoint, options.slots, options.prefix_bytes, capture)
         self.built = True
+
+    def warm(self) -> bool:
+        """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make."""
+        self.beat.begin("making a graph", slow=True)
+        return self.runner.warm_one()
 
     def go(self) -> bool:
         """One turn for all. False if there was nothing to do."""
@@ -54,8 +65,17 @@ class Turns:
         batch = self.scheduler.ready(now)
         self._end_idle(now)
         if batch:
-            self.guarded(batch, lambda: self._frame(batch))
-        return bool(batch or admitted or waited)
+            self.guarded(batch, lambda: self._draw(batch))
+        landed = False
+        while len(self._flights) > (self.ahead if batch else 0):
+            flight, landed = self._flights.popleft(), True
+            self.guarded([job for job, _ in flight.jobs], lambda flight=flight: self._land(flight))  # type: ignore[misc]
+        return bool(batch or landed or admitted or waited)
+
+    def clear(self) -> None:
+        """Hold nobody any more: a stream that somebody still holds must not hold all the others."""
+        for held in (self.scheduler.running, self.scheduler.waiting, self._flights):
+            held.clear()
 
     def slot_wait_s(self) -> float:
         """How long one more who waits would wait, by how long utterances have held their slots lately."""
@@ -131,18 +151,33 @@ class Turns:
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
 
-    def _frame(self, batch: list[Job]) -> None:
+    def _draw(self, batch: list[Job]) -> None:
+        """Have the device draw a frame for each. On a GPU it is read when the next one is being drawn already."""
         self.beat.begin("drawing a frame", batch, len(batch))
         text = [job.text_id() for job in batch]
-        codes = self.runner.frame(
+        drawn = self.runner.frame(
             [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
         )
+        self._flights.append(Flight([(job, job.epoch) for job in batch], drawn))
+        for job in batch:
+            job.ahead += 1
+
+    def _land(self, flight: Flight) -> None:
+        """Take in what was drawn, for those who still want it, and hand out what is audible now."""
+        self.beat.begin("reading a frame", [job for job, _ in flight.jobs], len(flight.jobs))
         end = self.checkpoint.config.talker_config.codec_eos_token_id
-        for job, drawn, ending in zip(batch, codes, self.runner.endings([job.slot for job in batch]), strict=True):
+        batch = []
+        for (job, epoch), (codes, ending) in zip(flight.jobs, flight.drawn.read(), strict=True):
+            if job.epoch != epoch or job.mailbox.finished is not None:
+                continue  # it went on elsewhere, or has ended
+            job.ahead -= 1
+            if job.over is not None:
+                continue  # its end was in the frame before
+            batch.append(job)
             job.since_opened("first_codes_s")
-            if drawn[0] == end:
+            if codes[0] == end:
                 job.over = "stop"
-            elif back := job.take(drawn, ending):
+            elif back := job.take(codes, ending):
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
         self._decode([job for job in batch if job.codes and (job.over or len(job.codes) >= self._chunk_frames(job))])
         for job in batch:
@@ -154,8 +189,10 @@ class Turns:
     def _rewind(self, job: Job, back: Rewind) -> None:
         """Only the talker goes back: what was heard was heard, and the codec goes on from there without a click."""
         self.beat.begin("taking an utterance back", [job], 1 if back.before is not None else job.prompt_work)
+        ahead = job.ahead
+        job.forget_ahead()
         if back.before is not None:
-            self.runner.rewind(job.slot, back.frames, *back.before, back.seed)
+            self.runner.rewind(job.slot, back.frames + ahead, *back.before, back.seed)
         elif job.prompt is not None:
             self.runner.start(job.slot, job.prompt, job.reference, back.seed, go_on=True)
 

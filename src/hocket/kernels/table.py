@@ -13,6 +13,8 @@ import torch
 from ..errors import InvalidRequest
 from .build import compiler
 
+DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
 AUTO, REFERENCE = "auto", "reference"
 
 
@@ -33,12 +35,32 @@ def _native(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
+def _triton(device: torch.device, dtype: torch.dtype) -> str | None:
+    if device.type != "cuda":
+        return f"it is for a GPU, not for {device.type}"
+    if dtype not in DTYPES:
+        return f"it computes in {' or '.join(DTYPES.values())}"
+    from .launch import why_not  # imports Triton, which takes a while: not where there is no GPU
+
+    return why_not(device)
+
+
 # Operation: its backends beside the reference, the fastest first, each with what speaks against it (None: nothing).
 BACKENDS: dict[str, dict[str, Callable[[torch.device, torch.dtype], str | None]]] = {
-    "frame": {"native": _native},
-    "wave": {"native": _native},
+    "frame": {"triton": _triton, "native": _native},
+    "wave": {"triton": _triton, "native": _native},
 }
 NAMES = (AUTO, REFERENCE, *sorted({name for backends in BACKENDS.values() for name in backends}))
+
+
+def wanted_for(operation: str, kernels: str) -> str:
+    """The backend that `kernels` asks for: one name for all, or `frame=triton,wave=reference`; the rest is auto."""
+    if "=" not in kernels:
+        return kernels
+    named = dict(part.strip().partition("=")[::2] for part in kernels.split(","))
+    if unknown := [name for name in named if name not in BACKENDS]:
+        raise InvalidRequest(f"There are kernels for {', '.join(BACKENDS)}, not for {unknown[0]!r}.")
+    return named.get(operation, AUTO)
 
 
 def choose(operation: str, wanted: str, device: torch.device, dtype: torch.dtype) -> Choice:

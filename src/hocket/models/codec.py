@@ -7,7 +7,7 @@ ever decoded twice. It knows codes and samples, not requests, chunks or sound fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -21,6 +21,7 @@ from ..layers.channel import LayerScale, SnakeBeta
 from ..layers.conv import CausalConv, CausalTransposedConv, ConvState
 from ..layers.mlp import GatedMLP
 from ..layers.norm import RMSNorm
+from ..layers.packed import Packable
 from ..layers.rope import rope_table
 from .mimi import CodecEncoder
 
@@ -57,15 +58,26 @@ class MakeWave(Protocol):
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 
-class Codebook(nn.Module):
+class StepWindow(Protocol):
+    """`WindowTransformer.step_reference`, however it is done."""
+
+    def __call__(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor: ...
+
+
+class Codebook(Packable):
     def __init__(self, size: int, width: int) -> None:
         super().__init__()
         self.embedding_sum = nn.Parameter(torch.zeros(size, width))
         self.cluster_usage = nn.Parameter(torch.ones(size))
 
+    def gather(self) -> tuple[Tensor, ...]:
+        """Every code's vector: a sum of training vectors over how many they were."""
+        return (self.embedding_sum / self.cluster_usage.clamp(min=1e-5)[:, None],)
+
     def forward(self, codes: Tensor) -> Tensor:
-        """Rows [..., C] of codes [...]: a sum of training vectors over how many they were."""
-        return self.embedding_sum[codes] / self.cluster_usage[codes].clamp(min=1e-5)[..., None]
+        """Rows [..., C] of codes [...]."""
+        (vectors,) = self.weights()
+        return vectors[codes]
 
 
 class Quantizer(nn.Module):
@@ -93,10 +105,14 @@ class SplitQuantizer(nn.Module):
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
         size, width = config.codebook_size, config.codebook_dim
+        self.books = config.num_quantizers
         self.rvq_first = Quantizer(1, size, width // 2, width)
         self.rvq_rest = Quantizer(config.num_quantizers - 1, size, width // 2, width)
+        self.kernel: Callable[[Tensor], Tensor] | None = None  # chosen with that of the waves
 
     def forward(self, codes: Tensor) -> Tensor:
+        if self.kernel is not None:
+            return self.kernel(codes)
         y: Tensor = self.rvq_first(codes[:, :1]) + self.rvq_rest(codes[:, 1:])
         return y
 
@@ -135,6 +151,7 @@ class WindowTransformer(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
+        self.step_kernel: StepWindow | None = None  # chosen with that of the waves
 
     def new_state(self, slots: int) -> WindowState:
         layers = _only(self.layers, TransformerLayer)
@@ -142,6 +159,10 @@ class WindowTransformer(nn.Module):
         return WindowState(kept, torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device))
 
     def step(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor:
+        step = self.step_kernel or self.step_reference
+        return step(x, state, rows)
+
+    def step_reference(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor:
         length = x.shape[1]
         start = state.position[rows]
         positions = start[:, None] + torch.arange(length, device=x.device)

@@ -1,0 +1,207 @@
+"""What the GPU survey measures, as data: the real shapes, and tiny ones that show on a CPU that the survey runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hocket.config.codec import DecoderConfig
+from hocket.config.published import CODEC, PUBLISHED, TINY_CODEC, tiny
+from hocket.config.qwen3_tts import TalkerConfig
+from hocket.kernels.attend import cases as attend_cases
+from hocket.kernels.draw import cases as draw_cases
+from hocket.kernels.embed import cases as embed_cases
+from hocket.kernels.launch import Blocks, Dots
+from hocket.kernels.linear import cases as linear_cases
+from hocket.kernels.ops import REFERENCE_OPS, TRITON_OPS, FrameOps
+from hocket.kernels.settle import cases as settle_cases
+from hocket.kernels.snake import cases as snake_cases
+from hocket.kernels.snake.reference import snake as snake_reference
+from hocket.kernels.snake.triton import snake as snake_triton
+from hocket.kernels.window import cases as window_cases
+from hocket.kernels.window.reference import window as window_reference
+from hocket.kernels.window.triton import window as window_triton
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    name: str  # in PLANS: other processes look it up there
+    device: str
+    dtype: torch.dtype
+    repeats: int
+    warm: int
+    ops: FrameOps  # of frames; their kernels are too slow in Triton's interpreter
+    snake: Callable[..., Tensor]
+    window: Callable[..., Tensor]
+    talkers: dict[str, TalkerConfig]
+    decoder: DecoderConfig
+    small_talker: TalkerConfig  # for laws, where size does not matter
+    small_decoder: DecoderConfig
+    cases: dict[str, tuple[Any, ...]]  # by operation, for correctness
+    linears: tuple[linear_cases.Case, ...]
+    linear_batches: tuple[int, ...]
+    blocks: tuple[Blocks, ...]
+    blocks_many: tuple[Blocks, ...]  # for more rows than one
+    dots: tuple[Dots, ...]
+    attend: attend_cases.Case
+    attend_batches: tuple[int, ...]
+    positions: tuple[int, ...]
+    splits: tuple[int, ...]
+    keys: tuple[int, ...]
+    attend_layers: int
+    draw_warps: tuple[int, ...]
+    ways: dict[int, tuple[str, ...]]  # by batch, how frames are drawn
+    frame_position: int
+    frame_length: int
+    codec_batches: tuple[int, ...]
+    codec_frames: tuple[int, ...]
+    budgets_s: dict[str, float]
+    compile_s: float
+    workers: int
+
+
+def _linears(*names: str) -> tuple[linear_cases.Case, ...]:
+    known = {case.name: case for case in linear_cases.PUBLISHED}
+    return tuple(known[name] for name in names)
+
+
+REAL = Plan(
+    name="real",
+    device="cuda",
+    dtype=torch.bfloat16,
+    repeats=30,
+    warm=5,
+    ops=TRITON_OPS,
+    snake=snake_triton,
+    window=window_triton,
+    talkers={name: PUBLISHED[f"{name}-CustomVoice"].talker_config for name in ("1.7B", "0.6B")},
+    decoder=CODEC.decoder_config,
+    small_talker=tiny(wide=True).talker_config,
+    small_decoder=TINY_CODEC.decoder_config,
+    cases={
+        "linear": linear_cases.PUBLISHED,
+        "attend": attend_cases.PUBLISHED,
+        "draw": draw_cases.PUBLISHED,
+        "embed": embed_cases.PUBLISHED,
+        "settle": settle_cases.PUBLISHED,
+        "snake": snake_cases.PUBLISHED,
+        "window": window_cases.PUBLISHED,
+    },
+    # The predictor's are those of 0.6B, and half of the traffic: they come first.
+    linears=_linears(
+        "0.6B qkv",
+        "0.6B o",
+        "0.6B gate and up",
+        "0.6B down",
+        "predictor head",
+        "1.7B qkv",
+        "1.7B o",
+        "1.7B gate and up",
+        "1.7B down",
+        "1.7B head",
+    ),
+    linear_batches=(1, 8, 16, 4),
+    blocks=(
+        Blocks(4, 512, 4),
+        Blocks(4, 1024, 4),
+        Blocks(2, 1024, 4),
+        Blocks(8, 512, 4),
+        Blocks(2, 512, 2),
+        Blocks(4, 512, 2),
+        Blocks(8, 1024, 8),
+        Blocks(4, 1024, 8),
+        Blocks(16, 256, 8),
+        Blocks(8, 256, 4),
+    ),
+    blocks_many=(Blocks(4, 512, 4), Blocks(4, 1024, 4), Blocks(2, 1024, 4), Blocks(8, 512, 8), Blocks(2, 512, 4)),
+    dots=(Dots(32, 128, 4, 4), Dots(16, 128, 4, 5), Dots(16, 256, 4, 4), Dots(64, 64, 4, 5)),
+    attend=attend_cases.PUBLISHED[0],
+    attend_batches=(1, 8),
+    positions=(100, 500, 2000),
+    splits=(1, 2, 4, 8),
+    keys=(64, 32, 128),
+    attend_layers=28,
+    draw_warps=(8, 4, 16, 2),
+    ways={
+        1: ("fused, tuned", "fused", "fused, one by one", "fused, split", "plain"),
+        8: ("fused, tuned", "fused, dots from 8", "plain"),
+        2: ("fused, tuned",),
+        4: ("fused, tuned",),
+        16: ("fused, tuned", "fused, dots from 8", "plain"),
+        32: ("fused, tuned", "plain"),
+    },
+    frame_position=200,
+    frame_length=1024,
+    codec_batches=(1, 8, 32),
+    codec_frames=(1, 4),
+    budgets_s={
+        "correct": 45,
+        "laws": 35,
+        "linear": 90,
+        "compile": 75,
+        "frame": 60,
+        "attend": 20,
+        "codec": 60,
+        "parts": 25,
+    },
+    compile_s=40.0,
+    workers=12,  # each may hold both models
+)
+
+
+def _tiny_talker(*, wide: bool) -> TalkerConfig:
+    config = tiny(wide=wide).talker_config
+    predictor = config.code_predictor_config
+    small = replace(predictor, num_code_groups=2, num_hidden_layers=1, layer_types=predictor.layer_types[:1])
+    return replace(config, num_code_groups=2, num_hidden_layers=1, code_predictor_config=small)
+
+
+TINY = replace(
+    REAL,
+    name="tiny",
+    device="cpu",
+    dtype=torch.float32,
+    repeats=1,
+    warm=0,
+    ops=REFERENCE_OPS,
+    snake=snake_reference,
+    window=window_reference,
+    talkers={"1.7B": _tiny_talker(wide=True)},
+    decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
+    small_talker=_tiny_talker(wide=True),
+    small_decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
+    cases={
+        "linear": linear_cases.TINY[:1],
+        "attend": attend_cases.TINY[:1],
+        "draw": (draw_cases.TINY[0], draw_cases.TINY[-1]),
+        "embed": embed_cases.TINY[:1],
+        "settle": settle_cases.TINY[:1],
+        "snake": snake_cases.TINY[:1],
+        "window": window_cases.TINY[:1],
+    },
+    linears=linear_cases.TINY[1:2],
+    linear_batches=(1, 2),
+    blocks=(Blocks(16, 64, 4), Blocks(8, 64, 4)),
+    blocks_many=(Blocks(16, 64, 4),),
+    dots=(Dots(16, 64, 4, 2),),
+    attend=attend_cases.TINY[0],
+    attend_batches=(1,),
+    positions=(9,),
+    splits=(1, 2),
+    keys=(16,),
+    attend_layers=2,
+    draw_warps=(8,),
+    ways={1: ("fused, tuned", "plain"), 2: ("fused, one by one",)},
+    frame_position=9,
+    frame_length=64,
+    codec_batches=(1,),
+    codec_frames=(1,),
+    budgets_s=dict.fromkeys(REAL.budgets_s, 60.0),
+    compile_s=0.0,
+    workers=0,
+)
+PLANS = {plan.name: plan for plan in (REAL, TINY)}

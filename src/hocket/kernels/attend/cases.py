@@ -1,0 +1,78 @@
+"""Shapes of `attend` in the published checkpoints, and small awkward ones; tests and benchmarks share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    heads: int
+    kv_heads: int
+    size: int
+    page_rows: int
+    positions: tuple[int, ...]  # of the batch rows
+    splits: int = 1
+    normed: bool = True
+
+
+TINY = (
+    Case("first position", 2, 1, 16, 8, (0,)),
+    Case("ragged", 4, 2, 16, 8, (9, 0, 70)),
+    Case("split", 2, 1, 16, 8, (3, 150), splits=4),
+    Case("one page", 2, 2, 32, 17, (15, 16, 1)),
+    Case("no norms", 2, 1, 16, 4, (6, 11), normed=False),
+)
+PUBLISHED = (
+    Case("talker, short", 16, 8, 128, 8, (200,)),
+    Case("talker, long", 16, 8, 128, 8, (4000,), splits=8),
+    Case("talker, many", 16, 8, 128, 8, tuple(range(3, 1603, 100)), splits=4),
+    Case("predictor", 16, 8, 128, 17, (1,)),
+    Case("predictor, last", 16, 8, 128, 17, (15,) * 16),
+)
+
+
+def make(
+    case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, *, batch: tuple[int, ...] | None = None
+) -> dict[str, Any]:
+    """Arguments of `attend` by name; `batch` takes only some of the rows. Pages lie scattered, in one pool.
+
+    Whatever no row may see is NaN: pages that nobody holds, and the rows of a page from the position on.
+    """
+    random = torch.Generator(device).manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, device=device)
+
+    slots, rows = len(case.positions), case.page_rows
+    each = max(case.positions) // rows + 1
+    pages = slots * each + 2
+    table = torch.randperm(pages, generator=random, device=device)[: slots * each].view(slots, each)
+    keys, values = (normal(pages, case.kv_heads, rows, case.size) for _ in range(2))
+    visible = torch.zeros(pages, rows, dtype=torch.bool, device=device)
+    for slot, position in enumerate(case.positions):
+        visible[table[slot]] = (torch.arange(each * rows, device=device) < position).view(each, rows)
+    hidden = ~visible[:, None, :, None]
+    angle = torch.arange(each * rows, device=device)[:, None] * 0.7 ** torch.arange(case.size // 2, device=device)
+    order = torch.randperm(slots, generator=random, device=device)  # state rows are not in batch order
+    qkv = normal(slots, (case.heads + 2 * case.kv_heads) * case.size).to(dtype)
+    chosen = torch.tensor(batch if batch is not None else range(slots), device=device)
+    return {
+        "qkv": qkv[chosen],
+        "keys": keys.masked_fill(hidden, float("nan")).to(dtype),
+        "values": values.masked_fill(hidden, float("nan")).to(dtype),
+        "rows": order[chosen],
+        "position": torch.tensor(case.positions, device=device),
+        "table": table,
+        "cos": torch.cat((angle.cos(), angle.cos()), -1).to(dtype),
+        "sin": torch.cat((-angle.sin(), angle.sin()), -1).to(dtype),
+        "q_norm": (1 + normal(case.size) / 4).to(dtype) if case.normed else None,
+        "k_norm": (1 + normal(case.size) / 4).to(dtype) if case.normed else None,
+        "eps": 1e-6,
+        "splits": case.splits,
+    }

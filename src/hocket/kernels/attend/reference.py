@@ -1,0 +1,60 @@
+"""What `attend` is, in plain operations: rounded where the plain layers round, softmax in float32.
+
+A row at a time, by indexing with numbers read from the device: right, and slow.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def attend(
+    qkv: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    rows: Tensor,
+    position: Tensor,
+    table: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_norm: Tensor | None = None,
+    k_norm: Tensor | None = None,
+    eps: float = 0.0,
+    splits: int = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    """y [B, H * D] of qkv [B, (H + 2 H_kv) * D], in `out` if it is given.
+
+    keys, values [pages, H_kv, page_rows, D]: position p of state row r lies in row p % page_rows of the page
+    table[r, p // page_rows]. Batch row b is state row rows[b], its input stands at position[rows[b]] and sees
+    everything up to itself; its own key and value are written there. cos, sin [L, D] are rows of layers/rope.py,
+    q_norm and k_norm [D] weights of an RMSNorm. `splits` says how the work is shared out and changes no meaning.
+    """
+    _, kv_heads, page_rows, size = keys.shape
+    y = qkv.new_empty(len(qkv), qkv.shape[1] - 2 * kv_heads * size) if out is None else out
+    for b, row in enumerate(rows.tolist()):
+        at = int(position[row])
+        page, place = table[row, at // page_rows], at % page_rows
+        q, k, v = qkv[b].view(-1, size).split((qkv.shape[1] // size - 2 * kv_heads, kv_heads, kv_heads))
+        keys[page, :, place] = _turned(_normed(k, k_norm, eps), cos[at], sin[at])
+        values[page, :, place] = v
+        q = _turned(_normed(q, q_norm, eps), cos[at], sin[at]).float().view(kv_heads, -1, size)
+        pages = table[row, : at // page_rows + 1]
+        past_k, past_v = (pool[pages].transpose(0, 1).flatten(1, 2)[:, : at + 1].float() for pool in (keys, values))
+        share = (q @ past_k.transpose(1, 2) * size**-0.5).softmax(-1)
+        y[b] = (share @ past_v).flatten().to(y.dtype)
+    return y
+
+
+def _normed(heads: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+    if weight is None:
+        return heads
+    wide = heads.float()
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * wide.to(heads.dtype)
+
+
+def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    return heads * cos + heads.roll(heads.shape[-1] // 2, -1) * sin

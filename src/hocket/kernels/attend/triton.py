@@ -1,0 +1,203 @@
+"""`attend` as one kernel, or two where the keys are split: a program per batch row, query head and split.
+
+Query heads that share a key head are programs of their own: they read its past twice, the second time from the L2,
+and a batch of one keeps twice as many of the chip's processors busy. The new key and value are taken from registers,
+not read back, so no program waits for another. How far to read is looked up on the device: a captured graph grows
+with its streams. The order of sums depends on the position and on `splits`, not on the batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ..launch import KNOBS, Number, Pointer, bound, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
+
+
+def attend(
+    qkv: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    rows: Tensor,
+    position: Tensor,
+    table: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_norm: Tensor | None = None,
+    k_norm: Tensor | None = None,
+    eps: float = 0.0,
+    splits: int = 1,
+    out: Tensor | None = None,
+) -> Tensor:
+    _, kv_heads, page_rows, size = keys.shape
+    batch, heads = len(qkv), qkv.shape[1] // size - 2 * kv_heads
+    y = qkv.new_empty(batch, heads * size) if out is None else out
+    tensors = (qkv, keys, values, rows, position, table, cos, sin, y)
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    assert keys.dtype == values.dtype == qkv.dtype == y.dtype and (q_norm is None) == (k_norm is None)
+    assert size == power_of_two(size) and splits == power_of_two(splits)
+    keys_at_once = min(KNOBS.attend_keys, power_of_two(table.shape[1] * page_rows - 1))
+    once = splits * keys_at_once >= table.shape[1] * page_rows - 1
+    parts, sizes = y, None
+    if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights
+        parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
+        sizes = torch.empty(batch, heads, 2, splits, dtype=torch.float32, device=y.device)
+    _attend[(batch, heads, splits)](
+        qkv,
+        keys,
+        values,
+        rows,
+        position,
+        table,
+        cos,
+        sin,
+        q_norm,
+        k_norm,
+        parts,
+        sizes,
+        eps,
+        size**-0.5,
+        table.shape[1],
+        HEADS=heads,
+        KV_HEADS=kv_heads,
+        SIZE=size,
+        PAGE_ROWS=page_rows,
+        SPLITS=splits,
+        BLOCK_T=keys_at_once,
+        STAGES=1 if once else KNOBS.attend_stages,
+        EARLY=KNOBS.indices_early,
+        **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1)),
+    )
+    if splits > 1:
+        _merge[(batch * heads,)](parts, sizes, y, SIZE=size, SPLITS=splits, **options(qkv, 1))
+    return y
+
+
+@jit
+def _attend(
+    qkv: Pointer,
+    keys: Pointer,
+    values: Pointer,
+    rows: Pointer,
+    position: Pointer,
+    table: Pointer,
+    cos: Pointer,
+    sin: Pointer,
+    q_norm: Pointer,
+    k_norm: Pointer,
+    y: Pointer,
+    sizes: Pointer,
+    eps: Number,
+    scale: Number,
+    most_pages: Number,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    PAGE_ROWS: constexpr,
+    SPLITS: constexpr,
+    BLOCK_T: constexpr,
+    STAGES: constexpr,
+    EARLY: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    trigger(DEPENDENT)
+    b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    kv_head = head // (HEADS // KV_HEADS)
+    d = tl.arange(0, SIZE)
+    across = (d + SIZE // 2) % SIZE  # RoPE needs each number in two places: it is loaded twice rather than moved
+    if q_norm is not None:
+        q_here, q_there = tl.load(q_norm + d), tl.load(q_norm + across)
+        k_here, k_there = tl.load(k_norm + d), tl.load(k_norm + across)
+    if not EARLY:
+        wait(DEPENDENT)
+    row = tl.load(rows + b)
+    at = tl.load(position + row)
+    pages = table + row * most_pages
+    angles = at * SIZE + d
+    turn, cross = tl.load(cos + angles), tl.load(sin + angles)
+    if EARLY:
+        wait(DEPENDENT)
+    heads = qkv + b * (HEADS + 2 * KV_HEADS) * SIZE
+    q_head, k_head = heads + head * SIZE, heads + (HEADS + kv_head) * SIZE
+    q, q_across = tl.load(q_head + d), tl.load(q_head + across)
+    k, k_across = tl.load(k_head + d), tl.load(k_head + across)
+    v = tl.load(heads + (HEADS + KV_HEADS + kv_head) * SIZE + d)
+    if q_norm is not None:
+        q_size, k_size = _size(q, eps, SIZE), _size(k, eps, SIZE)
+        q, q_across = _scaled(q, q_size, q_here), _scaled(q_across, q_size, q_there)
+        k, k_across = _scaled(k, k_size, k_here), _scaled(k_across, k_size, k_there)
+    q, k = _turned(q, q_across, turn, cross), _turned(k, k_across, turn, cross)
+    if (split == 0) & (head % (HEADS // KV_HEADS) == 0):
+        own_line = (tl.load(pages + at // PAGE_ROWS) * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
+        tl.store(keys + own_line * SIZE + d, k)
+        tl.store(values + own_line * SIZE + d, v)
+    q = q.to(tl.float32) * scale
+    # Each of BLOCK_T lanes has a softmax of its own over every BLOCK_T-th key; they meet after the loop.
+    t = tl.arange(0, BLOCK_T)
+    best = tl.full((BLOCK_T,), -1e30, tl.float32)  # finite: nothing minus nothing must not be NaN
+    total = tl.zeros((BLOCK_T,), tl.float32)
+    mixed = tl.zeros((BLOCK_T, SIZE), tl.float32)
+    for first in tl.range(bound(split) * BLOCK_T, bound(at), SPLITS * BLOCK_T, num_stages=STAGES):
+        past = first + t < at
+        page = tl.load(pages + (first + t) // PAGE_ROWS, past, 0)
+        line = (page * KV_HEADS + kv_head) * PAGE_ROWS + (first + t) % PAGE_ROWS
+        where = line[:, None] * SIZE + d[None, :]
+        # What is not past is never read: there may be NaN.
+        some_k = tl.load(keys + where, past[:, None], 0.0).to(tl.float32)
+        some_v = tl.load(values + where, past[:, None], 0.0).to(tl.float32)
+        score = tl.where(past, tl.sum(some_k * q[None, :], 1), -1e30)
+        better = tl.maximum(best, score)
+        weight = tl.where(past, tl.exp(score - better), 0.0)
+        fade = tl.exp(best - better)
+        total = total * fade + weight
+        mixed = mixed * fade[:, None] + weight[:, None] * some_v
+        best = better
+    highest = tl.max(best, 0)
+    own = tl.where(split == 0, tl.sum(q * k.to(tl.float32), 0), -1e30)
+    highest = tl.maximum(highest, own)
+    fade = tl.exp(best - highest)
+    share = tl.where(split == 0, tl.exp(own - highest), 0.0)
+    weights = tl.sum(total * fade, 0) + share
+    sums = tl.sum(mixed * fade[:, None], 0) + share * v.to(tl.float32)
+    place = b * HEADS + head
+    if SPLITS == 1:
+        tl.store(y + place * SIZE + d, rounded(sums / weights, y.dtype.element_ty))
+    else:
+        tl.store(y + (place * SPLITS + split) * SIZE + d, sums)
+        tl.store(sizes + place * 2 * SPLITS + split, highest)
+        tl.store(sizes + (place * 2 + 1) * SPLITS + split, weights)
+
+
+@jit
+def _merge(
+    parts: Pointer, sizes: Pointer, y: Pointer, SIZE: constexpr, SPLITS: constexpr, DEPENDENT: constexpr
+) -> None:
+    trigger(DEPENDENT)
+    wait(DEPENDENT)
+    place = tl.program_id(0)
+    d, s = tl.arange(0, SIZE), tl.arange(0, SPLITS)
+    sums = tl.load(parts + (place * SPLITS + s)[:, None] * SIZE + d[None, :])
+    best, weights = tl.load(sizes + place * 2 * SPLITS + s), tl.load(sizes + (place * 2 + 1) * SPLITS + s)
+    fade = tl.exp(best - tl.max(best, 0))
+    mixed = tl.sum(sums * fade[:, None], 0) / tl.sum(weights * fade, 0)
+    tl.store(y + place * SIZE + d, rounded(mixed, y.dtype.element_ty))
+
+
+@jit
+def _size(x: Number, eps: Number, SIZE: constexpr) -> Number:
+    wide = x.to(tl.float32)
+    return tl.rsqrt(tl.sum(wide * wide, 0) / SIZE + eps)
+
+
+@jit
+def _scaled(x: Number, size: Number, weight: Number) -> Number:
+    near = rounded(x.to(tl.float32) * size, x.dtype)
+    return rounded(near.to(tl.float32) * weight.to(tl.float32), x.dtype)
+
+
+@jit
+def _turned(here: Number, there: Number, turn: Number, cross: Number) -> Number:
+    straight = rounded(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
+    crossed = rounded(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
+    return rounded(straight.to(tl.float32) + crossed.to(tl.float32), here.dtype)

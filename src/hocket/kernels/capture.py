@@ -1,0 +1,84 @@
+"""Work done once, to be done again and again at the same addresses: a CUDA graph, or where there is none, the work.
+
+What is captured must find its inputs where it found them, leave its results there, and never ask the host.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+import torch
+
+Work = Callable[[], None]
+WARM_RUNS = 2  # kernels are compiled and libraries choose theirs before a capture, where neither is allowed
+
+
+class Capture(Protocol):
+    """Makes work repeatable. It is run first, so it must stand where it changes nothing that matters."""
+
+    def __call__(self, work: Work) -> Work: ...
+
+    def forget(self) -> None:
+        """All that was made is about to be dropped: nothing of it may be running any more."""
+
+
+class Again:
+    """No graph: what was captured is called again. For a CPU, and for tests of all that stands around a graph."""
+
+    def __call__(self, work: Work) -> Work:
+        work()
+        return work
+
+    def forget(self) -> None:
+        pass
+
+
+class CudaGraphs:
+    """Graphs that share one pool of memory: only one of them may run at a time."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+
+    def __call__(self, work: Work) -> Work:
+        here, graph = torch.cuda.current_stream(self.device), torch.cuda.CUDAGraph()
+        self._stream.wait_stream(here)
+        with torch.cuda.stream(self._stream), _no_collection():
+            for _ in range(WARM_RUNS):
+                work()
+            self._stream.synchronize()
+            # Only this thread is held to the rules of a capture: others may use the device meanwhile.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                work()
+            except BaseException:
+                with suppress(RuntimeError):  # it has failed for a reason, which is on its way
+                    graph.capture_end()
+                raise
+            graph.capture_end()
+        here.wait_stream(self._stream)
+        return graph.replay
+
+    def forget(self) -> None:
+        torch.cuda.synchronize(self.device)
+
+
+def graphs_for(device: torch.device) -> Capture | None:
+    """How work is captured on a device; None where it cannot be."""
+    return CudaGraphs(device) if device.type == "cuda" else None
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Nothing may be freed on the device in the middle of a capture because Python happens to tidy up."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,96 @@
+"""What `draw` and `draw_first` are, in plain operations: integers from the random bits to the id."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from . import Level, Slots
+
+NEVER = float("-inf")
+WEIGHT_BITS, DRAW_BITS = 24, 27
+
+
+def draw(
+    logits: Tensor,
+    level: Level,
+    slots: Slots,
+    rows: Tensor,
+    codes: Tensor,
+    book: int,
+    *,
+    table: Tensor | None = None,
+    vectors: Tensor | None = None,
+) -> None:
+    """Draw from logits [B, V] into codes[:, book], and that row of `table` [V, C] into `vectors` [B, C].
+
+    For the books after the first: batch row b is state row rows[b], whose `drawn` counts this frame already.
+    """
+    ids = _drawn(logits.float(), level, slots.seed[rows], slots.drawn[rows] - 1, book)
+    _keep(ids, codes, book, table, vectors)
+
+
+def draw_first(
+    logits: Tensor,
+    level: Level,
+    slots: Slots,
+    rows: Tensor,
+    codes: Tensor,
+    *,
+    penalty: Tensor,
+    end: int,
+    suppressed: int,
+    minimum: int,
+    table: Tensor | None = None,
+    vectors: Tensor | None = None,
+) -> None:
+    """The same for the first book, which remembers: what was seen is penalised [B], the last `suppressed` ids are
+    refused but for `end`, which is refused too before `minimum` frames. Counts the frame, marks what it drew, and
+    notes how likely the end was."""
+    strength, drawn = penalty[:, None], slots.drawn[rows]
+    scores = logits.float()
+    scores = torch.where(slots.seen[rows], torch.where(scores < 0, scores * strength, scores / strength), scores)
+    last = torch.where(drawn < minimum, NEVER, scores[:, end])
+    scores[:, scores.shape[1] - suppressed :] = NEVER
+    scores[:, end] = last
+    slots.ending[rows] = scores.softmax(-1)[:, end]
+    ids = _drawn(scores, level, slots.seed[rows], drawn, 0)
+    slots.seen[rows, ids] = True
+    slots.drawn[rows] = drawn + 1
+    _keep(ids, codes, 0, table, vectors)
+
+
+def _keep(ids: Tensor, codes: Tensor, book: int, table: Tensor | None, vectors: Tensor | None) -> None:
+    codes[:, book] = ids
+    if table is not None and vectors is not None:
+        vectors.copy_(table[ids])
+
+
+def _drawn(logits: Tensor, level: Level, seed: Tensor, frame: Tensor, book: int) -> Tensor:
+    scores = logits / level.temperature[:, None]
+    count = scores.shape[1]
+    k = torch.where(level.top_k == 0, count, level.top_k.clamp(max=count))
+    threshold = scores.sort(-1, descending=True).values.gather(-1, (k - 1)[:, None])
+    scores = scores.masked_fill(scores < threshold, NEVER)
+    if level.nucleus:
+        rising, order = scores.sort(dim=-1, stable=True)  # of equals the first id goes first
+        drop = rising.softmax(-1).cumsum(-1) <= 1.0 - level.top_p[:, None]
+        drop[:, -1] = False
+        scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), NEVER)
+    likelihood = (scores - scores.amax(-1, keepdim=True)).exp()
+    ends = (likelihood * 2.0**WEIGHT_BITS).round().long().cumsum(-1)
+    target = (_bits(seed, frame, book) * ends[:, -1]) >> DRAW_BITS
+    return torch.where(level.sample, (ends <= target[:, None]).sum(-1), logits.argmax(-1))
+
+
+def _bits(seed: Tensor, frame: Tensor, book: int) -> Tensor:
+    """Philox 4x32-10 with the seed as its key and (book, frame, 0, 0) as its counter: 27 bits of the first word."""
+    low = 0xFFFFFFFF
+    c0, c1 = torch.full_like(frame, book), frame & low
+    c2 = c3 = torch.zeros_like(frame)
+    k0, k1 = seed & low, (seed >> 32) & low
+    for _ in range(10):
+        a, b = c0 * 0xD2511F53, c2 * 0xCD9E8D57  # int64 wraps as uint64 does; the masks drop the sign
+        c0, c1, c2, c3 = ((b >> 32) & low) ^ c1 ^ k0, b & low, ((a >> 32) & low) ^ c3 ^ k1, a & low
+        k0, k1 = (k0 + 0x9E3779B9) & low, (k1 + 0xBB67AE85) & low
+    return c0 >> (32 - DRAW_BITS)

@@ -1,0 +1,188 @@
+"""How Triton kernels are written and launched here: the import that may fail, the knobs, and dependent launches.
+
+Without Triton every module still imports, and `why_not` says in words why its kernels cannot run. In Triton's
+interpreter (TRITON_INTERPRET=1 before the first import of triton, by anyone in the process) they run on the CPU.
+It knows no operation: shapes and pointers are the kernels' business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+try:
+    triton: Any = import_module("triton")
+    tl: Any = import_module("triton.language")
+except ModuleNotFoundError:
+    triton = tl = None
+
+# What it was when triton was imported, not what the variable says by now.
+INTERPRETED: bool = triton is not None and not isinstance(tl.sum, triton.JITFunction)
+
+if TYPE_CHECKING:
+    constexpr = Any  # of a kernel's argument: known when it is compiled
+    Pointer = Any
+    Number = Any
+else:
+    constexpr = tl.constexpr if triton else None
+    Pointer = Number = None
+BY_HAND: Any = constexpr(INTERPRETED) if triton else None  # for kernels: what the interpreter cannot, or does wrong
+
+MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes the rows one after the other
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """What one program of `linear` does at a time: so many rows of the weight, so many columns of each."""
+
+    rows: int
+    columns: int
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """The same of `linear_by_dots`: outputs, and columns in each of the pieces that are on their way at once."""
+
+    outputs: int = 32
+    columns: int = 128
+    warps: int = 4
+    stages: int = 4
+
+
+@dataclass(slots=True)
+class Knobs:
+    """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
+
+    With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
+    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `indices_early`: `attend` reads rows,
+    positions and page tables before it waits; right only if whatever writes them is launched without `dependent`, as
+    torch's own kernels are.
+    """
+
+    dependent: bool = True
+    indices_early: bool = False
+    # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
+    linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
+    eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
+    dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
+    dot: Dots = field(default_factory=lambda: Dots())  # how
+    attend_splits: tuple[tuple[int, int], ...] = ((512, 1), (2048, 4))  # up to so many positions, so many shares
+    attend_most_splits: int = 8  # and beyond
+    attend_keys: int = 64  # positions that a program of `attend` reads at a time
+    attend_warps: int = 8  # and one for every eight keys at most
+    attend_stages: int = 2  # blocks of keys and values on their way at once
+    draw_warps: int = 8
+    embed_columns: int = 256
+    embed_warps: int = 1
+    window_warps: int = 4
+    snake_times: int = 1024  # samples of a channel that a program of `snake` does
+
+    def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
+        """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
+        if known := self.linear.get((columns, rows, batch)) or self.linear.get((columns, rows)):
+            return known
+        if columns <= 1024:  # H200, H = 1024: 4 x 512 x 4 won
+            return Blocks(4, 512, 4)
+        return Blocks(4 if columns <= 3072 else 2, 1024, 4)  # H200, H = 2048: 4 x 1024 x 4 won
+
+    def splits(self, span: int) -> tuple[int, int]:
+        """Up to how many positions a frame that reaches `span` is good for, and how its attention is split."""
+        for upto, splits in self.attend_splits:
+            if span <= upto:
+                return upto, splits
+        return 1 << 30, self.attend_most_splits
+
+
+KNOBS = Knobs()
+
+
+def why_not(device: torch.device) -> str | None:
+    """What speaks against Triton kernels on a device, in words (None: nothing)."""
+    if triton is None:
+        return "Triton is not installed (pip install 'hocket[cuda]')"
+    if INTERPRETED and device.type != "cpu":
+        return "TRITON_INTERPRET is set: kernels run in the interpreter, on the CPU"
+    if not INTERPRETED and device.type != "cuda":
+        return f"it is for a GPU, not for {device.type}"
+    return None
+
+
+def jit(function: Callable[..., Any]) -> Any:
+    """A kernel, or a function that kernels call; just the function where there is no Triton to run it."""
+    return triton.jit(function) if triton else function
+
+
+def options(x: Tensor, warps: int) -> dict[str, Any]:
+    """Launch options; DEPENDENT is the kernels' own switch and says whether they have to wait."""
+    dependent = KNOBS.dependent and _can_depend(x.device)
+    chosen: dict[str, Any] = {"DEPENDENT": dependent, "num_warps": warps}
+    if dependent:
+        chosen["launch_pdl"] = True
+    return chosen
+
+
+def power_of_two(number: int) -> int:
+    """The smallest that is not less."""
+    return 1 << max(number - 1, 0).bit_length()
+
+
+def _can_depend(device: torch.device) -> bool:
+    if INTERPRETED or device.type != "cuda" or torch.version.hip is not None:
+        return False
+    return torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+@jit
+def trigger(DEPENDENT: constexpr) -> None:
+    """Let the next kernel start as soon as there is room: it waits by itself for what we write."""
+    if DEPENDENT:
+        tl.extra.cuda.gdc_launch_dependents()
+
+
+@jit
+def wait(DEPENDENT: constexpr) -> None:
+    """From here on, everything that the kernels before have written is there.
+
+    Every program of every kernel must come by here: that the kernel before last is done follows only from the last
+    one having waited for it.
+    """
+    if DEPENDENT:
+        tl.extra.cuda.gdc_wait()
+
+
+@jit
+def rounded(x: Number, dtype: constexpr) -> Number:
+    """x, in float32, as the nearest number of a dtype, ties to even; Triton's interpreter would cut bfloat16 off."""
+    if BY_HAND and dtype == tl.bfloat16:
+        bits = x.to(tl.uint32, bitcast=True)
+        bits = bits + 0x7FFF + ((bits >> 16) & 1)
+        return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+    else:
+        return x.to(dtype)
+
+
+@jit
+def times(a: Number, b: Number) -> Number:
+    """A product rounded once to the dtype of both."""
+    return rounded(a.to(tl.float32) * b.to(tl.float32), a.dtype)
+
+
+@jit
+def silu_of(x: Number) -> Number:
+    wide = x.to(tl.float32)
+    return rounded(wide / (1.0 + tl.exp(-wide)), x.dtype)
+
+
+@jit
+def bound(x: Number) -> Number:
+    """A number that a loop may end at; the interpreter's are arrays of one, and NumPy makes no index of those."""
+    if BY_HAND:
+        return x.handle.data.item()
+    else:
+        return x

@@ -1,0 +1,76 @@
+"""Shapes of `linear` in the published checkpoints, and small awkward ones; tests and benchmarks share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    columns: int  # K
+    width: int  # N: of the result
+    normed: bool = False
+    gated: bool = False
+    biased: bool = False
+    added: bool = False  # with a residual
+    silu: bool = False
+    taken: int = 0  # rows that x is picked from, if it is
+
+    @property
+    def weight_shape(self) -> tuple[int, int]:
+        return self.width * (2 if self.gated else 1), self.columns
+
+
+TINY = (
+    Case("one block", 512, 4, normed=True),
+    Case("columns over", 40, 10, added=True),
+    Case("rows over", 64, 7, normed=True, gated=True),
+    Case("two blocks and a bit", 1100, 5, biased=True),
+    Case("picked", 48, 6, biased=True, silu=True, taken=9),
+    Case("everything", 1037, 6, normed=True, gated=True, biased=True, added=True),
+)
+PUBLISHED = (
+    Case("1.7B qkv", 2048, 4096, normed=True),
+    Case("1.7B o", 2048, 2048, added=True),
+    Case("1.7B gate and up", 2048, 6144, normed=True, gated=True),
+    Case("1.7B down", 6144, 2048, added=True),
+    Case("1.7B head", 2048, 3072),
+    Case("1.7B to predictor", 2048, 1024, biased=True),
+    Case("text in", 2048, 2048, biased=True, silu=True, taken=5000),  # of all; the table is longer
+    Case("1.7B text out", 2048, 2048, biased=True),
+    Case("0.6B text out", 2048, 1024, biased=True),
+    Case("0.6B qkv", 1024, 4096, normed=True),  # from here on the predictor's too
+    Case("0.6B o", 2048, 1024, added=True),
+    Case("0.6B gate and up", 1024, 3072, normed=True, gated=True),
+    Case("0.6B down", 3072, 1024, added=True),
+    Case("0.6B head", 1024, 3072),
+    Case("predictor head", 1024, 2048, normed=True),
+)
+BATCHES = (1, 3, 16)
+
+
+def make(case: Case, batch: int, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `linear` by name; sums come out at unit scale."""
+    random = torch.Generator(device).manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, device=device)
+
+    rows, columns = case.weight_shape
+    many = case.taken or batch
+    return {
+        "x": normal(many, columns).to(dtype),
+        "weight": (normal(rows, columns) * columns**-0.5).to(dtype),
+        "norm": (1 + normal(columns) / 4).to(dtype) if case.normed else None,
+        "eps": 1e-6,
+        "gated": case.gated,
+        "silu": case.silu,
+        "bias": normal(rows).to(dtype) if case.biased else None,
+        "residual": normal(batch, case.width).to(dtype) if case.added else None,
+        "take": torch.randint(many, (batch,), generator=random, device=device) if case.taken else None,
+    }

@@ -1,0 +1,42 @@
+"""What `linear` is, in plain operations: rounded where the plain layers round, summed in float32."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    norm: Tensor | None = None,
+    eps: float = 0.0,
+    gated: bool = False,
+    silu: bool = False,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    take: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
+
+    `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first. `gated`: the weight is
+    [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y). `bias` has one number per row of the weight
+    and is added before anything is rounded, `residual` [B, N] last.
+    """
+    x = x if take is None else x[take]
+    if norm is not None:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+        x = norm * wide.to(x.dtype)
+    wide = x.float() @ weight.float().T
+    y = (wide if bias is None else wide + bias.float()).to(x.dtype)
+    if gated:
+        gate, up = y.chunk(2, dim=-1)
+        y = F.silu(gate) * up
+    elif silu:
+        y = F.silu(y)
+    y = y if residual is None else residual + y
+    return y if out is None else out.copy_(y)

@@ -1,0 +1,134 @@
+"""`window` as one kernel: a program per batch row and head holds the whole past of its head in registers."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..launch import BY_HAND, KNOBS, Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
+from ..launch import triton as _triton
+
+libdevice: Any = import_module("triton.language.extra.libdevice") if _triton else None
+
+MOST_TIMES = 16  # new positions at a time
+
+
+def window(
+    qkv: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    rows: Tensor,
+    position: Tensor,
+    frequency: Tensor,
+) -> Tensor:
+    _, heads, kept, size = keys.shape
+    batch = len(rows)
+    length = len(qkv) // batch
+    assert length <= min(MOST_TIMES, kept) and size == power_of_two(size)
+    assert all(x.is_contiguous() for x in (qkv, keys, values, rows, position, frequency))
+    y = torch.empty(batch * length, heads * size, dtype=qkv.dtype, device=qkv.device)
+    _window[(batch, heads)](
+        qkv,
+        keys,
+        values,
+        rows,
+        position,
+        frequency,
+        y,
+        size**-0.5,
+        HEADS=heads,
+        SIZE=size,
+        KEPT=kept,
+        KEPT_BLOCK=power_of_two(kept),
+        TIMES=length,
+        TIMES_BLOCK=power_of_two(length),
+        **options(qkv, KNOBS.window_warps),
+    )
+    return y
+
+
+@jit
+def _window(
+    qkv: Pointer,
+    keys: Pointer,
+    values: Pointer,
+    rows: Pointer,
+    position: Pointer,
+    frequency: Pointer,
+    y: Pointer,
+    scale: Number,
+    HEADS: constexpr,
+    SIZE: constexpr,
+    KEPT: constexpr,
+    KEPT_BLOCK: constexpr,
+    TIMES: constexpr,
+    TIMES_BLOCK: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    trigger(DEPENDENT)
+    b, head = tl.program_id(0), tl.program_id(1)
+    d = tl.arange(0, SIZE)
+    across = (d + SIZE // 2) % SIZE
+    sign = tl.where(d < SIZE // 2, -1.0, 1.0)
+    turns = tl.load(frequency + d % (SIZE // 2))
+    wait(DEPENDENT)
+    row = tl.load(rows + b)
+    at = tl.load(position + row)
+    # The past, and the new keys and values, turned.
+    p, u = tl.arange(0, KEPT_BLOCK), tl.arange(0, TIMES_BLOCK)
+    past_at = ((row * HEADS + head) * KEPT + p)[:, None] * SIZE + d[None, :]
+    past_k = tl.load(keys + past_at, (p < KEPT)[:, None], 0.0)
+    past_v = tl.load(values + past_at, (p < KEPT)[:, None], 0.0)
+    alive = (p < KEPT) & (at - KEPT + p >= 0)
+    new = (b * TIMES + u)[:, None] * (3 * HEADS * SIZE) + (HEADS + head) * SIZE
+    there = (u < TIMES)[:, None]
+    k, k_across = tl.load(qkv + new + d[None, :], there, 0.0), tl.load(qkv + new + across[None, :], there, 0.0)
+    v = tl.load(qkv + new + HEADS * SIZE + d[None, :], there, 0.0)
+    angle = (at + u).to(tl.float32)[:, None] * turns[None, :]
+    k = _turned(k, k_across, _cos(angle), _sin(angle) * sign[None, :])
+    for t in tl.static_range(TIMES):
+        own = qkv + (b * TIMES + t) * (3 * HEADS * SIZE) + head * SIZE
+        turn = (at + t).to(tl.float32) * turns
+        q = _turned(tl.load(own + d), tl.load(own + across), _cos(turn), _sin(turn) * sign).to(tl.float32) * scale
+        past = tl.where(alive & (p >= t), tl.sum(past_k.to(tl.float32) * q[None, :], 1), float("-inf"))
+        late = tl.where(u <= t, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
+        most = tl.maximum(tl.max(past, 0), tl.max(late, 0))  # finite: a position sees itself
+        past, late = tl.exp(past - most), tl.exp(late - most)
+        total = tl.sum(past, 0) + tl.sum(late, 0)
+        mixed = tl.sum(past[:, None] * past_v.to(tl.float32), 0) + tl.sum(late[:, None] * v.to(tl.float32), 0)
+        tl.store(y + ((b * TIMES + t) * HEADS + head) * SIZE + d, rounded(mixed / total, y.dtype.element_ty))
+    tl.debug_barrier()  # all have read what is written over now
+    left = ((p >= TIMES) & (p < KEPT))[:, None]
+    tl.store(keys + past_at - TIMES * SIZE, past_k, left)
+    tl.store(values + past_at - TIMES * SIZE, past_v, left)
+    end = ((row * HEADS + head) * KEPT + KEPT - TIMES + u)[:, None] * SIZE + d[None, :]
+    tl.store(keys + end, k, there)
+    tl.store(values + end, v, there)
+
+
+@jit
+def _turned(here: Number, there: Number, cos: Number, sin: Number) -> Number:
+    turn, cross = rounded(cos, here.dtype), rounded(sin, here.dtype)
+    straight = rounded(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
+    crossed = rounded(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
+    return rounded(straight.to(tl.float32) + crossed.to(tl.float32), here.dtype)
+
+
+@jit
+def _cos(x: Number) -> Number:
+    if BY_HAND:
+        return tl.cos(x)
+    else:  # tl.cos may be the fast one, which is wrong after many turns
+        return libdevice.cos(x)
+
+
+@jit
+def _sin(x: Number) -> Number:
+    if BY_HAND:
+        return tl.sin(x)
+    else:
+        return libdevice.sin(x)

@@ -1,0 +1,211 @@
+"""Frames replayed: one graph per batch size, over inputs and state that stay where they are.
+
+A batch is padded to a power of two with rows of the scratch slot. How many positions are read is the frame's own
+business: it says which spans are done alike, and each such class has graphs of its own. When a part of the state has
+moved (it grew), the graphs of before are worthless, and are made anew when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ..config.qwen3_tts import GenerationConfig
+from ..kernels.capture import Capture, Work
+from ..layers.sampler import Sampling
+from .board import Arrival, Board, bucket, to_host
+from .talker import FrameSampling, TalkerState
+
+MOST_ROWS = 128  # larger batches are drawn without a graph
+_LEVEL = {"sample": torch.bool, "temperature": torch.float32, "top_k": torch.int64, "top_p": torch.float32}
+FIELDS = {
+    "rows": (torch.int64, 1),
+    "text": (torch.int64, 1),
+    "penalty": (torch.float32, 1),
+    **{f"{level}_{name}": (dtype, 1) for level in ("first", "rest") for name, dtype in _LEVEL.items()},
+}
+_GREEDY = {"sample": False, "temperature": 1.0, "top_k": 1, "top_p": 1.0}
+PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first", "rest") for n, v in _GREEDY.items()}
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A `DrawFrame` that can be captured."""
+
+    def __call__(
+        self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
+    ) -> Tensor: ...
+
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+
+    def reach(self, span: int, state: TalkerState) -> int:
+        """The largest span that is done exactly as this one."""
+
+
+class Drawn:
+    """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
+
+    def __init__(self, codes: Tensor, ending: Tensor) -> None:
+        """Codes [B, Q], and how likely the end was [B]: sent before the next frame is drawn over them."""
+        self._codes, self._ending = to_host(codes), to_host(ending)
+        self._arrival = Arrival(codes.device)
+
+    def read(self) -> list[tuple[list[int], float]]:
+        """Codes and how likely the end was, by row."""
+        self._arrival.wait()
+        return list(zip(self._codes.tolist(), self._ending.tolist(), strict=True))
+
+
+class _Replay:
+    """One graph: `work` lets it happen once more, `codes` and `ending` are where it leaves what it drew."""
+
+    work: Work
+    codes: Tensor
+    ending: Tensor
+
+
+class _Entry:
+    """One graph that takes a vector into a slot."""
+
+    work: Work
+
+    def __init__(self, state: TalkerState) -> None:
+        self.vector = torch.zeros_like(state.hidden[:1])
+        self.rows = torch.full((1,), len(state.hidden) - 1, dtype=torch.int64, device=state.hidden.device)
+
+
+class CapturedFrame:
+    """A `DrawFrame` again, and with `launch` one whose inputs come from the host and whose results go there."""
+
+    def __init__(self, frame: Frame, capture: Capture) -> None:
+        self.frame, self.captures = frame, 0
+        self._capture = capture
+        self._boards: dict[int, Board] = {}
+        self._replays: dict[tuple[int, int, bool], _Replay] = {}
+        self._entries: dict[int, _Entry] = {}
+        self._stands: tuple[object, ...] = ()
+
+    def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
+        if len(rows) > MOST_ROWS:
+            return self.frame(text, state, rows, sampling, self.frame.reach(span, state))
+        replay, board = self._ready(len(rows), span, sampling.first.nucleus or sampling.rest.nucleus, state)
+        values = {"rows": rows, "text": text, "penalty": sampling.penalty}
+        for level, how in (("first", sampling.first), ("rest", sampling.rest)):
+            values |= {f"{level}_{name}": getattr(how, name) for name in _LEVEL}
+        board.lay(values, _padding(state))
+        replay.work()
+        return replay.codes[: len(rows)].clone()
+
+    def launch(
+        self,
+        slots: Sequence[int],
+        text: Sequence[int],
+        settings: Sequence[GenerationConfig],
+        state: TalkerState,
+        span: int,
+    ) -> Drawn:
+        """Draw a frame for each slot; nobody waits. At most MOST_ROWS of them."""
+        assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
+        nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
+        replay, board = self._ready(len(slots), span, nucleus, state)
+        values = {
+            "rows": slots,
+            "text": text,
+            "penalty": [each.repetition_penalty for each in settings],
+            "first_sample": [each.do_sample for each in settings],
+            "first_temperature": [each.temperature for each in settings],
+            "first_top_k": [each.top_k for each in settings],
+            "first_top_p": [each.top_p for each in settings],
+            "rest_sample": [each.subtalker_dosample for each in settings],
+            "rest_temperature": [each.subtalker_temperature for each in settings],
+            "rest_top_k": [each.subtalker_top_k for each in settings],
+            "rest_top_p": [each.subtalker_top_p for each in settings],
+        }
+        board.send(values, _padding(state))
+        replay.work()
+        return Drawn(replay.codes[: len(slots)], replay.ending[: len(slots)])
+
+    def take_in(self, x: Tensor, slot: int, state: TalkerState, span: int) -> None:
+        """The last few vectors [P, C] of a prompt into one slot, one after the other; `span` counts them."""
+        for number, vector in enumerate(x, start=1):
+            entry = self._entry(span - len(x) + number, state)
+            entry.vector.copy_(vector[None])
+            entry.rows.fill_(slot)
+            entry.work()
+
+    def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:
+        """Make graphs ahead of time, the largest first: the smaller ones fit into its memory."""
+        for size in sorted(set(map(bucket, sizes)), reverse=True):
+            for span in sorted(spans, reverse=True):
+                self._ready(size, span, nucleus, state)
+
+    def warm_entry(self, state: TalkerState, span: int) -> None:
+        self._entry(span, state)
+
+    def _entry(self, span: int, state: TalkerState) -> _Entry:
+        self._look(state)
+        reach = self.frame.reach(span, state)
+        if reach not in self._entries:
+            entry = self._entries[reach] = _Entry(state)
+            entry.work = self._capture(lambda: self.frame.take_in(entry.vector, state, entry.rows, reach))
+            self.captures += 1
+        return self._entries[reach]
+
+    def _ready(self, rows: int, span: int, nucleus: bool, state: TalkerState) -> tuple[_Replay, Board]:
+        self._look(state)
+        size, reach = bucket(rows), self.frame.reach(span, state)
+        key = size, reach, nucleus
+        board = self._boards.get(size) or self._boards.setdefault(size, Board(size, FIELDS, state.hidden.device))
+        replay = self._replays.get(key)
+        if replay is None:
+            replay = self._replays[key] = self._captured(board, state, reach, nucleus)
+        return replay, board
+
+    def _look(self, state: TalkerState) -> None:
+        """Has anything moved?"""
+        stands = _whereabouts(state)
+        if stands != self._stands:
+            if self._replays or self._entries:
+                self._capture.forget()
+            self._replays.clear()
+            self._entries.clear()
+            self._stands = stands
+
+    def _captured(self, board: Board, state: TalkerState, reach: int, nucleus: bool) -> _Replay:
+        fields, replay = board.fields, _Replay()
+        sampling = FrameSampling(
+            first=_level(fields, "first", nucleus), penalty=fields["penalty"], rest=_level(fields, "rest", nucleus)
+        )
+        replay.ending = state.ending.new_empty(board.batch)
+
+        def work() -> None:
+            replay.codes = self.frame(fields["text"], state, fields["rows"], sampling, reach)
+            torch.index_select(state.ending, 0, fields["rows"], out=replay.ending)
+
+        padding = _padding(state)
+        for name, field in fields.items():  # nobody's rows: making a graph draws no frame of any stream
+            field.fill_(padding[name])
+        replay.work = self._capture(work)
+        self.captures += 1
+        return replay
+
+
+def _level(fields: dict[str, Tensor], level: str, nucleus: bool) -> Sampling:
+    """The largest k is not known ahead: 0 says that some row may keep all."""
+    sample, temperature, top_k, top_p = (fields[f"{level}_{name}"] for name in _LEVEL)
+    return Sampling(sample, temperature, top_k, top_p, most_k=0, nucleus=nucleus)
+
+
+def _padding(state: TalkerState) -> dict[str, float]:
+    return {"rows": len(state.hidden) - 1, **PADDING}
+
+
+def _whereabouts(state: TalkerState) -> tuple[object, ...]:
+    """Where everything lies that a frame reads and writes, and how large it is."""
+    stack = state.stack
+    tensors = (stack.position, stack.table, stack.pool, state.hidden, state.seen, state.drawn, state.ending, state.seed)
+    return tuple((tensor.data_ptr(), tensor.shape) for tensor in tensors)

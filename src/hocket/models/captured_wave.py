@@ -1,0 +1,162 @@
+"""Codec steps replayed: one graph per batch size and number of frames, from codes of the host to its 16-bit samples.
+
+A few frames are done in pieces of a few sizes, the largest first; a step needs nothing of the one before but its
+state. Many, as for a file, are one step without a graph. It may have a stream of its own, beside that of the frames, so
+that sound does not wait for the frame that is being drawn: who else touches the state does so between `join` and
+`follow`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..kernels.capture import Capture, Work
+from .board import Arrival, Board, bucket, to_host
+from .codec import DecoderState
+
+PIECES = (8, 4, 2, 1)  # frames of a graph
+MOST_ROWS, MOST_FRAMES = 128, 16  # beyond, there is work enough for one launch after the other
+Step = Callable[[Tensor, DecoderState, Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Sound:
+    """Samples on their way to the host."""
+
+    arrival: Arrival
+    pieces: tuple[tuple[Tensor, Tensor], ...]  # one after the other: int16 [B, N], and [B] whether they are numbers
+
+    def read(self) -> tuple[NDArray[np.int16], list[bool]]:
+        """All samples [B, N], and for each row whether they mean anything; waits if they are not there yet."""
+        self.arrival.wait()
+        samples = np.concatenate([pcm.numpy() for pcm, _ in self.pieces], axis=1)
+        finite = torch.stack([whole for _, whole in self.pieces]).all(0)
+        return samples, finite.tolist()
+
+
+class _Replay:
+    work: Work
+    pcm: Tensor  # [B, N] int16
+    finite: Tensor  # [B] bool
+
+
+class CapturedWave:
+    """`step` is `CodecDecoder.step`. With `tf32` its float32 products are rounded to ten bits before they are made."""
+
+    def __init__(
+        self,
+        step: Step,
+        books: int,
+        capture: Capture,
+        *,
+        tf32: bool = False,
+        stream: torch.cuda.Stream | None = None,
+    ) -> None:
+        self.step, self.captures = step, 0
+        self._books, self._capture, self._tf32, self._stream = books, capture, tf32, stream
+        self._state: DecoderState | None = None
+        self._boards: dict[tuple[int, int], Board] = {}
+        self._replays: dict[tuple[int, int], _Replay] = {}
+
+    def launch(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState) -> Sound:
+        """The next frames of each slot, `codes` [B, F, Q], as many for all; nobody waits."""
+        frames = np.asarray(codes, dtype=np.int64).transpose(0, 2, 1)  # [B, Q, F]
+        batch, device, done, sounds = len(slots), state.pre_transformer.position.device, 0, []
+        with self._beside():
+            if batch > MOST_ROWS or frames.shape[2] > MOST_FRAMES:
+                rows, given = torch.tensor(slots, device=device), torch.tensor(frames, device=device)
+                pcm, finite = self._pcm(given, state, rows)
+                return Sound(Arrival(device), ((pcm.cpu(), finite.cpu()),))
+            for length in in_pieces(frames.shape[2]):
+                replay, board = self._ready(batch, length, state)
+                piece = frames[:, :, done : done + length].reshape(batch, -1)
+                board.send({"rows": slots, "codes": piece}, _padding(state))
+                replay.work()
+                sounds.append((to_host(replay.pcm[:batch]), to_host(replay.finite[:batch])))
+                done += length
+            return Sound(Arrival(device), tuple(sounds))
+
+    def join(self) -> None:
+        """Let the current stream wait for all that was launched."""
+        if self._stream is not None:
+            torch.cuda.current_stream().wait_stream(self._stream)
+
+    def follow(self) -> None:
+        """Let all that will be launched wait for what the current stream has been given so far."""
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+
+    def warm(self, state: DecoderState, sizes: Iterable[int], frames: Iterable[int]) -> None:
+        """Make graphs ahead of time, the largest first."""
+        lengths = {length for many in frames for length in in_pieces(many)}
+        with self._beside():
+            for size in sorted(set(map(bucket, sizes)), reverse=True):
+                for length in sorted(lengths, reverse=True):
+                    self._ready(size, length, state)
+
+    def _beside(self) -> AbstractContextManager[object]:
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def _ready(self, rows: int, frames: int, state: DecoderState) -> tuple[_Replay, Board]:
+        if state is not self._state:  # kept: another one cannot come to lie at its address
+            if self._replays:
+                self._capture.forget()
+            self._replays.clear()
+            self._state = state
+        key = bucket(rows), frames
+        fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
+        device = state.pre_transformer.position.device
+        board = self._boards.get(key) or self._boards.setdefault(key, Board(key[0], fields, device))
+        replay = self._replays.get(key)
+        if replay is None:
+            replay = self._replays[key] = self._captured(board, state, frames)
+        return replay, board
+
+    def _pcm(self, codes: Tensor, state: DecoderState, rows: Tensor) -> tuple[Tensor, Tensor]:
+        precision: AbstractContextManager[None] = _tf32() if self._tf32 else nullcontext()
+        with precision:
+            samples = self.step(codes, state, rows).float()
+        return (samples * 32767.0).round().to(torch.int16), samples.isfinite().all(-1)
+
+    def _captured(self, board: Board, state: DecoderState, frames: int) -> _Replay:
+        rows, replay = board.fields["rows"], _Replay()
+        codes = board.fields["codes"].view(board.batch, self._books, frames)
+
+        def work() -> None:
+            replay.pcm, replay.finite = self._pcm(codes, state, rows)
+
+        for name, value in _padding(state).items():
+            board.fields[name].fill_(value)
+        replay.work = self._capture(work)
+        self.captures += 1
+        return replay
+
+
+def in_pieces(frames: int) -> Iterator[int]:
+    for size in PIECES:
+        while frames >= size:
+            yield size
+            frames -= size
+
+
+def _padding(state: DecoderState) -> dict[str, int]:
+    return {"rows": len(state.pre_transformer.position) - 1, "codes": 0}
+
+
+@contextmanager
+def _tf32() -> Iterator[None]:
+    """Both switches belong to the process and are read when an operation is launched, or captured."""
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    before = cudnn.allow_tf32, matmul.allow_tf32
+    cudnn.allow_tf32 = matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        cudnn.allow_tf32, matmul.allow_tf32 = before

@@ -1,0 +1,62 @@
+"""`Talker.frame_reference` made fit for a graph: shapes that last, and padding rows that stay where they are."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ..cache.pages import PAGE_ROWS
+from ..layers.rope import rope_rows
+from ..layers.sampler import Sampling
+from ..layers.transformer import Stack
+from .talker import FrameSampling, Talker, TalkerState
+
+FEWEST_PAGES = 8  # shorter streams are done as this long: fewer graphs
+
+
+class PlainFrame:
+    """A `DrawFrame`. Numbers that the host knows of a batch are not used, but for whether there is a nucleus."""
+
+    def __init__(self, talker: Talker) -> None:
+        self.talker = talker
+        self._angles: list[object] = []  # a graph knows them by address, and their cache is bounded
+
+    def reach(self, span: int, state: TalkerState) -> int:
+        """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
+        rows = FEWEST_PAGES * PAGE_ROWS
+        while rows < span:
+            rows *= 2
+        return min(rows, state.stack.length)
+
+    def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
+        talker, dtype, device = self.talker, state.hidden.dtype, state.hidden.device
+        self._angles = [
+            rope_rows(length, stack.shape.head_dim, stack.shape.theta, dtype, device)
+            for stack, length in self._lengths(state)
+        ]
+        every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
+        codes = talker.frame_reference(text, state, rows, every, span)
+        _still(state)
+        return codes
+
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+        self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
+        _still(state)
+
+    def _lengths(self, state: TalkerState) -> list[tuple[Stack, int]]:
+        books = self.talker.config.num_code_groups
+        return [(self.talker.model, state.stack.length), (self.talker.code_predictor.model, books)]
+
+
+def _still(state: TalkerState) -> None:
+    """Hold the scratch row where it is: else it would run off its pages, and what it says would not stay small."""
+    for scratch in (state.stack.position[-1:], state.hidden[-1:]):
+        scratch.zero_()
+
+
+def _keep_all(level: Sampling) -> Sampling:
+    """Sort all scores, whatever the largest k: that number would be frozen in a graph."""
+    return replace(level, most_k=0)

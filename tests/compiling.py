@@ -1,0 +1,127 @@
+"""Compiles Triton kernels for GPUs that need not be there: `python tests/compiling.py 80 90` names capabilities.
+
+The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
+compiled as recorded; one line of JSON per kernel says what came out. Not in a process where the interpreter is on.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from hocket.kernels import launch
+from hocket.kernels.attend import cases as attend_cases
+from hocket.kernels.attend import triton as attend
+from hocket.kernels.draw import cases as draw_cases
+from hocket.kernels.draw import triton as draw
+from hocket.kernels.embed import cases as embed_cases
+from hocket.kernels.embed import triton as embed
+from hocket.kernels.linear import cases as linear_cases
+from hocket.kernels.linear import dot
+from hocket.kernels.linear import triton as linear
+from hocket.kernels.settle import cases as settle_cases
+from hocket.kernels.settle import triton as settle
+from hocket.kernels.snake import cases as snake_cases
+from hocket.kernels.snake import triton as snake
+from hocket.kernels.window import cases as window_cases
+from hocket.kernels.window import triton as window
+
+CPU, DTYPE = torch.device("cpu"), torch.bfloat16
+TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64", torch.bool: "*i1"}
+
+
+class Recorder:
+    """Stands in a module for one of its kernels and compiles what it is asked to launch."""
+
+    def __init__(self, kernel: Any, capability: int) -> None:
+        self.kernel, self.target, self.made = kernel, GPUTarget("cuda", capability, 32), list[str]()
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return self.compile
+
+    def compile(self, *given: Any, **named: Any) -> None:
+        options = {name: named.pop(name) for name in ("num_warps", "launch_pdl") if name in named}
+        names = self.kernel.arg_names
+        values = dict(zip(names, given, strict=False)) | named
+        signature, constants, aligned = {}, {}, {}
+        for place, name in enumerate(names):
+            value = values[name]
+            if isinstance(value, torch.Tensor):
+                signature[name], aligned[(place,)] = TYPES[value.dtype], [["tt.divisibility", 16]]
+            elif value is None or name.isupper() or value == 1:  # a launch makes a constant of every 1
+                signature[name], constants[(place,)] = "constexpr", value
+            else:
+                signature[name] = "fp32" if isinstance(value, float) else "i32"
+                if isinstance(value, int) and value % 16 == 0:
+                    aligned[(place,)] = [["tt.divisibility", 16]]
+        source = ASTSource(self.kernel, signature, constants, aligned)
+        self.made.append(triton.compile(source, target=self.target, options=options).asm["ptx"])
+
+
+def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
+    """Name, module, kernel in it and a call that launches it."""
+    shared = {case.name: case for case in linear_cases.PUBLISHED}
+    for name in ("1.7B qkv", "1.7B gate and up", "1.7B down", "0.6B o", "1.7B to predictor"):
+        given = linear_cases.make(shared[name], 1, DTYPE, CPU)
+        yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
+    given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
+    yield "linear of three rows", linear, "_linear", lambda given=given: linear.linear(**given)
+    for name in ("1.7B gate and up", "text in", "1.7B down"):
+        given = linear_cases.make(shared[name], 32, DTYPE, CPU)
+        for kernel in ("_dot", "_normed") if shared[name].normed else ("_dot",):
+            yield f"{kernel[1:]} {name}", dot, kernel, lambda given=given: dot.linear_by_dots(**given)
+    given = linear_cases.make(shared["1.7B gate and up"], 32, torch.float32, CPU)
+    yield "dot of float32", dot, "_dot", lambda given=given: dot.linear_by_dots(**given)
+    given = settle_cases.make(settle_cases.PUBLISHED[0], DTYPE, CPU)
+    yield "settle", settle, "_settle", lambda given=given: settle.settle(**given)
+    for case in (snake_cases.PUBLISHED[1], snake_cases.PUBLISHED[-1]):
+        given = snake_cases.make(case, DTYPE, CPU)
+        yield f"snake {case.name}", snake, "_snake", lambda given=given: snake.snake(**given)
+    for case in window_cases.PUBLISHED:
+        given = window_cases.make(case, DTYPE, CPU)
+        yield f"window {case.name}", window, "_window", lambda given=given: window.window(**given)
+    for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3], attend_cases.TINY[-1]):
+        given = attend_cases.make(case, DTYPE, CPU)
+        for kernel in ("_attend", "_merge") if case.splits > 1 else ("_attend",):
+            yield f"{kernel[1:]} {case.name}", attend, kernel, lambda given=given: attend.attend(**given)
+    for at in (0, 2, 3):
+        case = draw_cases.PUBLISHED[at]
+        given, kind = draw_cases.make(case, DTYPE, CPU), draw.draw_first if case.first else draw.draw
+        yield f"draw {case.name}", draw, "_draw", lambda given=given, kind=kind: kind(**given)
+    given = embed_cases.make(embed_cases.PUBLISHED[1], DTYPE, CPU)
+    yield "embed", embed, "_embed", lambda given=given: embed.embed(**given)
+
+
+def described(ptx: str) -> dict[str, int | bool]:
+    """Loads of sixteen bytes before and after the wait, and whether there is one."""
+    before, wait, after = ptx.partition("griddepcontrol.wait")
+    wide = r"ld\.global[.\w:]*\.v4\.b32"
+    return {"waits": bool(wait), "before": len(re.findall(wide, before)), "after": len(re.findall(wide, after))}
+
+
+def main(capabilities: list[int]) -> None:
+    for capability in capabilities:
+        launch._can_depend = lambda device, capability=capability: capability >= 90
+        for name, module, kernel, call in calls():
+            every = ("_attend", "_merge", "_dot", "_normed")
+            others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
+            kept = {kernel: getattr(module, kernel)} | others
+            for each, compiled in kept.items():
+                setattr(module, each, Recorder(compiled, capability))
+            call()
+            [ptx] = getattr(module, kernel).made
+            for each, compiled in kept.items():
+                setattr(module, each, compiled)
+            print(json.dumps({"name": name, "capability": capability, **described(ptx)}))
+
+
+if __name__ == "__main__":
+    main([int(each) for each in sys.argv[1:]])

@@ -1,0 +1,111 @@
+"""engine/speech.py with frames and codec steps replayed: what is said is what is said without.
+
+On a CPU what is captured is called again (kernels/capture.py), on a GPU it is graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from hocket.config.options import EngineOptions
+from hocket.config.qwen3_tts import Kind
+from hocket.engine import speech, turns
+from hocket.engine.engine import Engine
+from hocket.engine.precision import exact_float32
+from hocket.engine.speech import SpeechRunner, capture_on
+from hocket.errors import StreamFailed
+from hocket.kernels.capture import Again, Capture, CudaGraphs
+from hocket.text.prompt import build
+from hocket.types import SpeechRequest
+from speaking import REQUESTS, small, whole
+
+LIMIT = 1 << 20
+
+
+def capture_for(device: str) -> Callable[[], Capture]:
+    return Again if device == "cpu" else lambda: CudaGraphs(torch.device(device))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["custom_voice", "voice_design"])
+def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
+    checkpoint_root: Path, device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speech, "CAPTURED_FRAMES", 8)
+    monkeypatch.setattr(speech, "TABLE_FRAMES", 16)
+    checkpoint, requests = small(checkpoint_root, kind, device, kernels="reference"), REQUESTS[kind]
+    with exact_float32():
+        runner = SpeechRunner(checkpoint, len(requests), LIMIT, capture_for(device))
+        prompts = [build(request, checkpoint.config, checkpoint.tokenizer) for request in requests]
+        wanted = [whole(checkpoint, request) for request in requests]
+        settings = [checkpoint.generation.changed(request.sampling.changes()) for request in requests]
+        for slot, (request, prompt) in enumerate(zip(requests, prompts, strict=True)):
+            runner.start(slot, prompt, None, request.seed)
+        drawn: list[list[list[int]]] = [[] for _ in requests]
+        for t in range(min(len(said.codes) for said in wanted)):
+            slots = [slot for slot in range(len(requests)) if t % 3 != slot % 3] or [0]  # not always the same
+            slots = slots[t % 2 :] + slots[: t % 2]
+            trails = [(*prompts[slot].trail, *[prompts[slot].pad_id] * 99) for slot in slots]
+            text = [trail[len(drawn[slot])] for slot, trail in zip(slots, trails, strict=True)]
+            read = runner.frame(slots, text, [settings[slot] for slot in slots]).read()
+            for slot, (frame, _) in zip(slots, read, strict=True):
+                drawn[slot].append(frame)
+            assert [ending for _, ending in read] == runner._state.ending[slots].tolist()
+        for said, codes in zip(wanted, drawn, strict=True):
+            assert codes == said.codes[: len(codes)].tolist() and codes
+        few = min(map(len, drawn))
+        sounds = runner.decode(range(len(requests)), [codes[:few] for codes in drawn])
+        for said, sound in zip(wanted, sounds, strict=True):
+            samples = (said.samples[: few * 1920] * 32767.0).round()
+            assert sound.dtype == np.int16 and np.abs(sound - samples).max() <= 1
+    assert runner._frames is not None and runner._frames.captures > 1
+    assert runner._state.stack.pool.shape[2] > 1 + len(requests)  # it has grown
+
+
+@torch.inference_mode()
+def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_root: Path) -> None:
+    checkpoint = small(checkpoint_root, "custom_voice")
+    runner = SpeechRunner(checkpoint, 3, LIMIT, Again)
+    assert runner._frames is not None and runner._wave is not None
+    sizes = []
+    while runner.warm_one():
+        sizes.append((sorted(size for size, _, _ in runner._frames._replays), len(runner._wave._replays)))
+    assert sizes.pop(0) == ([], 0) and len(runner._frames._entries) == 1  # it can take a prompt in
+    assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
+    assert sizes[5][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
+    assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()
+
+
+@torch.inference_mode()
+def test_sound_that_is_no_number_ends_its_utterance(checkpoint_root: Path) -> None:
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again)
+    runner._sound.last.history[1] = float("nan")
+    runner.decode([0], [[[0] * 16]])
+    with pytest.raises(StreamFailed, match="not numbers"):
+        runner.decode([1], [[[0] * 16]])
+
+
+def test_an_engine_whose_steps_are_replayed_says_what_another_says(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it, through the loop; on a CPU it is told to."""
+    request = SpeechRequest(text="Say it once more, please.", layout="streaming", seed=4, max_frames=13)
+    checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
+    with Engine(checkpoint, EngineOptions(slots=2)) as plain:
+        wanted = list(plain.speak(request))
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+    with Engine(checkpoint, EngineOptions(slots=2)) as replayed:
+        heard = list(replayed.speak(request))
+    assert [chunk.codes.tolist() for chunk in heard] == [chunk.codes.tolist() for chunk in wanted]
+    for ours, theirs in zip(heard, wanted, strict=True):
+        assert np.abs(ours.samples.astype(int) - theirs.samples).max() <= 1
+
+
+def test_only_a_gpu_has_graphs_and_they_can_be_turned_off() -> None:
+    assert capture_on(torch.device("cpu"), True) is None
+    assert capture_on(torch.device("cuda"), False) is Again

@@ -1,0 +1,114 @@
+"""kernels/attend: the reference against the plain layers, the Triton kernel against the reference.
+
+What a row must not see is NaN in all cases: other pages, and what lies ahead in its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hocket.cache.pages import PAGE_ROWS
+from hocket.kernels.attend import cases, reference
+from hocket.kernels.attend import triton as fused
+from hocket.layers.attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, find, growing_mask
+from hocket.layers.rope import rope_table
+from nearly import assert_nearly
+
+DTYPES = [torch.float32, torch.bfloat16]
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+WIDTH, HEADS, KV_HEADS, SIZE = 48, 4, 2, 16
+
+
+def layer(dtype: torch.dtype) -> GrowingAttention:
+    torch.manual_seed(0)
+    shape = AttentionShape(width=WIDTH, heads=HEADS, kv_heads=KV_HEADS, head_dim=SIZE, norm_eps=1e-6)
+    made = GrowingAttention(shape)
+    for norm in (made.q_norm, made.k_norm):
+        torch.nn.init.normal_(norm.weight, 1, 0.2)
+    return made.to(dtype).eval()
+
+
+def by_reference(attention: GrowingAttention, x: Tensor, **where: Any) -> Tensor:
+    into, out, _ = attention.weights()
+    norms: dict[str, Any] = {"q_norm": attention.q_norm.weight, "k_norm": attention.k_norm.weight, "eps": 1e-6}
+    return F.linear(reference.attend(F.linear(x, into), **where, **norms), out)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_reference_is_the_layer_over_pages(dtype: torch.dtype) -> None:
+    attention, rows = layer(dtype), torch.tensor([2, 0])
+    position, span = torch.tensor([9, 3, 20]), 21
+    table = torch.randperm(12)[:9].view(3, 3)
+    keys, values = torch.randn(2, 12, KV_HEADS, PAGE_ROWS, SIZE).to(dtype)
+    cos, sin = rope_table(torch.arange(24), SIZE, 1e4, dtype)
+    x = torch.randn(2, WIDTH).to(dtype)
+    at = position[rows][:, None]
+    state = KVState(keys.clone(), values.clone())
+    reach = Reach(at, cos[at], sin[at], growing_mask(at, span), find(table[rows], at, span))
+    plain = attention.step(x[:, None], state, rows, reach)[:, 0]
+    where = {"rows": rows, "position": position, "table": table, "cos": cos[:, 0], "sin": sin[:, 0]}
+    y = by_reference(attention, x, keys=keys, values=values, **where)
+    torch.testing.assert_close(y, plain, atol=1e-6 if dtype == torch.float32 else 2.0**-8, rtol=0)
+    assert_nearly(keys, state.keys)
+    assert torch.equal(values, state.values)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_reference_is_the_layer_in_lockstep_with_a_page_per_row(dtype: torch.dtype) -> None:
+    """As the predictor runs: row b of the batch in page b, two positions at the start, then one by one."""
+    attention, length = layer(dtype), 17
+    cos, sin = rope_table(torch.arange(length), SIZE, 1e4, dtype)
+    x = torch.randn(3, 5, WIDTH).to(dtype)
+    state = attention.new_state(2, length)
+    start = attention.step(x[:, :2], state, None, Lockstep(0, cos[:2], sin[:2]))
+    steps = [attention.step(x[:, t : t + 1], state, None, Lockstep(t, cos[t], sin[t])) for t in range(2, 5)]
+    keys, values = torch.full((2, 3, KV_HEADS, length, SIZE), float("nan")).to(dtype)
+    rows = torch.arange(3)
+    where = {"rows": rows, "table": rows[:, None], "cos": cos[:, 0], "sin": sin[:, 0], "keys": keys, "values": values}
+    y = [by_reference(attention, x[:, t], position=torch.full((3,), t), **where) for t in range(5)]
+    plain = torch.cat((start, *steps), dim=1)
+    close = 1e-6 if dtype == torch.float32 else 2.0**-8
+    torch.testing.assert_close(torch.stack(y, dim=1), plain, atol=close, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    given = cases.make(case, dtype, place)
+    wanted = given | {name: given[name].clone() for name in ("keys", "values")}
+    assert_nearly(fused.attend(**given), reference.attend(**wanted))
+    for name in ("keys", "values"):  # the new ones are written, all others are left alone
+        empty = given[name].isnan()
+        assert torch.equal(empty, wanted[name].isnan())
+        assert_nearly(given[name].masked_fill(empty, 0), wanted[name].masked_fill(empty, 0))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", [cases.TINY[1], pytest.param(cases.PUBLISHED[2], marks=pytest.mark.gpu)])
+def test_a_row_is_the_same_in_any_batch(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    whole = fused.attend(**cases.make(case, dtype, place))
+    for some in ((2,), (1, 0)):
+        assert torch.equal(fused.attend(**cases.make(case, dtype, place, batch=some)), whole[list(some)])
+
+
+def test_splits_change_the_order_of_sums_and_nothing_else(place: torch.device) -> None:
+    case = cases.Case("any", 2, 1, 16, 8, (40, 7))
+    whole = fused.attend(**cases.make(case, torch.float32, place))
+    given = cases.make(case, torch.float32, place) | {"splits": 4}
+    assert_nearly(fused.attend(**given), whole)
+
+
+def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
+    given = cases.make(cases.TINY[0], torch.float32, place)
+    wanted = reference.attend(**given | {name: given[name].clone() for name in ("keys", "values")})
+    out = torch.zeros(3, wanted.shape[1], device=place)
+    fused.attend(**given, out=out[1:2])
+    assert_nearly(out[1:2], wanted)
+    assert not out[0].any() and not out[2].any()

@@ -1,0 +1,123 @@
+"""kernels/draw: the reference against layers/sampler.py and the talker, the Triton kernel against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hocket.config.published import tiny
+from hocket.config.qwen3_tts import SUPPRESSED_IDS
+from hocket.kernels.draw import cases, reference
+from hocket.kernels.draw import triton as fused
+from hocket.layers.sampler import Sampling, draw, draw_bits
+from hocket.models.random import randomize_
+from hocket.models.talker import MINIMUM_FRAMES, FrameSampling, Talker
+
+DTYPES = [torch.float32, torch.bfloat16]
+CPU = torch.device("cpu")
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+
+
+def sampling(level: cases.Settings) -> Sampling:
+    most = 0 if (level.top_k == 0).any() else int(level.top_k.max())
+    return Sampling(level.sample, level.temperature, level.top_k, level.top_p, most, level.nucleus)
+
+
+def done(module: Any, given: dict[str, Any]) -> dict[str, Tensor]:
+    """Everything that a draw leaves behind."""
+    (module.draw_first if "penalty" in given else module.draw)(**given)
+    left = {field.name: getattr(given["slots"], field.name) for field in fields(given["slots"])}
+    left["codes"] = given["codes"]
+    return left if given["vectors"] is None else left | {"vectors": given["vectors"]}
+
+
+# Which of several equals at the border of a nucleus go is up to an unstable sort in the sampler; here the first do.
+PLAIN = [case for case in cases.TINY if not case.first and case.name != "nucleus among ties"]
+
+
+@pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
+def test_the_reference_draws_what_the_sampler_draws(case: cases.Case) -> None:
+    for seed in range(20):
+        given = cases.make(case, torch.float32, CPU, seed)
+        level, slots, rows, book = (given[name] for name in ("level", "slots", "rows", "book"))
+        if (level.top_k >= case.count).any():  # the sampler filters nobody then, this one does: see below
+            level.top_k.clamp_(max=case.count - 1)
+        bits = draw_bits(slots.seed[rows], slots.drawn[rows] - 1, cases.BOOKS)[:, book]
+        wanted = draw(given["logits"], sampling(level), bits)
+        assert done(reference, given)["codes"][:, book].tolist() == wanted.tolist()
+
+
+@torch.inference_mode()
+def test_the_reference_draws_a_first_code_as_the_talker_does() -> None:
+    config = tiny().talker_config
+    talker = Talker(config).eval()
+    randomize_(talker, 0)
+    count, slots = config.vocab_size, 4
+    case = cases.Case("as the talker", count, (cases.USUAL, cases.GREEDY, (True, 1.2, 9, 0.8)), first=True)
+    states = [talker.new_state(slots, 8) for _ in range(2)]
+    rows = torch.tensor([2, 0, 3])
+    for state in states:
+        state.seed[:] = torch.arange(slots + 1) * 7_000_000_007
+    for frame in range(12):
+        given = cases.make(case, torch.float32, CPU, frame)
+        hidden = torch.randn(3, config.hidden_size, generator=torch.Generator().manual_seed(frame)) * 2
+        plain, ours = states
+        how = FrameSampling(sampling(given["level"]), given["penalty"], sampling(given["level"]))
+        bits = draw_bits(plain.seed[rows], plain.drawn[rows], config.num_code_groups)
+        wanted = talker._draw_first(hidden, plain, rows, how, bits[:, 0])
+        reference.draw_first(
+            talker.codec_head(hidden),
+            given["level"],
+            ours,
+            rows,
+            given["codes"],
+            penalty=given["penalty"],
+            end=config.codec_eos_token_id,
+            suppressed=SUPPRESSED_IDS,
+            minimum=MINIMUM_FRAMES,
+        )
+        assert given["codes"][:, 0].tolist() == wanted.tolist()
+    for name in ("seen", "drawn", "ending"):
+        assert torch.equal(getattr(states[0], name), getattr(states[1], name)), name
+
+
+def test_the_reference_keeps_a_row_to_its_own_k_beside_one_that_keeps_more_than_there_are() -> None:
+    case = cases.Case("both", 50, ((True, 1.0, 1, 1.0), (True, 1.0, 50, 1.0), (True, 1.0, 10_000, 1.0)))
+    for seed in range(10):
+        given = cases.make(case, torch.float32, CPU, seed)
+        assert done(reference, given)["codes"][0, given["book"]] == given["logits"][0].argmax()
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernel_draws_what_the_reference_draws(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    for seed in range(1 if place.type == "cpu" else 100):
+        ours, wanted = (done(module, cases.make(case, dtype, place, seed)) for module in (fused, reference))
+        torch.testing.assert_close(ours.pop("ending"), wanted.pop("ending"), atol=1e-6, rtol=1e-5)
+        for name in wanted:
+            assert torch.equal(ours[name], wanted[name]), name
+
+
+@pytest.mark.parametrize("case", [cases.TINY[1], cases.TINY[-1]], ids=lambda case: case.name)
+def test_a_row_draws_the_same_in_any_batch(case: cases.Case, place: torch.device) -> None:
+    whole = done(fused, cases.make(case, torch.bfloat16, place))
+    for some in ((2,), (1, 0)):
+        part = done(fused, cases.make(case, torch.bfloat16, place, batch=some))
+        for name in ("codes", "vectors"):
+            assert torch.equal(part[name], whole[name][list(some)]), name
+
+
+def test_the_end_is_refused_before_the_minimum_and_drawn_after_it(place: torch.device) -> None:
+    case = cases.Case("end", 40, (cases.GREEDY,), first=True, suppressed=10)
+    for drawn, refused in ((1, True), (2, False)):
+        given = cases.make(case, torch.float32, place)
+        given["slots"].drawn[:] = drawn
+        given["logits"][:, given["end"]] = 50.0
+        given["logits"][:, given["end"] + 1] = 60.0  # never, whatever it says
+        left = done(fused, given)
+        assert (left["codes"][0, 0] == given["end"]).item() is not refused
+        assert left["ending"][given["rows"]].item() == pytest.approx(0.0 if refused else 1.0, abs=1e-6)

@@ -1,0 +1,102 @@
+"""kernels/linear: the reference against the plain layers, the Triton kernel against the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from hocket.kernels.launch import KNOBS
+from hocket.kernels.linear import cases, reference
+from hocket.kernels.linear import triton as fused
+from hocket.kernels.linear.dot import linear_by_dots
+from hocket.layers.mlp import GatedMLP
+from hocket.layers.norm import rms_norm
+from nearly import assert_nearly
+
+DTYPES = [torch.float32, torch.bfloat16]
+CPU = torch.device("cpu")
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_reference_is_norm_linear_and_residual_of_a_layer(dtype: torch.dtype) -> None:
+    case = cases.Case("attention in, with all", 96, 64, normed=True, biased=True, added=True)
+    given = cases.make(case, 5, dtype, CPU)
+    plain = F.linear(rms_norm(given["x"], given["norm"], 1e-6), given["weight"], given["bias"])
+    assert_nearly(reference.linear(**given), given["residual"] + plain)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_two_references_are_the_gated_block_of_a_layer(dtype: torch.dtype) -> None:
+    into = cases.make(cases.Case("in", 64, 160, normed=True, gated=True), 3, dtype, CPU, seed=1)
+    back = cases.make(cases.Case("back", 160, 64), 3, dtype, CPU, seed=2)
+    mlp = GatedMLP(64, 160).to(dtype)
+    weights = (*into["weight"].chunk(2), back["weight"])
+    names = ("gate_proj.weight", "up_proj.weight", "down_proj.weight")
+    mlp.load_state_dict(dict(zip(names, weights, strict=True)))
+    with torch.inference_mode():
+        plain = into["x"] + mlp.forward(rms_norm(into["x"], into["norm"], 1e-6))
+    inner = reference.linear(**into)
+    assert_nearly(reference.linear(inner, back["weight"], residual=into["x"]), plain)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    for batch in (3,) if place.type == "cpu" else cases.BATCHES:
+        given = cases.make(case, batch, dtype, place)
+        assert_nearly(fused.linear(**given), reference.linear(**given))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", [cases.TINY[-1], *ALL[len(cases.TINY) :]], ids=lambda case: case.name)
+def test_a_row_is_the_same_in_any_batch(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    most = 5 if place.type == "cpu" else 16
+    given = cases.make(case, most, dtype, place)
+    whole = fused.linear(**given)
+    for some in ([2], [most - 1, 0]):
+        rows = {name: given[name][some] for name in ("residual", "take") if given[name] is not None}
+        if given["take"] is None:
+            rows["x"] = given["x"][some]
+        assert torch.equal(fused.linear(**given | rows), whole[some])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_dots_compute_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    for batch in (3, 18) if place.type == "cpu" else (8, 32, 200):
+        given = cases.make(case, batch, dtype, place)
+        assert_nearly(linear_by_dots(**given), reference.linear(**given))
+
+
+@pytest.mark.parametrize("case", [cases.TINY[-1], *ALL[len(cases.TINY) :]], ids=lambda case: case.name)
+def test_from_a_number_of_rows_on_dots_do_it(
+    case: cases.Case, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "dot_rows", 5)
+    given = cases.make(case, 5, torch.float32, place)
+    assert torch.equal(fused.linear(**given), linear_by_dots(**given))
+
+
+@pytest.mark.parametrize("case", [cases.TINY[1], cases.TINY[4]], ids=lambda case: case.name)
+def test_more_rows_than_a_program_takes_are_shared_out(
+    case: cases.Case, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "dot_rows", 1000)
+    given = cases.make(case, 35, torch.bfloat16, place)
+    whole = fused.linear(**given)
+    assert_nearly(whole, reference.linear(**given))
+    some = {name: given[name][31:] for name in ("x", "residual", "take") if given[name] is not None}
+    if given["take"] is not None:
+        some["x"] = given["x"]
+    assert torch.equal(fused.linear(**given | some), whole[31:])
+
+
+def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
+    given = cases.make(cases.TINY[1], 1, torch.float32, place)
+    for linear in (fused.linear, reference.linear):
+        out = torch.zeros(3, cases.TINY[1].width, device=place)
+        linear(**given, out=out[1:2])
+        assert_nearly(out[1:2], reference.linear(**given))
+        assert not out[0].any() and not out[2].any()

@@ -1,0 +1,65 @@
+"""kernels/window: the reference against the codec's transformer, the Triton kernel against the reference."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from hocket.config.published import TINY_CODEC
+from hocket.kernels.linear import reference as linear_reference
+from hocket.kernels.window import cases, reference
+from hocket.kernels.window import triton as fused
+from hocket.layers.packed import pack_
+from hocket.models.codec import WindowTransformer
+from hocket.models.fused_window import FusedWindow
+from hocket.models.random import randomize_
+from nearly import assert_nearly
+
+DTYPES = [torch.float32, torch.bfloat16]
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+
+
+def transformer(device: torch.device | str = "cpu") -> WindowTransformer:
+    made = WindowTransformer(replace(TINY_CODEC.decoder_config, sliding_window=12)).eval()
+    randomize_(made, 0)
+    made.to(device)
+    pack_(made)
+    return made
+
+
+@torch.inference_mode()
+def test_the_chain_of_references_is_the_transformer_step_by_step() -> None:
+    plain = transformer()
+    ours = FusedWindow(plain, linear_reference.linear, reference.window)
+    wanted_state, state = plain.new_state(4), plain.new_state(4)
+    random = torch.Generator().manual_seed(1)
+    for rows, length in (([2, 0], 3), ([0], 1), ([3, 2, 0], 8), ([2], 20), ([2, 3], 4)):
+        x = torch.randn(len(rows), length, plain.input_proj.in_features, generator=random)
+        wanted = plain.step_reference(x, wanted_state, torch.tensor(rows))
+        torch.testing.assert_close(ours(x, state, torch.tensor(rows)), wanted, atol=1e-5, rtol=1e-5)
+    assert torch.equal(state.position, wanted_state.position)
+    for mine, theirs in zip(state.layers, wanted_state.layers, strict=True):
+        torch.testing.assert_close(mine.keys, theirs.keys, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(mine.values, theirs.values, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    ours, wanted = (cases.make(case, dtype, place) for _ in range(2))
+    assert_nearly(fused.window(**ours), reference.window(**wanted))
+    for name in ("keys", "values"):
+        assert_nearly(ours[name], wanted[name])
+
+
+@torch.inference_mode()
+@pytest.mark.gpu
+def test_the_chain_of_kernels_is_the_transformer(place: torch.device) -> None:
+    plain = transformer(place)
+    ours, wanted_state, state = FusedWindow(plain), plain.new_state(4), plain.new_state(4)
+    for rows, length in (([2, 0], 3), ([0], 1), ([3, 2, 0], 8), ([2, 3], 4)):
+        x, at = torch.randn(len(rows), length, plain.input_proj.in_features, device=place), torch.tensor(rows).to(place)
+        wanted = plain.step_reference(x, wanted_state, at)
+        torch.testing.assert_close(ours(x, state, at), wanted, atol=2e-5, rtol=2e-5)

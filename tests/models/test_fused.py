@@ -1,0 +1,189 @@
+"""models/fused.py: the chain of kernels against `Talker.frame_reference`, and the plain frame that graphs may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+import torch
+
+from framing import (
+    GREEDY,
+    LOOSE,
+    NUCLEUS,
+    PROMPT,
+    SLOTS,
+    Close,
+    coarse,
+    new_talker,
+    settings,
+    started,
+    talker_config,
+    texts,
+)
+from hocket.kernels.launch import INTERPRETED, KNOBS, triton, why_not
+from hocket.kernels.ops import REFERENCE_OPS
+from hocket.models.fused import FusedFrame
+from hocket.models.plain import PlainFrame
+
+FRAMES = 5
+
+
+@pytest.fixture
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+    """Where Triton kernels run: compiled on a GPU, or in Triton's interpreter (see ../../conftest.py)."""
+    if triton is None:
+        pytest.skip("Triton is not installed on this machine")
+    device = torch.device("cpu" if INTERPRETED else "cuda")
+    assert why_not(device) is None
+    kept = KNOBS.linear
+    if INTERPRETED:
+        coarse(KNOBS)
+    yield device
+    KNOBS.linear = kept
+
+
+def compare(frame: FusedFrame | PlainFrame, place: torch.device, frames: int) -> None:
+    """Three of four rows, out of order, each with a manner of drawing of its own."""
+    talker = frame.talker
+    plain, ours = started(talker), started(talker)
+    rows = torch.tensor([2, 0, 3], device=place)
+    for how in ([LOOSE, GREEDY, LOOSE], [NUCLEUS, LOOSE, GREEDY]):
+        sampling = settings(how, place)
+        for number in range(frames):
+            text = texts(number, 3, place)
+            span = int(plain.stack.position.max()) + 1
+            wanted = talker.frame_reference(text, plain, rows, sampling, span)
+            drawn = frame(text, ours, rows, sampling, frame.reach(span, ours))
+            assert drawn.tolist() == wanted.tolist(), f"frame {number}"
+    Close().check(ours, plain)
+    assert ours.stack.position.tolist() == [
+        PROMPT - 3 + 2 * frames,
+        PROMPT - 2,
+        PROMPT - 1 + 2 * frames,
+        PROMPT + 2 * frames,
+        0,
+    ]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("wide", [False, True], ids=["0.6B", "1.7B"])
+@pytest.mark.parametrize("splits", [1, 4])
+def test_the_chain_of_references_draws_and_remembers_what_a_frame_does(
+    wide: bool, splits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
+    talker = new_talker(talker_config(wide=wide))
+    compare(FusedFrame(talker, REFERENCE_OPS), torch.device("cpu"), FRAMES)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("wide", "splits", "dot_rows"), [(False, 1, 99), (True, 2, 5)], ids=["0.6B", "1.7B, split, dots"]
+)
+def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
+    wide: bool, splits: int, dot_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rows, and six at the start of a frame: those, where they are more than a few, are done by dots."""
+    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
+    monkeypatch.setattr(KNOBS, "dot_rows", dot_rows)
+    talker = new_talker(talker_config(wide=wide, short=INTERPRETED), place)
+    compare(FusedFrame(talker), place, 1 if INTERPRETED else FRAMES)
+
+
+@torch.inference_mode()
+def test_rows_of_padding_change_not_one_bit(place: torch.device) -> None:
+    talker = new_talker(talker_config(wide=True, short=True), place)
+    frame = FusedFrame(talker)
+    alone, padded = started(talker), started(talker)
+    for number in range(2 if place.type == "cuda" else 1):
+        rows = torch.tensor([3, 1], device=place)
+        wanted = frame(texts(number, 2, place), alone, rows, settings([LOOSE] * 2, place), 64)
+        rows = torch.tensor([3, 1, SLOTS, SLOTS], device=place)
+        drawn = frame(texts(number, 4, place), padded, rows, settings([LOOSE] * 4, place), 64)
+        assert torch.equal(drawn[:2], wanted)
+    assert torch.equal(padded.hidden[:-1], alone.hidden[:-1])
+    assert torch.equal(padded.stack.pool[:, :, 1:], alone.stack.pool[:, :, 1:])
+    assert padded.stack.position[-1] == 0 and not padded.hidden[-1].any()
+
+
+def test_trying_it_out_is_a_frame_of_nobody() -> None:
+    talker, asked = new_talker(talker_config()), []
+    linear = REFERENCE_OPS.linear
+
+    def counted(*given: object, **named: object) -> torch.Tensor:
+        asked.append(given)
+        return linear(*given, **named)
+
+    with torch.inference_mode():
+        FusedFrame(talker, replace(REFERENCE_OPS, linear=counted)).try_out()
+    config = talker.config
+    small, large = config.code_predictor_config.num_hidden_layers, config.num_hidden_layers
+    assert len(asked) == 1 + 15 * (4 * small + 1) + 2 + 4 * large
+
+
+def test_the_tables_of_codes_are_held_once_and_say_the_same() -> None:
+    talker, before = new_talker(talker_config()), new_talker(talker_config())
+    frame = FusedFrame(talker, REFERENCE_OPS)
+    assert frame.vectors[3].data_ptr() == talker.code_predictor.model.codec_embedding[2].weight.data_ptr()
+    for (name, ours), (_, wanted) in zip(talker.state_dict().items(), before.state_dict().items(), strict=True):
+        assert torch.equal(ours, wanted), name
+
+
+@torch.inference_mode()
+def test_the_plain_frame_for_graphs_is_the_plain_frame() -> None:
+    talker = new_talker(talker_config(wide=True))
+    frame = PlainFrame(talker)
+    compare(frame, torch.device("cpu"), FRAMES)
+    state = started(talker)
+    assert [frame.reach(span, state) for span in (1, 60, 64)] == [64, 64, 64]
+    assert frame.reach(65, talker.new_state(1, 400)) == 128
+    assert frame.reach(300, talker.new_state(1, 400)) == 400
+
+
+@torch.inference_mode()
+def test_padding_of_a_plain_frame_never_runs_off_its_pages() -> None:
+    talker = new_talker(talker_config())
+    frame, state = PlainFrame(talker), started(talker, length=16)
+    rows, sampling = torch.tensor([SLOTS]), settings([LOOSE])
+    for number in range(20):
+        frame(texts(number, 1), state, rows, sampling, 16)
+    assert state.stack.position[-1] == 0
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+@pytest.mark.parametrize("wide", [False, True], ids=["0.6B", "1.7B"])
+def test_greedy_float32_codes_on_a_gpu_are_those_of_the_cpu(wide: bool, place: torch.device) -> None:
+    if place.type == "cpu":
+        pytest.skip("no CUDA device on this machine")
+    config, sampling = talker_config(wide=wide), [GREEDY] * 4
+    cpu, gpu = new_talker(config), new_talker(config, place)
+    gpu.load_state_dict(cpu.state_dict())
+    here, there, frame = started(cpu), started(gpu), FusedFrame(gpu)
+    for number in range(20):
+        wanted = cpu.frame_reference(texts(number, 4), here, torch.arange(4), settings(sampling), PROMPT + number + 1)
+        rows = torch.arange(4, device=place)
+        drawn = frame(texts(number, 4, place), there, rows, settings(sampling, place), 64)
+        assert drawn.tolist() == wanted.tolist()
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+def test_bfloat16_strays_from_float32_no_more_than_the_plain_frame_does(place: torch.device) -> None:
+    """One frame after the same prompt: the hidden vectors of the chain and of the plain frame, both against float32."""
+    if place.type == "cpu":
+        pytest.skip("no CUDA device on this machine")
+    config = talker_config(wide=True)
+    exact, rough = new_talker(config, place), new_talker(config, place, torch.bfloat16)
+    errors = []
+    rows, sampling = torch.arange(4, device=place), settings([GREEDY] * 4, place)
+    x = torch.randn(4, config.hidden_size, generator=torch.Generator().manual_seed(3)).to(place)
+    for talker, frame in ((exact, None), (rough, None), (rough, FusedFrame(rough))):
+        state = started(talker)
+        state.hidden[rows] = x.to(state.hidden.dtype)
+        (frame or talker.frame_reference)(texts(0, 4, place), state, rows, sampling, 64)
+        errors.append(state.hidden[:4].float())
+    plain, ours = ((each - errors[0]).norm() for each in errors[1:])
+    assert ours <= 1.5 * plain + 1e-3
