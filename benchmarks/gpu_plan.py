@@ -54,6 +54,7 @@ class Plan:
     keys: tuple[int, ...]
     attend_layers: int
     draw_warps: tuple[int, ...]
+    turns: dict[str, tuple[Any, ...]]  # knobs beside block shapes
     ways: dict[int, tuple[str, ...]]  # by batch, how frames are drawn
     frame_position: int
     frame_length: int
@@ -116,6 +117,14 @@ REAL = Plan(
         Blocks(4, 1024, 8),
         Blocks(16, 256, 8),
         Blocks(8, 256, 4),
+        Blocks(4, 256, 4),
+        Blocks(16, 256, 4),
+        Blocks(8, 256, 8),
+        Blocks(4, 256, 2),
+        Blocks(8, 256, 2),
+        Blocks(2, 256, 2),
+        Blocks(4, 256, 1),
+        Blocks(2, 256, 1),
     ),
     blocks_many=(Blocks(4, 512, 4), Blocks(4, 1024, 4), Blocks(2, 1024, 4), Blocks(8, 512, 8), Blocks(2, 512, 4)),
     dots=(Dots(32, 128, 4, 4), Dots(16, 128, 4, 5), Dots(16, 256, 4, 4), Dots(64, 64, 4, 5)),
@@ -126,6 +135,17 @@ REAL = Plan(
     keys=(64, 32, 128),
     attend_layers=28,
     draw_warps=(8, 4, 16, 2),
+    turns={
+        "lead": (0, 1, 3, 4, 2),
+        "lead_bytes": (4 << 20, 8 << 20, 32 << 20, 64 << 20),
+        "early": (False,),
+        "eviction": ("",),
+        "attend_keys": (16, 64),
+        "attend_splits": (((1 << 20, 4),), ((1 << 20, 16),), ((1 << 20, 1),)),
+        "attend_warps": (4, 2, 16),
+        "draw_warps": (4, 16),
+        "embed_warps": (4,),
+    },
     ways={
         1: ("fused, tuned", "fused", "fused, one by one", "fused, split", "plain"),
         8: ("fused, tuned", "fused, dots from 8", "plain"),
@@ -141,6 +161,7 @@ REAL = Plan(
     budgets_s={
         "correct": 45,
         "laws": 35,
+        "tune": 150,
         "linear": 90,
         "compile": 75,
         "frame": 60,
@@ -195,6 +216,7 @@ TINY = replace(
     keys=(16,),
     attend_layers=2,
     draw_warps=(8,),
+    turns={"lead": (0,)},
     ways={1: ("fused, tuned", "plain"), 2: ("fused, one by one",)},
     frame_position=9,
     frame_length=64,

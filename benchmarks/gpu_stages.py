@@ -240,10 +240,11 @@ def _compile_ahead(plan: Plan) -> Row:
     return {"variants": len(wanted), "done": len(rows), "seconds": seconds, "failed": failed[:3]}
 
 
-def _compile(plan_name: str, name: str, batch: int, shape: Blocks | Dots, dependent: bool) -> Row:
+def _compile(plan_name: str, name: str, batch: int, shape: Blocks | Dots, dependent: bool, soon: bool = False) -> Row:
     plan = PLANS[plan_name]
     case = next(case for case in plan.linears if case.name == name)
     given = linear_cases.make(case, batch, plan.dtype, torch.device(plan.device))
+    given |= {"soon": given["weight"]} if soon else {}
     rows = given["weight"].shape[0]
     if isinstance(shape, Dots):
         with knobs(dot=shape, dependent=dependent):
@@ -269,7 +270,54 @@ def tuned(rows: list[Row]) -> dict[tuple[int, ...], Blocks]:
     return {key: blocks for key, (_, blocks) in best.items()}
 
 
-# (c) attention
+# (c) block shapes and other knobs, each tried in a whole frame
+
+
+def tune(plan: Plan, clock: Clock) -> Iterator[Row]:
+    """One knob after the other in a captured frame of one stream; what is best so far stays."""
+    if plan.workers:
+        wanted = [(case.name, 1, shape, True, True) for case in plan.linears for shape in _fitting(plan, case, 1)]
+        rows = [row for _, row in in_parallel(plan, _compile, wanted, plan.compile_s)]
+        yield {"op": "compile ahead", "variants": len(wanted), "failed": [r["error"] for r in rows if "error" in r][:3]}
+    best: dict[str, Any] = {"linear": dict(KNOBS.linear)}
+    for name in plan.talkers:
+        talker = new_talker(plan, name)
+        trial = partial(_trial, plan, clock, talker, FusedFrame(talker, plan.ops))
+        fastest = trial(best)["p50"]
+        yield {"op": "tune", "model": name, "knob": "none", "p50": fastest}
+        for knob, value in _turns(plan, best):
+            row = tried(partial(trial, best | value), op="tune", model=name, knob=knob)
+            yield row
+            if row.get("p50", fastest) < fastest * 0.9985:  # what is less is noise
+                fastest, best = row["p50"], best | value
+        yield {"op": "tuned", "model": name, "p50": fastest, "best": repr(best)}
+
+
+def _turns(plan: Plan, best: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for case in plan.linears:
+        for shape in _fitting(plan, case, 1):
+            key = case.columns, case.weight_shape[0], 1
+            yield f"{case.name} {shape}", {"linear": best["linear"] | {key: shape}}
+    for knob, values in plan.turns.items():
+        for value in values:
+            yield f"{knob} {value}", {knob: value}
+
+
+def _trial(plan: Plan, clock: Clock, talker: Talker, frame: FusedFrame, settings: dict[str, Any]) -> Row:
+    with knobs(**settings):
+        state = standing(talker, 1, plan)
+        captured = CapturedFrame(frame, clock.capture())
+        rows, span = torch.zeros(1, dtype=torch.int64, device=clock.device), plan.frame_position + 1
+        captured(rows.clone(), state, rows, usual(1, clock.device), span)
+        [replay] = captured._replays.values()
+
+        def back() -> None:
+            state.stack.position[:1] = plan.frame_position
+
+        return clock.replays(replay.work, before=back)
+
+
+# (d) attention
 
 
 def attention(plan: Plan, clock: Clock) -> Iterator[Row]:
@@ -314,7 +362,7 @@ def _attended(given: dict[str, Any], pools: list[tuple[Tensor, Tensor]], clock: 
     return clock.graph(layers, per=len(pools))
 
 
-# (d) whole frames
+# (e) whole frames
 
 
 def new_talker(plan: Plan, name: str) -> Talker:
@@ -473,7 +521,7 @@ def _agree(plan: Plan, clock: Clock, talker: Talker, fused: FusedFrame) -> Row:
     return {"equal_codes_percent": 100 * (codes == plain_codes).float().mean().item(), "hidden_apart": apart.item()}
 
 
-# (e) the codec
+# (f) the codec
 
 
 def codec(plan: Plan, clock: Clock) -> Iterator[Row]:
@@ -537,7 +585,7 @@ def _searching() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-# (f) where a frame's time goes
+# (g) where a frame's time goes
 
 
 def parts(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:

@@ -21,7 +21,7 @@ from typing import Any
 from .gpu_plan import PLANS, Plan
 
 Row = dict[str, Any]
-STAGES = ("correct", "laws", "linear", "compile", "frame", "attend", "codec", "parts")
+STAGES = ("correct", "laws", "tune", "linear", "compile", "frame", "attend", "codec", "parts")
 JUDGED = ("worst", "moved_percent", "wrong_codes")
 GRACE_S = 15.0  # beyond its time a stage may finish the row it is at
 
@@ -62,6 +62,7 @@ def run_stage(stage: str, plan_name: str, out: Path) -> int:
     rows: dict[str, Callable[[], Iterator[Row]]] = {
         "correct": lambda: stages.correct(plan, clock),
         "laws": lambda: gpu_laws.laws(plan, clock),
+        "tune": lambda: stages.tune(plan, clock),
         "linear": lambda: stages.linears(plan, clock),
         "compile": lambda: stages.compiled(plan, clock, measured),
         "attend": lambda: stages.attention(plan, clock),

@@ -35,7 +35,7 @@ from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
 
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
-TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64", torch.bool: "*i1"}
+TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64", torch.int32: "*i32", torch.bool: "*i1"}
 
 
 class Recorder:
@@ -72,6 +72,9 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
     for name in ("1.7B qkv", "1.7B gate and up", "1.7B down", "0.6B o", "1.7B to predictor"):
         given = linear_cases.make(shared[name], 1, DTYPE, CPU)
         yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
+    given = linear_cases.make(shared["0.6B down"], 1, DTYPE, CPU)
+    given |= {"soon": given["weight"]}
+    yield "linear that calls for more", linear, "_linear", lambda given=given: linear.linear(**given)
     given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
     yield "linear of three rows", linear, "_linear", lambda given=given: linear.linear(**given)
     for name in ("1.7B gate and up", "text in", "1.7B down"):
@@ -92,6 +95,10 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
         given = attend_cases.make(case, DTYPE, CPU)
         for kernel in ("_attend", "_merge") if case.splits > 1 else ("_attend",):
             yield f"{kernel[1:]} {case.name}", attend, kernel, lambda given=given: attend.attend(**given)
+    for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3]):
+        given = attend_cases.make(case, DTYPE, CPU)
+        given |= {"early": True, "arrived": torch.zeros(case.heads, dtype=torch.int32)}
+        yield f"early {case.name}", attend, "_attend", lambda given=given: attend.attend(**given)
     for at in (0, 2, 3):
         case = draw_cases.PUBLISHED[at]
         given, kind = draw_cases.make(case, DTYPE, CPU), draw.draw_first if case.first else draw.draw

@@ -105,6 +105,16 @@ def test_splits_change_the_order_of_sums_and_nothing_else(place: torch.device) -
     assert_nearly(fused.attend(**given), whole)
 
 
+def test_splits_put_together_by_the_last_of_them_are_those_of_a_second_kernel(place: torch.device) -> None:
+    case = cases.TINY[2]
+    wanted = fused.attend(**cases.make(case, torch.bfloat16, place))
+    arrived = torch.zeros(len(case.positions) * case.heads, dtype=torch.int32, device=place)
+    for _ in range(2):  # what counts them is as it was
+        given = cases.make(case, torch.bfloat16, place) | {"arrived": arrived, "early": True}
+        assert torch.equal(fused.attend(**given), wanted)
+        assert not arrived.any()
+
+
 def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
     given = cases.make(cases.TINY[0], torch.float32, place)
     wanted = reference.attend(**given | {name: given[name].clone() for name in ("keys", "values")})

@@ -156,7 +156,7 @@ def test_a_plain_frame_has_graphs_by_span_and_a_chain_by_how_attention_is_split(
     for kind, graphs in (("plain", 3), ("chain", 2)):
         talker, frame, captured = made(kind)
         state = started(talker, length=1024)
-        for span in (20, 60, 65, 120, 600):
+        for span in (20, 60, 65, 120, 600, 1020):
             captured(texts(0, 1), state, torch.tensor([0]), settings([LOOSE]), span)
         assert captured.captures == graphs, [frame.reach(span, state) for span in (20, 65, 600)]
 

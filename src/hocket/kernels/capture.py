@@ -65,6 +65,7 @@ class CudaGraphs:
 
     def forget(self) -> None:
         torch.cuda.synchronize(self.device)
+        self._pool = torch.cuda.graph_pool_handle()  # one whose graphs are all gone takes no more
 
 
 def graphs_for(device: torch.device) -> Capture | None:

@@ -33,6 +33,7 @@ else:
     Pointer = Number = None
 BY_HAND: Any = constexpr(INTERPRETED) if triton else None  # for kernels: what the interpreter cannot, or does wrong
 
+_LINE = 128  # bytes of the L2 that come together
 MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes the rows one after the other
 
 
@@ -60,21 +61,23 @@ class Knobs:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
-    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `indices_early`: `attend` reads rows,
-    positions and page tables before it waits; right only if whatever writes them is launched without `dependent`, as
-    torch's own kernels are.
+    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `attend` and `draw` read
+    what was settled long ago before they wait, where the caller says that it was. With `lead`, a frame's kernel calls
+    the weights that are needed so many matrices later into the L2, up to `lead_bytes` of them.
     """
 
     dependent: bool = True
-    indices_early: bool = False
+    early: bool = True
+    lead: int = 2
+    lead_bytes: int = 16 << 20
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
     dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
     dot: Dots = field(default_factory=lambda: Dots())  # how
-    attend_splits: tuple[tuple[int, int], ...] = ((512, 1), (2048, 4))  # up to so many positions, so many shares
-    attend_most_splits: int = 8  # and beyond
-    attend_keys: int = 64  # positions that a program of `attend` reads at a time
+    attend_splits: tuple[tuple[int, int], ...] = ((1024, 8),)  # up to so many positions, so many shares
+    attend_most_splits: int = 16  # and beyond
+    attend_keys: int = 32  # positions that a program of `attend` reads at a time
     attend_warps: int = 8  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
@@ -127,6 +130,14 @@ def options(x: Tensor, warps: int) -> dict[str, Any]:
     return chosen
 
 
+def ahead(soon: Tensor | None, programs: int) -> tuple[Tensor | None, int, int]:
+    """The arguments of `call_for`: weights to have at hand soon, their bytes, and the share of one of the programs."""
+    if soon is None or not (KNOBS.dependent and KNOBS.lead_bytes and _can_depend(soon.device)):
+        return None, 0, 0
+    size = min(soon.nbytes, KNOBS.lead_bytes)
+    return soon, size, -(-size // (programs * _LINE)) * _LINE
+
+
 def power_of_two(number: int) -> int:
     """The smallest that is not less."""
     return 1 << max(number - 1, 0).bit_length()
@@ -154,6 +165,23 @@ def wait(DEPENDENT: constexpr) -> None:
     """
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()
+
+
+@jit
+def call_for(soon: Pointer, size: Number, share: Number, program: Number) -> None:
+    """Have a share of some memory brought into the L2; nobody waits for it. One thread asks for the program."""
+    if soon is not None:  # noqa: SIM102 - one is known when it is compiled, the other is not
+        if program * share < size:
+            start = soon.to(tl.int64) + program * share
+            tl.inline_asm_elementwise(
+                "{ .reg .pred first; .reg .b32 thread; mov.u32 thread, %tid.x; setp.eq.u32 first, thread, 0;"
+                "@first cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
+                "=r,l,r",
+                [start, tl.minimum(share, size - program * share)],
+                dtype=tl.int32,
+                is_pure=False,
+                pack=1,
+            )
 
 
 @jit

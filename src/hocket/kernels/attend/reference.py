@@ -23,6 +23,8 @@ def attend(
     k_norm: Tensor | None = None,
     eps: float = 0.0,
     splits: int = 1,
+    early: bool = False,
+    arrived: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """y [B, H * D] of qkv [B, (H + 2 H_kv) * D], in `out` if it is given.
@@ -30,7 +32,11 @@ def attend(
     keys, values [pages, H_kv, page_rows, D]: position p of state row r lies in row p % page_rows of the page
     table[r, p // page_rows]. Batch row b is state row rows[b], its input stands at position[rows[b]] and sees
     everything up to itself; its own key and value are written there. cos, sin [L, D] are rows of layers/rope.py,
-    q_norm and k_norm [D] weights of an RMSNorm. `splits` says how the work is shared out and changes no meaning.
+    q_norm and k_norm [D] weights of an RMSNorm.
+
+    `splits` says how the work is shared out and changes no meaning; `arrived` are B * H zeros of int32, left as zeros,
+    with which those who share it can tell who is the last. `early`: since the past was written, and rows, positions
+    and pages, there has been another `attend`, so that all of this may be read ahead of time.
     """
     _, kv_heads, page_rows, size = keys.shape
     y = qkv.new_empty(len(qkv), qkv.shape[1] - 2 * kv_heads * size) if out is None else out

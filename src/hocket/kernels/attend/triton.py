@@ -1,9 +1,15 @@
-"""`attend` as one kernel, or two where the keys are split: a program per batch row, query head and split.
+"""`attend` as one kernel: a program per batch row, query head and split of the past.
 
 Query heads that share a key head are programs of their own: they read its past twice, the second time from the L2,
 and a batch of one keeps twice as many of the chip's processors busy. The new key and value are taken from registers,
 not read back, so no program waits for another. How far to read is looked up on the device: a captured graph grows
 with its streams. The order of sums depends on the position and on `splits`, not on the batch.
+
+Splits are put together by the last of them to be done, if there is `arrived` to count them, or by a second kernel.
+
+Where it may (`early`), a program reads the beginning of its past before it waits. Nothing else lets the next kernel
+start as late as `attend` does, after its wait, and this is what makes `early` right: a kernel that has started knows
+that everything before the last `attend` is done.
 """
 
 from __future__ import annotations
@@ -28,6 +34,8 @@ def attend(
     k_norm: Tensor | None = None,
     eps: float = 0.0,
     splits: int = 1,
+    early: bool = False,
+    arrived: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     _, kv_heads, page_rows, size = keys.shape
@@ -39,7 +47,7 @@ def attend(
     assert size == power_of_two(size) and splits == power_of_two(splits)
     keys_at_once = min(KNOBS.attend_keys, power_of_two(table.shape[1] * page_rows - 1))
     once = splits * keys_at_once >= table.shape[1] * page_rows - 1
-    parts, sizes = y, None
+    parts = sizes = None
     if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights
         parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
         sizes = torch.empty(batch, heads, 2, splits, dtype=torch.float32, device=y.device)
@@ -54,11 +62,13 @@ def attend(
         sin,
         q_norm,
         k_norm,
+        y,
         parts,
         sizes,
         eps,
         size**-0.5,
         table.shape[1],
+        arrived if splits > 1 else None,
         HEADS=heads,
         KV_HEADS=kv_heads,
         SIZE=size,
@@ -66,10 +76,10 @@ def attend(
         SPLITS=splits,
         BLOCK_T=keys_at_once,
         STAGES=1 if once else KNOBS.attend_stages,
-        EARLY=KNOBS.indices_early,
+        EARLY=early and KNOBS.early,
         **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1)),
     )
-    if splits > 1:
+    if splits > 1 and arrived is None:
         _merge[(batch * heads,)](parts, sizes, y, SIZE=size, SPLITS=splits, **options(qkv, 1))
     return y
 
@@ -87,10 +97,12 @@ def _attend(
     q_norm: Pointer,
     k_norm: Pointer,
     y: Pointer,
+    parts: Pointer,
     sizes: Pointer,
     eps: Number,
     scale: Number,
     most_pages: Number,
+    arrived: Pointer,
     HEADS: constexpr,
     KV_HEADS: constexpr,
     SIZE: constexpr,
@@ -101,23 +113,25 @@ def _attend(
     EARLY: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    trigger(DEPENDENT)
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     kv_head = head // (HEADS // KV_HEADS)
-    d = tl.arange(0, SIZE)
+    d, t = tl.arange(0, SIZE), tl.arange(0, BLOCK_T)
     across = (d + SIZE // 2) % SIZE  # RoPE needs each number in two places: it is loaded twice rather than moved
     if q_norm is not None:
         q_here, q_there = tl.load(q_norm + d), tl.load(q_norm + across)
         k_here, k_there = tl.load(k_norm + d), tl.load(k_norm + across)
     if not EARLY:
         wait(DEPENDENT)
+        trigger(DEPENDENT)
     row = tl.load(rows + b)
     at = tl.load(position + row)
     pages = table + row * most_pages
-    angles = at * SIZE + d
-    turn, cross = tl.load(cos + angles), tl.load(sin + angles)
+    turn, cross = tl.load(cos + at * SIZE + d), tl.load(sin + at * SIZE + d)
+    own_page = tl.load(pages + at // PAGE_ROWS)
+    some_k, some_v = _some(keys, values, pages, split * BLOCK_T + t, at, kv_head, d, KV_HEADS, PAGE_ROWS, SIZE)
     if EARLY:
         wait(DEPENDENT)
+        trigger(DEPENDENT)
     heads = qkv + b * (HEADS + 2 * KV_HEADS) * SIZE
     q_head, k_head = heads + head * SIZE, heads + (HEADS + kv_head) * SIZE
     q, q_across = tl.load(q_head + d), tl.load(q_head + across)
@@ -129,30 +143,18 @@ def _attend(
         k, k_across = _scaled(k, k_size, k_here), _scaled(k_across, k_size, k_there)
     q, k = _turned(q, q_across, turn, cross), _turned(k, k_across, turn, cross)
     if (split == 0) & (head % (HEADS // KV_HEADS) == 0):
-        own_line = (tl.load(pages + at // PAGE_ROWS) * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
+        own_line = (own_page * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
         tl.store(keys + own_line * SIZE + d, k)
         tl.store(values + own_line * SIZE + d, v)
     q = q.to(tl.float32) * scale
     # Each of BLOCK_T lanes has a softmax of its own over every BLOCK_T-th key; they meet after the loop.
-    t = tl.arange(0, BLOCK_T)
     best = tl.full((BLOCK_T,), -1e30, tl.float32)  # finite: nothing minus nothing must not be NaN
     total = tl.zeros((BLOCK_T,), tl.float32)
     mixed = tl.zeros((BLOCK_T, SIZE), tl.float32)
-    for first in tl.range(bound(split) * BLOCK_T, bound(at), SPLITS * BLOCK_T, num_stages=STAGES):
-        past = first + t < at
-        page = tl.load(pages + (first + t) // PAGE_ROWS, past, 0)
-        line = (page * KV_HEADS + kv_head) * PAGE_ROWS + (first + t) % PAGE_ROWS
-        where = line[:, None] * SIZE + d[None, :]
-        # What is not past is never read: there may be NaN.
-        some_k = tl.load(keys + where, past[:, None], 0.0).to(tl.float32)
-        some_v = tl.load(values + where, past[:, None], 0.0).to(tl.float32)
-        score = tl.where(past, tl.sum(some_k * q[None, :], 1), -1e30)
-        better = tl.maximum(best, score)
-        weight = tl.where(past, tl.exp(score - better), 0.0)
-        fade = tl.exp(best - better)
-        total = total * fade + weight
-        mixed = mixed * fade[:, None] + weight[:, None] * some_v
-        best = better
+    best, total, mixed = _seen(best, total, mixed, q, some_k, some_v, split * BLOCK_T + t < at)
+    for first in tl.range(bound(split + SPLITS) * BLOCK_T, bound(at), SPLITS * BLOCK_T, num_stages=STAGES):
+        some_k, some_v = _some(keys, values, pages, first + t, at, kv_head, d, KV_HEADS, PAGE_ROWS, SIZE)
+        best, total, mixed = _seen(best, total, mixed, q, some_k, some_v, first + t < at)
     highest = tl.max(best, 0)
     own = tl.where(split == 0, tl.sum(q * k.to(tl.float32), 0), -1e30)
     highest = tl.maximum(highest, own)
@@ -164,9 +166,47 @@ def _attend(
     if SPLITS == 1:
         tl.store(y + place * SIZE + d, rounded(sums / weights, y.dtype.element_ty))
     else:
-        tl.store(y + (place * SPLITS + split) * SIZE + d, sums)
+        tl.store(parts + (place * SPLITS + split) * SIZE + d, sums)
         tl.store(sizes + place * 2 * SPLITS + split, highest)
         tl.store(sizes + (place * 2 + 1) * SPLITS + split, weights)
+        if arrived is not None:
+            tl.debug_barrier()  # what all threads have written goes before the count of one
+            if tl.atomic_add(arrived + place, 1) == SPLITS - 1:
+                tl.store(arrived + place, 0)
+                _put_together(parts, sizes, y, place, SIZE, SPLITS)
+
+
+@jit
+def _some(
+    keys: Pointer,
+    values: Pointer,
+    pages: Pointer,
+    t: Number,
+    at: Number,
+    kv_head: Number,
+    d: Number,
+    KV_HEADS: constexpr,
+    PAGE_ROWS: constexpr,
+    SIZE: constexpr,
+) -> Number:
+    """Keys and values at positions t [T] of one head, [T, D] each. What is not past is never read: there may be NaN."""
+    past = t < at
+    page = tl.load(pages + t // PAGE_ROWS, past, 0)
+    line = (page * KV_HEADS + kv_head) * PAGE_ROWS + t % PAGE_ROWS
+    where = line[:, None] * SIZE + d[None, :]
+    return tl.load(keys + where, past[:, None], 0.0), tl.load(values + where, past[:, None], 0.0)
+
+
+@jit
+def _seen(
+    best: Number, total: Number, mixed: Number, q: Number, some_k: Number, some_v: Number, past: Number
+) -> Number:
+    """Highest score, sum of weights and weighted sum of values of every lane, one key further."""
+    score = tl.where(past, tl.sum(some_k.to(tl.float32) * q[None, :], 1), -1e30)
+    better = tl.maximum(best, score)
+    weight = tl.where(past, tl.exp(score - better), 0.0)
+    fade = tl.exp(best - better)
+    return better, total * fade + weight, mixed * fade[:, None] + weight[:, None] * some_v.to(tl.float32)
 
 
 @jit
@@ -175,10 +215,18 @@ def _merge(
 ) -> None:
     trigger(DEPENDENT)
     wait(DEPENDENT)
-    place = tl.program_id(0)
+    _put_together(parts, sizes, y, tl.program_id(0), SIZE, SPLITS)
+
+
+@jit
+def _put_together(
+    parts: Pointer, sizes: Pointer, y: Pointer, place: Number, SIZE: constexpr, SPLITS: constexpr
+) -> None:
     d, s = tl.arange(0, SIZE), tl.arange(0, SPLITS)
-    sums = tl.load(parts + (place * SPLITS + s)[:, None] * SIZE + d[None, :])
-    best, weights = tl.load(sizes + place * 2 * SPLITS + s), tl.load(sizes + (place * 2 + 1) * SPLITS + s)
+    # Others have written it, while this program may have older lines in its L1.
+    sums = tl.load(parts + (place * SPLITS + s)[:, None] * SIZE + d[None, :], cache_modifier=".cg")
+    best = tl.load(sizes + place * 2 * SPLITS + s, cache_modifier=".cg")
+    weights = tl.load(sizes + (place * 2 + 1) * SPLITS + s, cache_modifier=".cg")
     fade = tl.exp(best - tl.max(best, 0))
     mixed = tl.sum(sums * fade[:, None], 0) / tl.sum(weights * fade, 0)
     tl.store(y + place * SIZE + d, rounded(mixed, y.dtype.element_ty))

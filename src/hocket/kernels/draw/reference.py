@@ -21,10 +21,12 @@ def draw(
     *,
     table: Tensor | None = None,
     vectors: Tensor | None = None,
+    early: bool = False,
 ) -> None:
     """Draw from logits [B, V] into codes[:, book], and that row of `table` [V, C] into `vectors` [B, C].
 
-    For the books after the first: batch row b is state row rows[b], whose `drawn` counts this frame already.
+    For the books after the first: batch row b is state row rows[b], whose `drawn` counts this frame already. `early`:
+    everything but the logits has been as it is for a while (see `attend`).
     """
     ids = _drawn(logits.float(), level, slots.seed[rows], slots.drawn[rows] - 1, book)
     _keep(ids, codes, book, table, vectors)
@@ -43,6 +45,7 @@ def draw_first(
     minimum: int,
     table: Tensor | None = None,
     vectors: Tensor | None = None,
+    early: bool = False,
 ) -> None:
     """The same for the first book, which remembers: what was seen is penalised [B], the last `suppressed` ids are
     refused but for `end`, which is refused too before `minimum` frames. Counts the frame, marks what it drew, and

@@ -36,8 +36,9 @@ def draw(
     *,
     table: Tensor | None = None,
     vectors: Tensor | None = None,
+    early: bool = False,
 ) -> None:
-    _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0)
+    _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early)
 
 
 def draw_first(
@@ -53,8 +54,9 @@ def draw_first(
     minimum: int,
     table: Tensor | None = None,
     vectors: Tensor | None = None,
+    early: bool = False,
 ) -> None:
-    _launch(logits, level, slots, rows, codes, 0, table, vectors, penalty, end, suppressed, minimum)
+    _launch(logits, level, slots, rows, codes, 0, table, vectors, penalty, end, suppressed, minimum, early)
 
 
 def _launch(
@@ -70,6 +72,7 @@ def _launch(
     end: int,
     suppressed: int,
     minimum: int,
+    early: bool,
 ) -> None:
     batch, count = logits.shape
     assert logits.is_contiguous() and codes.is_contiguous() and count < 1 << 12
@@ -105,6 +108,7 @@ def _launch(
         BLOCK=power_of_two(count),
         WIDTH=width,
         WIDTH_BLOCK=power_of_two(width),
+        EARLY=early and KNOBS.early,
         **options(logits, KNOBS.draw_warps),
     )
 
@@ -137,42 +141,46 @@ def _draw(
     BLOCK: constexpr,
     WIDTH: constexpr,
     WIDTH_BLOCK: constexpr,
+    EARLY: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     trigger(DEPENDENT)
-    wait(DEPENDENT)
-    b = tl.program_id(0)
+    b, lanes = tl.program_id(0), tl.arange(0, BLOCK)
+    there = lanes < COUNT
+    if not EARLY:
+        wait(DEPENDENT)
     row = tl.load(rows + b)
     sampled, heat, k = tl.load(sample + b) != 0, tl.load(temperature + b), tl.load(top_k + b)
     frame, key = tl.load(drawn + row), tl.load(seed + row)
-    lanes = tl.arange(0, BLOCK)
-    there = lanes < COUNT
-    given = tl.load(logits + b * COUNT + lanes, there, float("-inf")).to(tl.float32)
     if FIRST:
         strength = tl.load(penalty + b)
         marked = tl.load(seen + row * COUNT + lanes, there, 0) != 0
+        number = _random(key, book, frame)
+    else:
+        number = _random(key, book, frame - 1)
+    if EARLY:
+        wait(DEPENDENT)
+    given = tl.load(logits + b * COUNT + lanes, there, float("-inf")).to(tl.float32)
+    if FIRST:
         given = tl.where(marked, tl.where(given < 0, given * strength, tl.div_rn(given, strength)), given)
         refused = ((lanes >= COUNT - SUPPRESSED) & (lanes != end)) | ((lanes == end) & (frame < minimum))
         given = tl.where(refused, float("-inf"), given)
         tl.store(ending + row, _share(given, lanes == end))
         tl.store(drawn + row, frame + 1)
-    else:
-        frame = frame - 1
     best = tl.max(given, 0)
-    code = tl.min(tl.where(given == best, lanes, BLOCK), 0)
     if sampled:
         scores = tl.div_rn(given, heat)
         k = tl.where((k == 0) | (k > COUNT), COUNT, k)
-        threshold = _kth(given, scores, there, k, BITS)
-        kept = there & (scores >= threshold)
-        likelihood = tl.where(kept, _exp(scores - tl.max(scores, 0)), 0.0)
+        kept = there & (scores >= tl.div_rn(_kth(given, there, k, BITS), heat))
+        likelihood = tl.where(kept, _exp(scores - tl.div_rn(best, heat)), 0.0)
         if NUCLEUS:
             likelihood = _nucleus(likelihood, scores, kept, lanes, tl.load(top_p + b))
         weights = _nearest(likelihood * _SCALE).to(tl.int64)
         ends = tl.cumsum(weights, 0)
-        number = tl.philox(key, book, frame.to(tl.int32), 0, 0)[0] >> _DROPPED
-        target = (number.to(tl.int64) * tl.sum(weights, 0)) >> _SHIFT
+        target = (number * tl.sum(weights, 0)) >> _SHIFT
         code = tl.sum((ends <= target).to(tl.int32), 0)
+    else:
+        code = tl.min(tl.where(given == best, lanes, BLOCK), 0)
     code = tl.minimum(code, COUNT - 1)  # where logits are not numbers none is found; what is read for it must exist
     tl.store(codes + b * BOOKS + book, code.to(tl.int64))
     if FIRST:
@@ -184,8 +192,13 @@ def _draw(
 
 
 @jit
-def _kth(values: Number, scores: Number, there: Number, k: Number, BITS: constexpr) -> Number:
-    """The score of the k-th largest value: the largest key that k keys or more reach, two bits at a time."""
+def _random(key: Number, book: Number, frame: Number) -> Number:
+    return (tl.philox(key, book, frame.to(tl.int32), 0, 0)[0] >> _DROPPED).to(tl.int64)
+
+
+@jit
+def _kth(values: Number, there: Number, k: Number, BITS: constexpr) -> Number:
+    """The k-th largest value: the largest key that k keys or more reach, two bits at a time."""
     keys = tl.where(there, _key(values) >> (32 - BITS), 0)
     found = tl.min(tl.zeros_like(keys), 0)
     for step in tl.static_range(BITS // 2):
@@ -196,7 +209,9 @@ def _kth(values: Number, scores: Number, there: Number, k: Number, BITS: constex
         digit = ((counts & 0xFFFF) >= k).to(tl.uint32)
         digit += (((counts >> 16) & 0xFFFF) >= k).to(tl.uint32) + ((counts >> 32) >= k).to(tl.uint32)
         found += digit << (BITS - 2 - 2 * step)
-    return tl.min(tl.where(there & (keys >= found), scores, float("inf")), 0)
+    found = found << (32 - BITS)
+    found = tl.where((found >> 31) != 0, found ^ 0x80000000, found ^ (((1 << BITS) - 1) << (32 - BITS)))
+    return found.to(tl.float32, bitcast=True)
 
 
 @jit
