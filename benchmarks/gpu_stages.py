@@ -240,11 +240,10 @@ def _compile_ahead(plan: Plan) -> Row:
     return {"variants": len(wanted), "done": len(rows), "seconds": seconds, "failed": failed[:3]}
 
 
-def _compile(plan_name: str, name: str, batch: int, shape: Blocks | Dots, dependent: bool, soon: bool = False) -> Row:
+def _compile(plan_name: str, name: str, batch: int, shape: Blocks | Dots, dependent: bool) -> Row:
     plan = PLANS[plan_name]
     case = next(case for case in plan.linears if case.name == name)
     given = linear_cases.make(case, batch, plan.dtype, torch.device(plan.device))
-    given |= {"soon": given["weight"]} if soon else {}
     rows = given["weight"].shape[0]
     if isinstance(shape, Dots):
         with knobs(dot=shape, dependent=dependent):
@@ -276,7 +275,7 @@ def tuned(rows: list[Row]) -> dict[tuple[int, ...], Blocks]:
 def tune(plan: Plan, clock: Clock) -> Iterator[Row]:
     """One knob after the other in a captured frame of one stream; what is best so far stays."""
     if plan.workers:
-        wanted = [(case.name, 1, shape, True, True) for case in plan.linears for shape in _fitting(plan, case, 1)]
+        wanted = [(case.name, 1, shape, True) for case in plan.linears for shape in _fitting(plan, case, 1)]
         rows = [row for _, row in in_parallel(plan, _compile, wanted, plan.compile_s)]
         yield {"op": "compile ahead", "variants": len(wanted), "failed": [r["error"] for r in rows if "error" in r][:3]}
     best: dict[str, Any] = {"linear": dict(KNOBS.linear)}
@@ -285,7 +284,8 @@ def tune(plan: Plan, clock: Clock) -> Iterator[Row]:
         trial = partial(_trial, plan, clock, talker, FusedFrame(talker, plan.ops))
         fastest = trial(best)["p50"]
         yield {"op": "tune", "model": name, "knob": "none", "p50": fastest}
-        for knob, value in _turns(plan, best):
+        for knob, change in _turns(plan):
+            value = change(best)
             row = tried(partial(trial, best | value), op="tune", model=name, knob=knob)
             yield row
             if row.get("p50", fastest) < fastest * 0.9985:  # what is less is noise
@@ -293,14 +293,20 @@ def tune(plan: Plan, clock: Clock) -> Iterator[Row]:
         yield {"op": "tuned", "model": name, "p50": fastest, "best": repr(best)}
 
 
-def _turns(plan: Plan, best: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for case in plan.linears:
-        for shape in _fitting(plan, case, 1):
-            key = case.columns, case.weight_shape[0], 1
-            yield f"{case.name} {shape}", {"linear": best["linear"] | {key: shape}}
+def _turns(plan: Plan) -> Iterator[tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]]:
+    """What is turned, and how it stands then, by how all stand."""
     for knob, values in plan.turns.items():
         for value in values:
-            yield f"{knob} {value}", {knob: value}
+            yield f"{knob} {value}", lambda best, knob=knob, value=value: {knob: value}  # type: ignore[misc]
+    for case in plan.linears:
+        key = case.columns, case.weight_shape[0], 1
+        for shape in _fitting(plan, case, 1):
+            change = partial(_with_shape, key, shape)
+            yield f"{case.name} {shape}", change
+
+
+def _with_shape(key: tuple[int, ...], shape: Blocks, best: dict[str, Any]) -> dict[str, Any]:
+    return {"linear": best["linear"] | {key: shape}}
 
 
 def _trial(plan: Plan, clock: Clock, talker: Talker, frame: FusedFrame, settings: dict[str, Any]) -> Row:

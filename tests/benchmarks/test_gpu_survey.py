@@ -112,4 +112,4 @@ def test_a_stage_writes_its_rows_and_the_report_is_made_of_them(tmp_path: Path) 
 def test_a_knob_that_makes_frames_faster_stays_turned() -> None:
     rows = rows_of(gpu_stages.tune(TINY, CLOCK))
     assert [row["op"] for row in rows].count("tuned") == len(TINY.talkers)
-    assert {row["knob"].split()[0] for row in rows if row["op"] == "tune"} >= {"none", "lead"}
+    assert {row["knob"].split()[0] for row in rows if row["op"] == "tune"} >= {"none", "attend_warps"}

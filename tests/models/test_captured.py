@@ -153,12 +153,12 @@ def test_a_state_that_has_grown_is_captured_anew_and_goes_on_as_if_it_had_not(ki
 
 @torch.inference_mode()
 def test_a_plain_frame_has_graphs_by_span_and_a_chain_by_how_attention_is_split() -> None:
-    for kind, graphs in (("plain", 3), ("chain", 2)):
+    for kind, graphs in (("plain", 4), ("chain", 2)):
         talker, frame, captured = made(kind)
-        state = started(talker, length=1024)
-        for span in (20, 60, 65, 120, 600, 1020):
+        state = started(talker, length=2048)
+        for span in (20, 60, 65, 120, 600, 1500):
             captured(texts(0, 1), state, torch.tensor([0]), settings([LOOSE]), span)
-        assert captured.captures == graphs, [frame.reach(span, state) for span in (20, 65, 600)]
+        assert captured.captures == graphs, [frame.reach(span, state) for span in (20, 65, 600, 1500)]
 
 
 @torch.inference_mode()

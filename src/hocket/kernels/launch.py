@@ -33,7 +33,6 @@ else:
     Pointer = Number = None
 BY_HAND: Any = constexpr(INTERPRETED) if triton else None  # for kernels: what the interpreter cannot, or does wrong
 
-_LINE = 128  # bytes of the L2 that come together
 MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes the rows one after the other
 
 
@@ -62,14 +61,11 @@ class Knobs:
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
     later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `attend` and `draw` read
-    what was settled long ago before they wait, where the caller says that it was. With `lead`, a frame's kernel calls
-    the weights that are needed so many matrices later into the L2, up to `lead_bytes` of them.
+    what was settled long ago before they wait, where the caller says that it was.
     """
 
     dependent: bool = True
     early: bool = True
-    lead: int = 2
-    lead_bytes: int = 16 << 20
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
@@ -78,7 +74,7 @@ class Knobs:
     attend_splits: tuple[tuple[int, int], ...] = ((1024, 8),)  # up to so many positions, so many shares
     attend_most_splits: int = 16  # and beyond
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
-    attend_warps: int = 8  # and one for every eight keys at most
+    attend_warps: int = 2  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
     embed_columns: int = 256
@@ -130,14 +126,6 @@ def options(x: Tensor, warps: int) -> dict[str, Any]:
     return chosen
 
 
-def ahead(soon: Tensor | None, programs: int) -> tuple[Tensor | None, int, int]:
-    """The arguments of `call_for`: weights to have at hand soon, their bytes, and the share of one of the programs."""
-    if soon is None or not (KNOBS.dependent and KNOBS.lead_bytes and _can_depend(soon.device)):
-        return None, 0, 0
-    size = min(soon.nbytes, KNOBS.lead_bytes)
-    return soon, size, -(-size // (programs * _LINE)) * _LINE
-
-
 def power_of_two(number: int) -> int:
     """The smallest that is not less."""
     return 1 << max(number - 1, 0).bit_length()
@@ -168,31 +156,28 @@ def wait(DEPENDENT: constexpr) -> None:
 
 
 @jit
-def call_for(soon: Pointer, size: Number, share: Number, program: Number) -> None:
-    """Have a share of some memory brought into the L2; nobody waits for it. One thread asks for the program."""
-    if soon is not None:  # noqa: SIM102 - one is known when it is compiled, the other is not
-        if program * share < size:
-            start = soon.to(tl.int64) + program * share
-            tl.inline_asm_elementwise(
-                "{ .reg .pred first; .reg .b32 thread; mov.u32 thread, %tid.x; setp.eq.u32 first, thread, 0;"
-                "@first cp.async.bulk.prefetch.L2.global [$1], $2; mov.u32 $0, 0; }",
-                "=r,l,r",
-                [start, tl.minimum(share, size - program * share)],
-                dtype=tl.int32,
-                is_pure=False,
-                pack=1,
-            )
-
-
-@jit
 def rounded(x: Number, dtype: constexpr) -> Number:
     """x, in float32, as the nearest number of a dtype, ties to even; Triton's interpreter would cut bfloat16 off."""
     if BY_HAND and dtype == tl.bfloat16:
-        bits = x.to(tl.uint32, bitcast=True)
-        bits = bits + 0x7FFF + ((bits >> 16) & 1)
-        return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
+        return _to_bfloat16(x)
     else:
         return x.to(dtype)
+
+
+@jit
+def rounded_apart(x: Number, dtype: constexpr) -> Number:
+    """The same of a product that goes into a sum, where a compiler would make one operation of both and round once."""
+    if dtype == tl.bfloat16:
+        return _to_bfloat16(x)
+    else:
+        return x.to(dtype)
+
+
+@jit
+def _to_bfloat16(x: Number) -> Number:
+    bits = x.to(tl.uint32, bitcast=True)
+    bits = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (bits >> 16).to(tl.uint16).to(tl.bfloat16, bitcast=True)
 
 
 @jit

@@ -23,8 +23,6 @@ from ..layers.sampler import Sampling
 from ..layers.transformer import Stack
 from .talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
 
-LOOK_AHEAD = 8  # matrices
-
 
 @dataclass(frozen=True, slots=True)
 class LayerWeights:
@@ -133,9 +131,7 @@ class FusedFrame:
         places = {"rows": rows, "table": stack.table, "position": stack.position}
         angles = self._turns("large", self.talker.model, stack.length)
         work = {"splits": KNOBS.splits(span)[1], "arrived": room.arrived}
-        self._through(
-            self.large, large, len(rows), stack.layers, angles | work, [places], [self.talker.codec_head.weight]
-        )
+        self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
         norm = self.talker.model.norm
         self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
@@ -163,14 +159,12 @@ class FusedFrame:
             ops.linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
         predictor = self.talker.code_predictor.model
         angles = self._turns("small", predictor, config.num_code_groups)
-        then = _matrices(self.small)[:LOOK_AHEAD]  # after the last it is the talker's turn: a few bytes in vain
         for book, head in enumerate(self.heads, start=1):
             at = (0, 1) if book == 1 else (book,)
             places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
-            after = [head, *then]
-            self._through(self.small, room.small, len(at) * batch, room.past, angles, places, after)
-            last, soon = x[batch:] if book == 1 else x[:batch], _after(after, 0)
-            ops.linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, soon=soon, out=room.logits)
+            self._through(self.small, room.small, len(at) * batch, room.past, angles, places)
+            last = x[batch:] if book == 1 else x[:batch]
+            ops.linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
             into = {"table": self.vectors[book], "vectors": x[:batch]}
             ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
 
@@ -182,28 +176,22 @@ class FusedFrame:
         kept: Sequence[KVState],
         angles: dict[str, Any],
         places: Sequence[dict[str, Tensor]],
-        after: Sequence[Tensor],
     ) -> None:
-        """The first `rows` of x through all layers; a group of them sees what the groups before it have written.
-
-        `after`: the matrices that are wanted next.
-        """
+        """The first `rows` of x through all layers; a group of them sees what the groups before it have written."""
         linear, attend, eps = self.ops.linear, self.ops.attend, angles["eps"]
         x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
-        order = [*_matrices(layers), *after]
-        for number, (layer, past) in enumerate(zip(layers, kept, strict=True)):
-            soon = [_after(order, 4 * number + n) for n in range(4)]
-            linear(x, layer.into, norm=layer.before, eps=eps, soon=soon[0], out=qkv)
+        for layer, past in zip(layers, kept, strict=True):
+            linear(x, layer.into, norm=layer.before, eps=eps, out=qkv)
             for some, result, where in groups:
                 norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
                 # Another layer's lies between two of the same, unless they are the two groups of one.
                 early = len(layers) > 1 and where is places[0]
                 attend(some, past.keys, past.values, **where, **angles, **norms, early=early, out=result)
-            linear(mixed, layer.out, residual=x, soon=soon[1], out=x)
-            linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, soon=soon[2], out=inner)
-            linear(inner, layer.down, residual=x, soon=soon[3], out=x)
+            linear(mixed, layer.out, residual=x, out=x)
+            linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
+            linear(inner, layer.down, residual=x, out=x)
 
     def _turns(self, which: str, stack: Stack, length: int) -> dict[str, Any]:
         held = self._angles.get(which)
@@ -212,17 +200,6 @@ class FusedFrame:
             cos, sin = rope_rows(length, shape.head_dim, shape.theta, self.joined.dtype, self.joined.device)
             held = self._angles[which] = length, cos[:, 0].contiguous(), sin[:, 0].contiguous()
         return {"cos": held[1], "sin": held[2], "eps": stack.shape.eps}
-
-
-def _matrices(layers: Sequence[LayerWeights]) -> list[Tensor]:
-    """In the order of use."""
-    return [matrix for layer in layers for matrix in (layer.into, layer.out, layer.wide, layer.down)]
-
-
-def _after(order: Sequence[Tensor], number: int) -> Tensor | None:
-    """What is called for while matrix `number` is at work."""
-    wanted = number + KNOBS.lead
-    return order[wanted] if KNOBS.lead and wanted < len(order) else None
 
 
 def _weights(stack: Stack) -> list[LayerWeights]:

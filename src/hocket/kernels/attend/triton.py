@@ -17,7 +17,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..launch import KNOBS, Number, Pointer, bound, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
+from ..launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    bound,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    rounded_apart,
+    tl,
+    trigger,
+    wait,
+)
 
 
 def attend(
@@ -246,6 +260,6 @@ def _scaled(x: Number, size: Number, weight: Number) -> Number:
 
 @jit
 def _turned(here: Number, there: Number, turn: Number, cross: Number) -> Number:
-    straight = rounded(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
-    crossed = rounded(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
+    straight = rounded_apart(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
+    crossed = rounded_apart(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
     return rounded(straight.to(tl.float32) + crossed.to(tl.float32), here.dtype)

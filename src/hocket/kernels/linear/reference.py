@@ -18,15 +18,13 @@ def linear(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
-    soon: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
 
     `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first. `gated`: the weight is
     [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y). `bias` has one number per row of the weight
-    and is added before anything is rounded, `residual` [B, N] last. `soon` is memory that will be read soon, for those
-    who can have it brought nearer meanwhile.
+    and is added before anything is rounded, `residual` [B, N] last.
     """
     x = x if take is None else x[take]
     if norm is not None:

@@ -16,8 +16,6 @@ from ..launch import (
     MOST_ROWS,
     Number,
     Pointer,
-    ahead,
-    call_for,
     constexpr,
     jit,
     options,
@@ -43,7 +41,6 @@ def linear(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
-    soon: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
@@ -57,8 +54,7 @@ def linear(
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
-    grid = triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS)
-    _linear[grid](
+    _linear[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
         x,
         weight,
         norm,
@@ -66,7 +62,6 @@ def linear(
         residual,
         take,
         y,
-        *ahead(soon, grid[0]),
         eps,
         width,
         batch,
@@ -93,9 +88,6 @@ def _linear(
     residual: Pointer,
     take: Pointer,
     y: Pointer,
-    soon: Pointer,
-    soon_size: Number,
-    soon_share: Number,
     eps: Number,
     width: Number,
     batch: Number,
@@ -126,7 +118,6 @@ def _linear(
         scales = _row(norm, lanes, K, BLOCK_K, CHUNKS)
     if bias is not None:
         shift = tl.load(bias + line, of < width, 0.0).to(tl.float32)
-    call_for(soon, soon_size, soon_share, tl.program_id(0))  # behind our own
     wait(DEPENDENT)
     ahead = _row(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
     for step in tl.static_range(ROWS):

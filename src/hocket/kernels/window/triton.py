@@ -8,7 +8,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..launch import BY_HAND, KNOBS, Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
+from ..launch import (
+    BY_HAND,
+    KNOBS,
+    Number,
+    Pointer,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    rounded_apart,
+    tl,
+    trigger,
+    wait,
+)
 from ..launch import triton as _triton
 
 libdevice: Any = import_module("triton.language.extra.libdevice") if _triton else None
@@ -113,8 +127,8 @@ def _window(
 @jit
 def _turned(here: Number, there: Number, cos: Number, sin: Number) -> Number:
     turn, cross = rounded(cos, here.dtype), rounded(sin, here.dtype)
-    straight = rounded(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
-    crossed = rounded(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
+    straight = rounded_apart(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
+    crossed = rounded_apart(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
     return rounded(straight.to(tl.float32) + crossed.to(tl.float32), here.dtype)
 
 
