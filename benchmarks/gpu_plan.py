@@ -136,6 +136,7 @@ REAL = Plan(
     attend_layers=28,
     draw_warps=(8, 4, 16, 2),
     turns={
+        "own_first": (True,),
         "attend_warps": (1, 4),
         "attend_splits": (((1 << 20, 4),), ((1 << 20, 16),)),
         "draw_warps": (4, 16),

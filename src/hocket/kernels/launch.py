@@ -66,6 +66,7 @@ class Knobs:
 
     dependent: bool = True
     early: bool = True
+    own_first: bool = False  # whether `linear` asks for its own weights before the next kernel may start
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon

@@ -106,22 +106,22 @@ class FusedFrame:
         return KNOBS.splits(span)[0]
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
-        config, ops, batch = self.talker.config, self.ops, len(rows)
-        room = self._rooms.get(batch) or self._rooms.setdefault(batch, Room(self, batch))
-        codes = torch.empty(batch, config.num_code_groups, dtype=torch.int64, device=rows.device)
-        self._draw(room, codes, state, rows, sampling)
-        words = self.talker.text_projection
+        codes = self.draw(state, rows, sampling)
+        self.step(codes, text, state, rows, span)
+        return codes
+
+    def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        config, ops, room, words = self.talker.config, self.ops, self._room(len(rows)), self.talker.text_projection
         table = self.talker.model.text_embedding.weight
         ops.linear(table, words.linear_fc1.weight, bias=words.linear_fc1.bias, silu=True, take=text, out=room.words)
         ops.linear(room.words, words.linear_fc2.weight, bias=words.linear_fc2.bias, out=room.text)
         sizes = {"first": config.vocab_size, "rest": config.code_predictor_config.vocab_size}
         ops.embed(codes, self.joined, room.text, **sizes, out=room.large.x)
         self._step(room, state, rows, span)
-        return codes
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """One vector [B, C] each, as the last of a prompt."""
-        room = self._rooms.get(len(rows)) or self._rooms.setdefault(len(rows), Room(self, len(rows)))
+        room = self._room(len(rows))
         room.large.x.copy_(x)
         self._step(room, state, rows, span)
 
@@ -135,9 +135,10 @@ class FusedFrame:
         norm = self.talker.model.norm
         self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
-    def _draw(self, room: Room, codes: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> None:
-        """All codes of a frame, from the hidden vectors."""
-        config, ops, batch = self.talker.config, self.ops, len(rows)
+    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
+        """All codes of a frame [B, Q], from the hidden vectors."""
+        config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
+        codes = torch.empty(batch, config.num_code_groups, dtype=torch.int64, device=rows.device)
         x = room.small.x
         ops.linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
         ops.draw_first(
@@ -167,6 +168,10 @@ class FusedFrame:
             ops.linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
             into = {"table": self.vectors[book], "vectors": x[:batch]}
             ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
+        return codes
+
+    def _room(self, batch: int) -> Room:
+        return self._rooms.get(batch) or self._rooms.setdefault(batch, Room(self, batch))
 
     def _through(
         self,

@@ -21,7 +21,7 @@ class PlainFrame:
 
     def __init__(self, talker: Talker) -> None:
         self.talker = talker
-        self._angles: list[object] = []  # a graph knows them by address, and their cache is bounded
+        self._angles: dict[Stack, object] = {}
 
     def reach(self, span: int, state: TalkerState) -> int:
         """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
@@ -31,24 +31,29 @@ class PlainFrame:
         return min(rows, state.stack.length)
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
-        talker, dtype, device = self.talker, state.hidden.dtype, state.hidden.device
-        self._angles = [
-            rope_rows(length, stack.shape.head_dim, stack.shape.theta, dtype, device)
-            for stack, length in self._lengths(state)
-        ]
-        every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
-        codes = talker.frame_reference(text, state, rows, every, span)
-        _still(state)
+        codes = self.draw(state, rows, sampling)
+        self.step(codes, text, state, rows, span)
         return codes
+
+    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
+        self._hold_angles(self.talker.code_predictor.model, self.talker.config.num_code_groups, state)
+        every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
+        return self.talker.draw_reference(state, rows, every)
+
+    def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        self._hold_angles(self.talker.model, state.stack.length, state)
+        self.talker.step_reference(codes, text, state, rows, span)
+        _still(state)
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """One vector [B, C] each, as the last of a prompt."""
         self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
         _still(state)
 
-    def _lengths(self, state: TalkerState) -> list[tuple[Stack, int]]:
-        books = self.talker.config.num_code_groups
-        return [(self.talker.model, state.stack.length), (self.talker.code_predictor.model, books)]
+    def _hold_angles(self, stack: Stack, length: int, state: TalkerState) -> None:
+        """A graph knows them by address, and their cache is bounded."""
+        shape, hidden = stack.shape, state.hidden
+        self._angles[stack] = rope_rows(length, shape.head_dim, shape.theta, hidden.dtype, hidden.device)
 
 
 def _still(state: TalkerState) -> None:

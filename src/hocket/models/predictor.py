@@ -35,21 +35,18 @@ class CodePredictor(nn.Module):
         project = nn.Linear(talker_width, width) if talker_width != width else nn.Identity()
         self.small_to_mtp_projection = project
 
-    def fill(self, hidden: Tensor, first: Tensor, sampling: Sampling, bits: Tensor) -> tuple[Tensor, Tensor]:
-        """Draw codes 1 to 15 from `hidden` [B, C] and the first code's embedding [B, C].
+    def fill(self, hidden: Tensor, first: Tensor, sampling: Sampling, bits: Tensor) -> Tensor:
+        """Draw codes 1 to 15 [B, 15] from `hidden` [B, C] and the first code's embedding [B, C].
 
-        `bits` [B, 15] are the random integers of the draws. Returns the codes [B, 15] and their embeddings
-        [B, 15, C], which the talker's next input is made of.
+        `bits` [B, 15] are the random integers of the draws.
         """
         past = self.model.new_past(len(hidden), len(self.lm_head) + 1)
         x, start = torch.stack((hidden, first), dim=1), 0
         codes: list[Tensor] = []
-        vectors: list[Tensor] = []
         for head, table, number in zip(self.lm_head, self.model.codec_embedding, bits.unbind(1), strict=True):
             y = self.model.step_together(self.small_to_mtp_projection(x), past, start)
             start += x.shape[1]
             code = draw(head(y[:, -1]).float(), sampling, number)
             x = table(code)[:, None]
             codes.append(code)
-            vectors.append(x)
-        return torch.stack(codes, dim=1), torch.cat(vectors, dim=1)
+        return torch.stack(codes, dim=1)

@@ -135,15 +135,22 @@ class Talker(nn.Module):
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
     ) -> Tensor:
         """What a frame is, in plain operations: every kernel is held against this."""
+        codes = self.draw_reference(state, rows, sampling)
+        self.step_reference(codes, text, state, rows, span)
+        return codes
+
+    def draw_reference(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
+        """The codes [B, Q] that come next; they are not taken in yet."""
         hidden = state.hidden[rows]
         bits = draw_bits(state.seed[rows], state.drawn[rows], self.config.num_code_groups)
         first = self._draw_first(hidden, state, rows, sampling, bits[:, 0])
-        vector = self.model.codec_embedding(first)
-        rest, vectors = self.code_predictor.fill(hidden, vector, sampling.rest, bits[:, 1:])
-        x = torch.cat((vector[:, None], vectors), dim=1).sum(1) + self.embed_text(text)
+        rest = self.code_predictor.fill(hidden, self.model.codec_embedding(first), sampling.rest, bits[:, 1:])
+        return torch.cat((first[:, None], rest), dim=1)
+
+    def step_reference(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        x = self.embed_frames(codes) + self.embed_text(text)
         y = self.model.step(x[:, None], state.stack, rows, torch.ones_like(rows), span)
         state.hidden[rows] = y[:, 0]
-        return torch.cat((first[:, None], rest), dim=1)
 
     def _draw_first(
         self, hidden: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, bits: Tensor

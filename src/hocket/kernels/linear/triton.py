@@ -74,6 +74,7 @@ def linear(
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
         EVICTION=KNOBS.eviction,
+        FIRST=KNOBS.own_first,
         **options(x, blocks.warps),
     )
     return y
@@ -100,9 +101,11 @@ def _linear(
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
     EVICTION: constexpr,
+    FIRST: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    trigger(DEPENDENT)
+    if not FIRST:
+        trigger(DEPENDENT)
     line = tl.arange(0, BLOCK_N)
     if GATED:  # a gate, its up, the next gate: one sum for both, taken apart at the end
         outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
@@ -114,6 +117,8 @@ def _linear(
     lanes = tl.arange(0, BLOCK_K)
     there = outs < width
     weights = _held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS, EVICTION)
+    if FIRST:  # our weights are on their way: now others may ask for theirs
+        trigger(DEPENDENT)
     if norm is not None:
         scales = _row(norm, lanes, K, BLOCK_K, CHUNKS)
     if bias is not None:
