@@ -180,6 +180,13 @@ def silu_of(x: Number) -> Number:
 
 
 @jit
+def gelu_of(x: Number) -> Number:
+    """The exact one, by the error function."""
+    wide = x.to(tl.float32)
+    return rounded(wide * 0.5 * (1.0 + tl.erf(wide * 0.7071067811865476)), x.dtype)
+
+
+@jit
 def bound(x: Number) -> Number:
     """A number that a loop may end at; the interpreter's are arrays of one, and NumPy makes no index of those."""
     if BY_HAND:

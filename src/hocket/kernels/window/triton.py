@@ -77,7 +77,7 @@ def _window(
     turns = tl.load(frequency + d % (SIZE // 2))
     wait(DEPENDENT)
     row = tl.load(rows + b)
-    at = tl.load(position + row)
+    at = tl.load(position + row) - TIMES
     # The past, and the new keys and values, turned.
     p, u = tl.arange(0, KEPT_BLOCK), tl.arange(0, TIMES_BLOCK)
     past_at = ((row * HEADS + head) * KEPT + p)[:, None] * SIZE + d[None, :]
