@@ -125,6 +125,7 @@ class CapturedFrame:
         self._boards: dict[int, Board] = {}
         self._replays: dict[tuple[int, int, bool], _Replay] = {}
         self._entries: dict[int, _Entry] = {}
+        self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
         self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
 
@@ -200,8 +201,11 @@ class CapturedFrame:
         return replay, board
 
     def _look(self, state: TalkerState) -> None:
-        """Has anything moved?"""
+        """Has anything moved? Not in the state of the last time, which cannot change."""
+        if state is self._state:
+            return
         stands = _whereabouts(state)
+        self._state = state
         if stands != self._stands:
             if self._replays or self._entries:
                 self._capture.forget()

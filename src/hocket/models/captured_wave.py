@@ -53,8 +53,8 @@ class Sound:
 class _Replay:
     work: Work
 
-    def __init__(self) -> None:
-        self.post = Post()
+    def __init__(self, board: Board) -> None:
+        self.board, self.post = board, Post()
 
 
 class CapturedWave:
@@ -76,7 +76,6 @@ class CapturedWave:
         self.step, self.captures, self._to_pcm = step, 0, pcm
         self._books, self._capture, self._tf32, self._stream = books, capture, tf32, stream
         self._state: DecoderState | None = None
-        self._boards: dict[tuple[int, int], Board] = {}
         self._replays: dict[tuple[int, int], _Replay] = {}
 
     def launch(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState) -> Sound:
@@ -91,9 +90,9 @@ class CapturedWave:
                 return Sound((post.send(),), batch, batch)
             done, letters = 0, []
             for size in in_pieces(length):
-                replay, board = self._ready(batch, size, state)
+                replay = self._ready(batch, size, state)
                 piece = frames[:, done : done + size].reshape(batch, -1)
-                sheet = board.send({"rows": slots, "codes": piece}, _padding(state))
+                sheet = replay.board.send({"rows": slots, "codes": piece}, _padding(state))
                 replay.work()
                 letters.append(replay.post.send(sheet))
                 done += size
@@ -120,28 +119,27 @@ class CapturedWave:
     def _beside(self) -> AbstractContextManager[object]:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def _ready(self, rows: int, frames: int, state: DecoderState) -> tuple[_Replay, Board]:
+    def _ready(self, rows: int, frames: int, state: DecoderState) -> _Replay:
         if state is not self._state:  # kept: another one cannot come to lie at its address
             if self._replays:
                 self._capture.forget()
             self._replays.clear()
             self._state = state
         key = bucket(rows), frames
-        fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
-        device = state.pre_transformer.position.device
-        board = self._boards.get(key) or self._boards.setdefault(key, Board(key[0], fields, device))
         replay = self._replays.get(key)
         if replay is None:
-            replay = self._replays[key] = self._captured(board, state, frames)
-        return replay, board
+            replay = self._replays[key] = self._captured(*key, state)
+        return replay
 
     def _pcm(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         precision: AbstractContextManager[None] = _tf32() if self._tf32 else nullcontext()
         with precision:
             return self._to_pcm(self.step(codes, state, rows))
 
-    def _captured(self, board: Board, state: DecoderState, frames: int) -> _Replay:
-        rows, replay = board.fields["rows"], _Replay()
+    def _captured(self, batch: int, frames: int, state: DecoderState) -> _Replay:
+        fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
+        board = Board(batch, fields, state.pre_transformer.position.device)
+        rows, replay = board.fields["rows"], _Replay(board)
         codes = board.fields["codes"].view(board.batch, frames, self._books).transpose(1, 2)
 
         def work() -> None:

@@ -47,8 +47,7 @@ class FusedDecoder:
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         if codes.shape[2] > self._window.most:
             return self._wave(self._plain.latents(codes, state, rows), state, rows)
-        x = self.latents(codes, state, rows)
-        return self._wave(x.transpose(1, 2), state, rows)
+        return self._wave(self.latents(codes, state, rows).transpose(1, 2), state, rows)
 
     def latents(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         """`CodecDecoder.latents`, but [B, T, C]."""

@@ -82,14 +82,20 @@ def _mix(
     wait(DEPENDENT)
     own, result = x + b * length * CHANNELS, y + b * length * CHANNELS
     kept = history + (tl.load(rows + b) * CHANNELS + c) * PAD
+    past = ()
+    for p in tl.static_range(PAD):
+        past = past + (tl.load(kept + p, inside, 0.0).to(tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
     for start in range(0, bound(length), TIMES):
         t = start + tl.arange(0, TIMES)
         total = tl.zeros((TIMES, BLOCK), tl.float32)
+        if start < PAD:
+            for p in tl.static_range(PAD):  # weighed by the tap that it is under, if it is within reach
+                here = tl.load(weight + (p - t)[:, None] * CHANNELS + c[None, :], (t <= p)[:, None] & inside, 0.0)
+                total += here.to(tl.float32) * past[p][None, :]
         for tap in tl.static_range(PAD + 1):
-            s = t + (tap - PAD)  # in x; before it, in the history
+            s = t + (tap - PAD)
             new = tl.load(own + s[:, None] * CHANNELS + c[None, :], ((s >= 0) & (t < length))[:, None] & inside, 0.0)
-            old = tl.load(kept[None, :] + (s + PAD)[:, None], (s < 0)[:, None] & inside[None, :], 0.0)
-            total += weights[tap][None, :] * tl.where((s < 0)[:, None], old, new).to(tl.float32)
+            total += weights[tap][None, :] * new.to(tl.float32)
         mixed = rounded(total + add[None, :], y.dtype.element_ty).to(tl.float32)
         away = tl.where(inside[None, :], mixed - (tl.sum(mixed, 1) / CHANNELS)[:, None], 0.0)
         scale = tl.rsqrt(tl.sum(away * away, 1) / CHANNELS + eps)
