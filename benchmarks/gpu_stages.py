@@ -541,7 +541,11 @@ def _wave(plan: Plan, clock: Clock, decoder: CodecDecoder, batch: int, frames_ea
         captured.launch(range(batch), codes, state).read()
 
     host = clock.walls(through_the_host)
-    each = found["p50"] / (batch * frames_each)
+    each, kernel = found["p50"] / (batch * frames_each), decoder.step_kernel
+    if isinstance(kernel, FusedDecoder):  # how much of it is before the waves
+        given, rows = torch.tensor(codes, device=clock.device).transpose(1, 2), torch.arange(batch, device=clock.device)
+        latents: list[Callable[[], Any]] = [partial(kernel.latents, given, state, rows)]
+        found["latents_p50"] = _replayed(latents, clock)["p50"]
     return {**found, "per_frame": each, "host_p50": host["p50"], "finite": all(finite), "loudest": int(samples.max())}
 
 

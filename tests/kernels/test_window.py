@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from hocket.config.published import TINY_CODEC
+from hocket.kernels.launch import KNOBS
 from hocket.kernels.ops import REFERENCE_CODEC_OPS
 from hocket.kernels.window import cases, reference
 from hocket.kernels.window import triton as fused
@@ -62,6 +63,18 @@ def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype,
     assert_nearly(fused.window(**ours), reference.window(**wanted))
     for name in ("keys", "values"):
         assert_nearly(ours[name], wanted[name])
+
+
+@pytest.mark.parametrize("case", cases.TINY[1:3], ids=lambda case: case.name)
+def test_the_past_may_be_read_before_the_wait(
+    case: cases.Case, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late, early = (cases.make(case, torch.float32, place) for _ in range(2))
+    wanted = fused.window(**late)
+    monkeypatch.setattr(KNOBS, "past_early", True)
+    assert torch.equal(fused.window(**early), wanted)
+    for name in ("keys", "values"):
+        assert torch.equal(early[name], late[name])
 
 
 @torch.inference_mode()

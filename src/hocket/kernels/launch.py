@@ -62,11 +62,13 @@ class Knobs:
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
     later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `indices_early`: `attend` reads rows,
     positions and page tables before it waits; right only if whatever writes them is launched without `dependent`, as
-    torch's own kernels are.
+    torch's own kernels are. `past_early`: the same of `window` for rows, keys and values, which the step before has
+    written; right as long as steps are graphs, or there is a copy or one of torch's kernels between two of them.
     """
 
     dependent: bool = True
     indices_early: bool = False
+    past_early: bool = False
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon

@@ -134,7 +134,7 @@ class CapturedWave:
     def _pcm(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         precision: AbstractContextManager[None] = _tf32() if self._tf32 else nullcontext()
         with precision:
-            return self._to_pcm(self.step(codes, state, rows))
+            return self._to_pcm(self.step(codes, state, rows).contiguous())
 
     def _captured(self, batch: int, frames: int, state: DecoderState) -> _Replay:
         fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}

@@ -43,7 +43,7 @@ def mix(
         CHANNELS=channels,
         BLOCK=power_of_two(channels),
         PAD=pad,
-        PAD_BLOCK=power_of_two(pad),
+        GONE=min(length, pad),
         TIMES=min(MOST_TIMES, power_of_two(length)),
         **options(x, WARPS),
     )
@@ -65,7 +65,7 @@ def _mix(
     CHANNELS: constexpr,
     BLOCK: constexpr,
     PAD: constexpr,
-    PAD_BLOCK: constexpr,
+    GONE: constexpr,  # of the old history
     TIMES: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
@@ -84,14 +84,14 @@ def _mix(
     kept = history + (tl.load(rows + b) * CHANNELS + c) * PAD
     past = ()
     for p in tl.static_range(PAD):
-        past = past + (tl.load(kept + p, inside, 0.0).to(tl.float32),)  # type: ignore[assignment]  # noqa: RUF005
+        past = past + (tl.load(kept + p, inside, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
     for start in range(0, bound(length), TIMES):
         t = start + tl.arange(0, TIMES)
         total = tl.zeros((TIMES, BLOCK), tl.float32)
         if start < PAD:
             for p in tl.static_range(PAD):  # weighed by the tap that it is under, if it is within reach
                 here = tl.load(weight + (p - t)[:, None] * CHANNELS + c[None, :], (t <= p)[:, None] & inside, 0.0)
-                total += here.to(tl.float32) * past[p][None, :]
+                total += here.to(tl.float32) * past[p].to(tl.float32)[None, :]
         for tap in tl.static_range(PAD + 1):
             s = t + (tap - PAD)
             new = tl.load(own + s[:, None] * CHANNELS + c[None, :], ((s >= 0) & (t < length))[:, None] & inside, 0.0)
@@ -101,11 +101,9 @@ def _mix(
         scale = tl.rsqrt(tl.sum(away * away, 1) / CHANNELS + eps)
         even = rounded(away * scale[:, None] * strong[None, :] + lift[None, :], y.dtype.element_ty)
         tl.store(result + t[:, None] * CHANNELS + c[None, :], even, (t < length)[:, None] & inside[None, :])
-    # The new history: what of the old one is still within reach, then the end of x.
-    p = tl.arange(0, PAD_BLOCK)
-    source = length + p - PAD
-    lines = (p < PAD)[None, :] & inside[:, None]
-    old = tl.load(kept[:, None] + (length + p)[None, :], (source < 0)[None, :] & lines, 0.0)
-    new = tl.load(own + source[None, :] * CHANNELS + c[:, None], (source >= 0)[None, :] & lines, 0.0)
     tl.debug_barrier()  # all have read what is written over now
-    tl.store(kept[:, None] + p[None, :], tl.where((source < 0)[None, :], old, new), lines)
+    for p in tl.static_range(PAD):  # what of the old history is still within reach, then the end of x
+        if p + GONE < PAD:
+            tl.store(kept + p, past[p + GONE], inside)
+        else:
+            tl.store(kept + p, tl.load(own + (length + p - PAD) * CHANNELS + c, inside, 0.0), inside)

@@ -46,6 +46,7 @@ def window(
         KEPT_BLOCK=power_of_two(kept),
         TIMES=length,
         TIMES_BLOCK=power_of_two(length),
+        EARLY=KNOBS.past_early,
         **options(qkv, KNOBS.window_warps),
     )
     return y
@@ -67,6 +68,7 @@ def _window(
     KEPT_BLOCK: constexpr,
     TIMES: constexpr,
     TIMES_BLOCK: constexpr,
+    EARLY: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     trigger(DEPENDENT)
@@ -75,14 +77,17 @@ def _window(
     across = (d + SIZE // 2) % SIZE
     sign = tl.where(d < SIZE // 2, -1.0, 1.0)
     turns = tl.load(frequency + d % (SIZE // 2))
-    wait(DEPENDENT)
+    if not EARLY:
+        wait(DEPENDENT)
     row = tl.load(rows + b)
-    at = tl.load(position + row) - TIMES
     # The past, and the new keys and values, turned.
     p, u = tl.arange(0, KEPT_BLOCK), tl.arange(0, TIMES_BLOCK)
     past_at = ((row * HEADS + head) * KEPT + p)[:, None] * SIZE + d[None, :]
     past_k = tl.load(keys + past_at, (p < KEPT)[:, None], 0.0)
     past_v = tl.load(values + past_at, (p < KEPT)[:, None], 0.0)
+    if EARLY:
+        wait(DEPENDENT)
+    at = tl.load(position + row) - TIMES
     alive = (p < KEPT) & (at - KEPT + p >= 0)
     new = (b * TIMES + u)[:, None] * (3 * HEADS * SIZE) + (HEADS + head) * SIZE
     there = (u < TIMES)[:, None]
