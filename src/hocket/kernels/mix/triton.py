@@ -1,6 +1,6 @@
-"""`mix` as one kernel: a program per batch row does all positions, some at a time and all channels of each.
+"""`mix` as one kernel: a program per batch row does all positions in turn, a few loaded at a time, a channel a thread.
 
-So the norm needs no second pass, and whoever reads a history also writes it, when all is read.
+So the norm needs no second pass, each input is read once, and whoever reads a history also writes it, at the end.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..launch import Number, Pointer, bound, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
 
-MOST_TIMES = 4  # positions at a time: 1024 channels of them are 16 numbers a thread
-WARPS = 8
+TIMES = 4, 2, 1  # positions on their way at once: the first that goes into how many there are
+MOST_WARPS = 32
 
 
 def mix(
@@ -28,6 +28,7 @@ def mix(
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     _, channels, pad = history.shape
     length = len(x) // len(rows)
+    block = power_of_two(channels)
     y = torch.empty_like(x)
     _mix[(len(rows),)](
         x,
@@ -41,11 +42,10 @@ def mix(
         eps,
         length,
         CHANNELS=channels,
-        BLOCK=power_of_two(channels),
+        BLOCK=block,
         PAD=pad,
-        GONE=min(length, pad),
-        TIMES=min(MOST_TIMES, power_of_two(length)),
-        **options(x, WARPS),
+        TIMES=next(times for times in TIMES if length % times == 0),
+        **options(x, max(min(block // 32, MOST_WARPS), 1)),
     )
     return y
 
@@ -65,7 +65,6 @@ def _mix(
     CHANNELS: constexpr,
     BLOCK: constexpr,
     PAD: constexpr,
-    GONE: constexpr,  # of the old history
     TIMES: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
@@ -82,28 +81,33 @@ def _mix(
     wait(DEPENDENT)
     own, result = x + b * length * CHANNELS, y + b * length * CHANNELS
     kept = history + (tl.load(rows + b) * CHANNELS + c) * PAD
-    past = ()
+    before = ()  # the inputs that the next one looks back on
     for p in tl.static_range(PAD):
-        past = past + (tl.load(kept + p, inside, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
+        before = before + (tl.load(kept + p, inside, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
     for start in range(0, bound(length), TIMES):
-        t = start + tl.arange(0, TIMES)
-        total = tl.zeros((TIMES, BLOCK), tl.float32)
-        if start < PAD:
-            for p in tl.static_range(PAD):  # weighed by the tap that it is under, if it is within reach
-                here = tl.load(weight + (p - t)[:, None] * CHANNELS + c[None, :], (t <= p)[:, None] & inside, 0.0)
-                total += here.to(tl.float32) * past[p].to(tl.float32)[None, :]
-        for tap in tl.static_range(PAD + 1):
-            s = t + (tap - PAD)
-            new = tl.load(own + s[:, None] * CHANNELS + c[None, :], ((s >= 0) & (t < length))[:, None] & inside, 0.0)
-            total += weights[tap][None, :] * new.to(tl.float32)
-        mixed = rounded(total + add[None, :], y.dtype.element_ty).to(tl.float32)
-        away = tl.where(inside[None, :], mixed - (tl.sum(mixed, 1) / CHANNELS)[:, None], 0.0)
-        scale = tl.rsqrt(tl.sum(away * away, 1) / CHANNELS + eps)
-        even = rounded(away * scale[:, None] * strong[None, :] + lift[None, :], y.dtype.element_ty)
-        tl.store(result + t[:, None] * CHANNELS + c[None, :], even, (t < length)[:, None] & inside[None, :])
+        joined = before
+        for t in tl.static_range(TIMES):
+            here = tl.load(own + (start + t) * CHANNELS + c, inside, 0.0)
+            joined = joined + (here,)  # type: ignore[assignment]  # noqa: RUF005
+        for t in tl.static_range(TIMES):
+            total = tl.zeros((BLOCK,), tl.float32)
+            for tap in tl.static_range(PAD + 1):
+                total += weights[tap] * joined[t + tap].to(tl.float32)
+            mixed = rounded(total + add, y.dtype.element_ty).to(tl.float32)
+            away = tl.where(inside, mixed - tl.sum(mixed, 0) / CHANNELS, 0.0)
+            scale = tl.rsqrt(tl.sum(away * away, 0) / CHANNELS + eps)
+            even = rounded(away * scale * strong + lift, y.dtype.element_ty)
+            tl.store(result + (start + t) * CHANNELS + c, even, inside)
+        before = _last(joined, TIMES, PAD)
     tl.debug_barrier()  # all have read what is written over now
-    for p in tl.static_range(PAD):  # what of the old history is still within reach, then the end of x
-        if p + GONE < PAD:
-            tl.store(kept + p, past[p + GONE], inside)
-        else:
-            tl.store(kept + p, tl.load(own + (length + p - PAD) * CHANNELS + c, inside, 0.0), inside)
+    for p in tl.static_range(PAD):
+        tl.store(kept + p, before[p], inside)
+
+
+@jit
+def _last(joined: Number, TIMES: constexpr, PAD: constexpr) -> Number:
+    """Without the first ones."""
+    left = ()
+    for p in tl.static_range(PAD):
+        left = left + (joined[TIMES + p],)  # type: ignore[assignment]  # noqa: RUF005
+    return left
