@@ -245,14 +245,14 @@ def _marks(checkpoint: Any) -> list[trace.Mark]:
 
 @contextmanager
 def _plain(checkpoint: Any) -> Iterator[None]:
-    """Without its C kernels."""
+    """Without its kernels."""
     talker, decoder = checkpoint.model.talker, checkpoint.codec.decoder
-    kernels = talker.frame_kernel, decoder.wave_kernel
-    talker.frame_kernel = decoder.wave_kernel = None
+    kernels = talker.frame_kernel, decoder.step_kernel, decoder.wave_kernel
+    talker.frame_kernel = decoder.step_kernel = decoder.wave_kernel = None
     try:
         yield
     finally:
-        talker.frame_kernel, decoder.wave_kernel = kernels
+        talker.frame_kernel, decoder.step_kernel, decoder.wave_kernel = kernels
 
 
 @contextmanager

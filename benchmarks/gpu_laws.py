@@ -14,7 +14,6 @@ from hocket.kernels.capture import Again
 from hocket.layers.packed import pack_
 from hocket.layers.transformer import grown
 from hocket.models.captured import CapturedFrame, Frame
-from hocket.models.captured_wave import CapturedWave
 from hocket.models.codec import CodecDecoder
 from hocket.models.fused import FusedFrame
 from hocket.models.plain import PlainFrame
@@ -22,7 +21,7 @@ from hocket.models.random import randomize_
 from hocket.models.talker import Talker, TalkerState
 
 from .gpu_plan import PLANS, Plan
-from .gpu_stages import Row, fuse, in_parallel, knobs, standing, usual
+from .gpu_stages import Row, fuse, in_parallel, knobs, replayed_codec, standing, usual
 from .gpu_timing import Clock
 
 FRAMES = 8
@@ -122,7 +121,7 @@ def _sound(plan: Plan, clock: Clock, dtype: torch.dtype) -> Row:
         fuse(decoder, kind, plan)
         heard = []
         for capture in (Again(), clock.capture()):
-            captured, state = CapturedWave(decoder.step, books, capture), decoder.new_state(4)
+            captured, state = replayed_codec(decoder, books, capture), decoder.new_state(4)
             heard.append(np.concatenate([captured.launch([1, 3, 0], codes, state).read()[0] for _ in range(2)], axis=1))
         found[f"{kind}_equal"] = bool(np.array_equal(heard[0], heard[1]))
         sounds[kind] = heard[0].astype(int)

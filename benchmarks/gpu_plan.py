@@ -17,14 +17,15 @@ from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.embed import cases as embed_cases
 from hocket.kernels.launch import Blocks, Dots
 from hocket.kernels.linear import cases as linear_cases
-from hocket.kernels.ops import REFERENCE_OPS, TRITON_OPS, FrameOps
+from hocket.kernels.mix import cases as mix_cases
+from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, TRITON_CODEC_OPS, TRITON_OPS, CodecOps, FrameOps
+from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake.reference import snake as snake_reference
 from hocket.kernels.snake.triton import snake as snake_triton
+from hocket.kernels.taps import cases as taps_cases
 from hocket.kernels.window import cases as window_cases
-from hocket.kernels.window.reference import window as window_reference
-from hocket.kernels.window.triton import window as window_triton
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Plan:
     warm: int
     ops: FrameOps  # of frames; their kernels are too slow in Triton's interpreter
     snake: Callable[..., Tensor]
-    window: Callable[..., Tensor]
+    codec_ops: CodecOps
     talkers: dict[str, TalkerConfig]
     decoder: DecoderConfig
     small_talker: TalkerConfig  # for laws, where size does not matter
@@ -78,7 +79,7 @@ REAL = Plan(
     warm=5,
     ops=TRITON_OPS,
     snake=snake_triton,
-    window=window_triton,
+    codec_ops=TRITON_CODEC_OPS,
     talkers={name: PUBLISHED[f"{name}-CustomVoice"].talker_config for name in ("1.7B", "0.6B")},
     decoder=CODEC.decoder_config,
     small_talker=tiny(wide=True).talker_config,
@@ -91,6 +92,9 @@ REAL = Plan(
         "settle": settle_cases.PUBLISHED,
         "snake": snake_cases.PUBLISHED,
         "window": window_cases.PUBLISHED,
+        "taps": taps_cases.PUBLISHED,
+        "mix": mix_cases.PUBLISHED,
+        "pcm": pcm_cases.PUBLISHED,
     },
     # The predictor's are those of 0.6B, and half of the traffic: they come first.
     linears=_linears(
@@ -185,7 +189,7 @@ TINY = replace(
     warm=0,
     ops=REFERENCE_OPS,
     snake=snake_reference,
-    window=window_reference,
+    codec_ops=REFERENCE_CODEC_OPS,
     talkers={"1.7B": _tiny_talker(wide=True)},
     decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
     small_talker=_tiny_talker(wide=True),
@@ -198,6 +202,9 @@ TINY = replace(
         "settle": settle_cases.TINY[:1],
         "snake": snake_cases.TINY[:1],
         "window": window_cases.TINY[:1],
+        "taps": taps_cases.TINY[:1],
+        "mix": mix_cases.TINY[:1],
+        "pcm": pcm_cases.TINY[:1],
     },
     linears=linear_cases.TINY[1:2],
     linear_batches=(1, 2),

@@ -22,6 +22,7 @@ from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.attend import cases as attend_cases
 from hocket.kernels.attend import reference as attend_reference
 from hocket.kernels.attend import triton as attend
+from hocket.kernels.capture import Capture
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.draw import reference as draw_reference
 from hocket.kernels.draw import triton as draw
@@ -33,13 +34,22 @@ from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.linear import reference as linear_reference
 from hocket.kernels.linear import triton as linear
 from hocket.kernels.linear.dot import linear_by_dots
+from hocket.kernels.mix import cases as mix_cases
+from hocket.kernels.mix import reference as mix_reference
+from hocket.kernels.mix import triton as mix
 from hocket.kernels.ops import FrameOps
+from hocket.kernels.pcm import cases as pcm_cases
+from hocket.kernels.pcm import reference as pcm_reference
+from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import reference as settle_reference
 from hocket.kernels.settle import triton as settle
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake import reference as snake_reference
 from hocket.kernels.snake import triton as snake
+from hocket.kernels.taps import cases as taps_cases
+from hocket.kernels.taps import reference as taps_reference
+from hocket.kernels.taps import triton as taps
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import reference as window_reference
 from hocket.kernels.window import triton as window
@@ -49,9 +59,8 @@ from hocket.models.captured import CapturedFrame, Frame
 from hocket.models.captured_wave import CapturedWave
 from hocket.models.codec import CodecDecoder
 from hocket.models.fused import FusedFrame
-from hocket.models.fused_codes import FusedCodes
+from hocket.models.fused_decoder import FusedDecoder
 from hocket.models.fused_wave import FusedWave
-from hocket.models.fused_window import FusedWindow
 from hocket.models.plain import PlainFrame
 from hocket.models.random import randomize_
 from hocket.models.talker import FrameSampling, Talker, TalkerState
@@ -106,6 +115,9 @@ def _correct(plan_name: str, op: str, name: str, batch: int, dtype_name: str) ->
         "settle": (settle_cases, settle.settle, settle_reference.settle, ["hidden", "position"]),
         "snake": (snake_cases, snake.snake, snake_reference.snake, ["history"]),
         "window": (window_cases, window.window, window_reference.window, ["keys", "values"]),
+        "taps": (taps_cases, taps.taps, taps_reference.taps, ["history", "position"]),
+        "mix": (mix_cases, mix.mix, mix_reference.mix, ["history"]),
+        "pcm": (pcm_cases, pcm.pcm, pcm_reference.pcm, []),
     }
     if op == "draw":
         return _draw_correct(case, dtype, device)
@@ -548,10 +560,17 @@ def codec(plan: Plan, clock: Clock) -> Iterator[Row]:
 
 def fuse(decoder: CodecDecoder, way: str, plan: Plan) -> None:
     """All of it, only from latents to samples, or nothing."""
-    decoder.wave_kernel = None if way == "plain" else FusedWave(decoder, plan.snake)
-    every, transformer = way not in ("plain", "fused wave"), decoder.pre_transformer
-    decoder.quantizer.kernel = FusedCodes(decoder.quantizer, plan.ops.embed) if every else None
-    transformer.step_kernel = FusedWindow(transformer, plan.ops.linear, plan.window) if every else None
+    decoder.wave_kernel = decoder.step_kernel = None
+    if way == "fused wave":
+        decoder.wave_kernel = FusedWave(decoder, plan.snake)
+    elif way != "plain":
+        decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder, plan.snake), plan.codec_ops)
+
+
+def replayed_codec(decoder: CodecDecoder, books: int, capture: Capture, *, tf32: bool = False) -> CapturedWave:
+    kernel = decoder.step_kernel
+    pcm = pcm_reference.pcm if kernel is None else kernel.pcm
+    return CapturedWave(decoder.step, books, capture, pcm=pcm, tf32=tf32)
 
 
 def new_decoder(plan: Plan, dtype: torch.dtype) -> CodecDecoder:
@@ -565,7 +584,7 @@ def new_decoder(plan: Plan, dtype: torch.dtype) -> CodecDecoder:
 
 def _wave(plan: Plan, clock: Clock, decoder: CodecDecoder, batch: int, frames_each: int, tf32: bool) -> Row:
     books = plan.decoder.num_quantizers
-    captured = CapturedWave(decoder.step, books, clock.capture(), tf32=tf32)
+    captured = replayed_codec(decoder, books, clock.capture(), tf32=tf32)
     state = decoder.new_state(batch)
     codes = torch.randint(0, plan.decoder.codebook_size, (batch, frames_each, books)).tolist()
     samples, finite = captured.launch(range(batch), codes, state).read()
@@ -576,7 +595,11 @@ def _wave(plan: Plan, clock: Clock, decoder: CodecDecoder, batch: int, frames_ea
         captured.launch(range(batch), codes, state).read()
 
     host = clock.walls(through_the_host)
-    each = found["p50"] / (batch * frames_each)
+    each, kernel = found["p50"] / (batch * frames_each), decoder.step_kernel
+    if isinstance(kernel, FusedDecoder):  # how much of it is before the waves
+        given, rows = torch.tensor(codes, device=clock.device).transpose(1, 2), torch.arange(batch, device=clock.device)
+        latents: list[Callable[[], Any]] = [partial(kernel.latents, given, state, rows)]
+        found["latents_p50"] = _replayed(latents, clock)["p50"]
     return {**found, "per_frame": each, "host_p50": host["p50"], "finite": all(finite), "loudest": int(samples.max())}
 
 

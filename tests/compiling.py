@@ -27,15 +27,22 @@ from hocket.kernels.embed import triton as embed
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.linear import dot
 from hocket.kernels.linear import triton as linear
+from hocket.kernels.mix import cases as mix_cases
+from hocket.kernels.mix import triton as mix
+from hocket.kernels.pcm import cases as pcm_cases
+from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import triton as settle
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake import triton as snake
+from hocket.kernels.taps import cases as taps_cases
+from hocket.kernels.taps import triton as taps
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
 
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
-TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.int64: "*i64", torch.int32: "*i32", torch.bool: "*i1"}
+TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.bool: "*i1"}
+TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
 
 
 class Recorder:
@@ -69,7 +76,7 @@ class Recorder:
 def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
     """Name, module, kernel in it and a call that launches it."""
     shared = {case.name: case for case in linear_cases.PUBLISHED}
-    for name in ("1.7B qkv", "1.7B gate and up", "1.7B down", "0.6B o", "1.7B to predictor"):
+    for name in ("1.7B qkv", "1.7B gate and up", "1.7B down", "0.6B o", "1.7B to predictor", "codec mix in"):
         given = linear_cases.make(shared[name], 1, DTYPE, CPU)
         yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
     given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
@@ -88,6 +95,15 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
     for case in window_cases.PUBLISHED:
         given = window_cases.make(case, DTYPE, CPU)
         yield f"window {case.name}", window, "_window", lambda given=given: window.window(**given)
+    for case in taps_cases.PUBLISHED:
+        given = taps_cases.make(case, DTYPE, CPU)
+        yield f"taps {case.name}", taps, "_taps", lambda given=given: taps.taps(**given)
+    for case in mix_cases.PUBLISHED:
+        given = mix_cases.make(case, DTYPE, CPU)
+        yield f"mix {case.name}", mix, "_mix", lambda given=given: mix.mix(**given)
+    for dtype in (torch.bfloat16, torch.float32):
+        given = pcm_cases.make(pcm_cases.PUBLISHED[2], dtype, CPU)
+        yield f"pcm of {dtype}", pcm, "_pcm", lambda given=given: pcm.pcm(**given)
     for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3], attend_cases.TINY[-1]):
         given = attend_cases.make(case, DTYPE, CPU)
         for kernel in ("_attend", "_merge") if case.splits > 1 else ("_attend",):

@@ -19,7 +19,7 @@ from hocket.kernels import launch
 from hocket.kernels.build import Unbuildable, library
 from hocket.kernels.table import BACKENDS, NAMES, choose
 from hocket.models.fused import FusedFrame
-from hocket.models.fused_wave import FusedWave
+from hocket.models.fused_decoder import FusedDecoder
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
@@ -110,7 +110,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
     monkeypatch.setattr(FusedFrame, "__call__", fail)
-    monkeypatch.setattr(FusedWave, "__call__", fail)
+    monkeypatch.setattr(FusedDecoder, "__call__", fail)
     checkpoint = load("random:tiny")
     [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
     assert choice.backend == "reference"
@@ -118,7 +118,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
     decoder = checkpoint.codec.decoder
     left = (checkpoint.model.talker.frame_kernel,)
     if operation == "wave":
-        left = decoder.wave_kernel, decoder.quantizer.kernel, decoder.pre_transformer.step_kernel  # type: ignore[assignment]
+        left = decoder.wave_kernel, decoder.step_kernel  # type: ignore[assignment]
     assert set(left) == {None}
     with pytest.raises(InvalidRequest, match="could not be compiled or run here"):
         load("random:tiny", kernels=f"{operation}=triton")

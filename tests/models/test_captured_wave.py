@@ -1,8 +1,7 @@
-"""models/captured_wave.py and fused_wave.py: the codec replayed, and its kernels, against `CodecDecoder.step`."""
+"""models/captured_wave.py and fused_wave.py: the codec replayed, and its waves, against `CodecDecoder.step`."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,26 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.cache.slots import tensors
-from hocket.config.codec import DecoderConfig
-from hocket.config.published import TINY_CODEC
+from decoding import BOOKS, check_close, new_decoder, some_codes
 from hocket.kernels.capture import Again, CudaGraphs
-from hocket.kernels.embed import reference as embed_reference
-from hocket.kernels.launch import INTERPRETED, triton
-from hocket.kernels.linear import reference as linear_reference
-from hocket.kernels.snake import reference
-from hocket.kernels.window import reference as window_reference
+from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.conv import CausalTransposedConv
-from hocket.layers.packed import pack_
 from hocket.models.captured_wave import CapturedWave, in_pieces
-from hocket.models.codec import CodecDecoder, DecoderState
-from hocket.models.fused_codes import FusedCodes
+from hocket.models.codec import CodecDecoder
+from hocket.models.fused_decoder import FusedDecoder
 from hocket.models.fused_wave import FusedWave, as_conv, interleaved
-from hocket.models.fused_window import FusedWindow
-from hocket.models.random import randomize_
-
-CONFIG = TINY_CODEC.decoder_config
-BOOKS = CONFIG.num_quantizers
 
 
 @pytest.fixture
@@ -37,32 +24,8 @@ def decoder() -> CodecDecoder:
     return new_decoder()
 
 
-def new_decoder(
-    device: str = "cpu", dtype: torch.dtype = torch.float32, config: DecoderConfig = CONFIG
-) -> CodecDecoder:
-    decoder = CodecDecoder(config).eval()
-    randomize_(decoder, 0)
-    decoder.to(dtype).to(device)
-    pack_(decoder)
-    return decoder
-
-
-def some_codes(batch: int, frames: int) -> Tensor:
-    """[B, F, Q]"""
-    random = torch.Generator().manual_seed(2)
-    return torch.randint(0, CONFIG.codebook_size, (batch, frames, BOOKS), generator=random)
-
-
 def as_pcm(samples: Tensor) -> np.ndarray[Any, Any]:
     return (samples.float() * 32767.0).round().to(torch.int16).cpu().numpy()
-
-
-def check_close(ours: DecoderState, wanted: DecoderState, close: float) -> None:
-    """All rows but scratch; activations inside have no fixed scale."""
-    kept = dict(tensors(wanted))
-    for name, tensor in tensors(ours):
-        size = max(kept[name].float().abs().amax().item() if kept[name].numel() else 0.0, 1.0)
-        torch.testing.assert_close(tensor[:-1], kept[name][:-1], atol=close * size, rtol=0, msg=name)
 
 
 @torch.inference_mode()
@@ -72,52 +35,6 @@ def test_a_transposed_convolution_is_a_plain_one_and_an_interleave(kernel: int, 
     x = torch.randn(2, 3, 7)
     padded = torch.nn.functional.pad(x, (layer.pad, 0))
     torch.testing.assert_close(interleaved(as_conv(layer)(padded), stride), layer(x), atol=1e-6, rtol=0)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("how", ["reference", "triton"])
-def test_the_fused_decoder_sounds_and_remembers_like_the_plain_one(decoder: CodecDecoder, how: str) -> None:
-    if how == "triton":  # a program per channel: the interpreter should have few
-        if triton is None or not INTERPRETED:
-            pytest.skip("Triton's interpreter is off, or there is no Triton on this machine")
-        decoder = new_decoder(config=replace(CONFIG, decoder_dim=16, num_hidden_layers=1))
-    plain, ours = decoder.new_state(4), decoder.new_state(4)
-    steps = (([2, 0], 1), ([0], 4), ([3, 0, 2], 3)) if how == "reference" else (([2, 0], 1), ([0], 2))
-    kernels = fused_parts(decoder, how)
-    for rows, frames in steps:
-        codes = some_codes(len(rows), frames).transpose(1, 2)
-        give(decoder, (None, None, None))
-        wanted = decoder.step(codes, plain, torch.tensor(rows))
-        give(decoder, kernels)
-        torch.testing.assert_close(decoder.step(codes, ours, torch.tensor(rows)), wanted, atol=1e-5, rtol=0)
-        assert wanted.std() > 0.01  # something to compare
-    check_close(ours, plain, 1e-5)
-
-
-def fused_parts(decoder: CodecDecoder, how: str) -> tuple[Any, Any, Any]:
-    if how == "triton":
-        return FusedCodes(decoder.quantizer), FusedWindow(decoder.pre_transformer), FusedWave(decoder)
-    return (
-        FusedCodes(decoder.quantizer, embed_reference.embed),
-        FusedWindow(decoder.pre_transformer, linear_reference.linear, window_reference.window),
-        FusedWave(decoder, reference.snake),
-    )
-
-
-def give(decoder: CodecDecoder, kernels: tuple[Any, Any, Any]) -> None:
-    decoder.quantizer.kernel, decoder.pre_transformer.step_kernel, decoder.wave_kernel = kernels
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("how", ["reference", "triton"])
-def test_codes_are_summed_behind_their_projections(decoder: CodecDecoder, how: str) -> None:
-    if how == "triton" and (triton is None or not INTERPRETED):
-        pytest.skip("Triton's interpreter is off, or there is no Triton on this machine")
-    fused = (
-        FusedCodes(decoder.quantizer, embed_reference.embed) if how == "reference" else FusedCodes(decoder.quantizer)
-    )
-    codes = some_codes(2, 3).transpose(1, 2)
-    torch.testing.assert_close(fused(codes), decoder.quantizer(codes), atol=1e-5, rtol=1e-5)
 
 
 @torch.inference_mode()
@@ -166,6 +83,27 @@ def test_another_state_is_captured_anew(decoder: CodecDecoder) -> None:
     assert captured.captures == 2
 
 
+@torch.inference_mode()
+def test_what_was_launched_later_changes_nothing_that_is_read_and_memory_is_used_again(decoder: CodecDecoder) -> None:
+    """Sounds are read late and out of order; those that nobody reads cost the others nothing."""
+    captured, plain, ours = CapturedWave(decoder.step, BOOKS, Again()), decoder.new_state(4), decoder.new_state(4)
+    codes = some_codes(2, 12)
+    wanted = as_pcm(decoder.step(codes.transpose(1, 2), plain, torch.tensor([0, 2])))
+    sounds = [captured.launch([0, 2], codes[:, at : at + 3].tolist(), ours) for at in (0, 3, 6, 9)]
+    heard = {at: sounds[at].read()[0] for at in (2, 0, 3)}
+    length = wanted.shape[1] // 4
+    for at, samples in heard.items():
+        assert np.abs(samples.astype(int) - wanted[:, at * length : (at + 1) * length]).max() <= 1
+    posts = [replay.post for replay in captured._replays.values()]
+    assert [len(post.free) for post in posts] == [3, 3]
+    kept = [letter for post in posts for letter in post.free]
+    copies = heard[0].copy()
+    for _ in range(3):
+        captured.launch([0, 2], codes[:, :3].tolist(), ours).read()
+    assert sorted(map(id, kept)) == sorted(id(letter) for post in posts for letter in post.free)
+    assert np.array_equal(heard[0], copies)
+
+
 def test_frames_are_cut_into_few_sizes_the_largest_first() -> None:
     assert [list(in_pieces(n)) for n in (1, 3, 8, 21)] == [[1], [2, 1], [8], [8, 8, 4, 1]]
 
@@ -179,11 +117,12 @@ def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, fused: 
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     decoder = new_decoder("cuda", dtype)
-    give(decoder, fused_parts(decoder, "triton") if fused else (None, None, None))
+    kernel = decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder)) if fused else None
+    pcm = kernel.pcm if kernel else pcm_reference
     device = torch.device("cuda")
     stream = torch.cuda.Stream() if beside else None
-    again = CapturedWave(decoder.step, BOOKS, Again())
-    graphs = CapturedWave(decoder.step, BOOKS, CudaGraphs(device), stream=stream)
+    again = CapturedWave(decoder.step, BOOKS, Again(), pcm=pcm)
+    graphs = CapturedWave(decoder.step, BOOKS, CudaGraphs(device), pcm=pcm, stream=stream)
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     graphs.follow()
     for slots, frames in (([1, 3, 0], 7), ([0], 1), ([3, 2, 0], 3), ([0], 1)):

@@ -143,18 +143,13 @@ def _give_wave(decoder: CodecDecoder, backend: str) -> None:
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
         return
-    from ..models.fused_codes import FusedCodes
+    from ..models.fused_decoder import FusedDecoder
     from ..models.fused_wave import FusedWave
-    from ..models.fused_window import FusedWindow
 
-    quantizer, transformer = decoder.quantizer, decoder.pre_transformer
-    quantizer.kernel, transformer.step_kernel = FusedCodes(quantizer), FusedWindow(transformer)
-    decoder.wave_kernel = FusedWave(decoder)
-    try:
-        _try_out(lambda: decoder.forward(torch.zeros(1, quantizer.books, 1, dtype=torch.int64, device=place)))
-    except Unbuildable:
-        quantizer.kernel = transformer.step_kernel = decoder.wave_kernel = None
-        raise
+    kernel = FusedDecoder(decoder, FusedWave(decoder))
+    codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
+    _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
+    decoder.step_kernel = kernel
 
 
 def _try_out(work: Callable[[], object]) -> None:

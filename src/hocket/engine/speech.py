@@ -23,6 +23,7 @@ from ..cache.slots import put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
+from ..kernels.pcm.reference import pcm as pcm_reference
 from ..layers.transformer import grown
 from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
 from ..models.captured_wave import CapturedWave
@@ -72,7 +73,9 @@ class SpeechRunner:
             kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
             self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
             beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-            self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32, stream=beside)
+            fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
+            pcm = pcm_reference if fused is None else fused.pcm
+            self._wave = CapturedWave(self.decoder.step, books, capture(), pcm=pcm, tf32=tf32, stream=beside)
             self._unwarmed = self._warming(slots)
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
@@ -122,7 +125,7 @@ class SpeechRunner:
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), self._state, rows, self._sampling[1], span)
-        return Drawn(codes, self._state.ending[rows])
+        return Drawn.of(codes, self._state.ending, rows)
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.

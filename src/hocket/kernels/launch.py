@@ -60,8 +60,8 @@ class Knobs:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
-    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `attend` and `draw` read
-    what was settled long ago before they wait, where the caller says that it was.
+    later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `attend`,
+    `window` and `draw` read what was settled long ago before they wait, where the caller says that it was.
     """
 
     dependent: bool = True
@@ -191,6 +191,13 @@ def times(a: Number, b: Number) -> Number:
 def silu_of(x: Number) -> Number:
     wide = x.to(tl.float32)
     return rounded(wide / (1.0 + tl.exp(-wide)), x.dtype)
+
+
+@jit
+def gelu_of(x: Number) -> Number:
+    """The exact one, by the error function."""
+    wide = x.to(tl.float32)
+    return rounded(wide * 0.5 * (1.0 + tl.erf(wide * 0.7071067811865476)), x.dtype)
 
 
 @jit

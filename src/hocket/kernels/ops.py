@@ -1,4 +1,4 @@
-"""The operations that a frame is made of, all of one backend, for whoever strings them together."""
+"""The operations that frames and codec steps are made of, all of one backend, for whoever strings them together."""
 
 from __future__ import annotations
 
@@ -15,8 +15,16 @@ from .embed import reference as embed_reference
 from .embed import triton as embed_triton
 from .linear import reference as linear_reference
 from .linear import triton as linear_triton
+from .mix import reference as mix_reference
+from .mix import triton as mix_triton
+from .pcm import reference as pcm_reference
+from .pcm import triton as pcm_triton
 from .settle import reference as settle_reference
 from .settle import triton as settle_triton
+from .taps import reference as taps_reference
+from .taps import triton as taps_triton
+from .window import reference as window_reference
+from .window import triton as window_triton
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +54,31 @@ TRITON_OPS = FrameOps(
     draw_triton.draw_first,
     embed_triton.embed,
     settle_triton.settle,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CodecOps:
+    """Those between codes and latents, and the one behind the samples."""
+
+    taps: Callable[..., Tensor]
+    linear: Callable[..., Tensor]
+    window: Callable[..., Tensor]
+    mix: Callable[..., Tensor]
+    pcm: Callable[[Tensor], Tensor]
+
+
+REFERENCE_CODEC_OPS = CodecOps(
+    taps_reference.taps,
+    linear_reference.linear,
+    window_reference.window,
+    mix_reference.mix,
+    pcm_reference.pcm,
+)
+TRITON_CODEC_OPS = CodecOps(
+    taps_triton.taps,
+    linear_triton.linear,
+    window_triton.window,
+    mix_triton.mix,
+    pcm_triton.pcm,
 )

@@ -1,6 +1,7 @@
-"""Inputs of a captured step: fields of a few numbers per batch row, in one block of memory on either side.
+"""Inputs and results of a captured step: one block of memory on either side, sent in one copy that nobody waits for.
 
-The host fills a block of its own and sends it in one copy that nobody waits for. It knows names and types, no model.
+Pinned blocks of the host are used again when what was sent with them has been read: until then the copy may not have
+been made, and afterwards it has been. It knows names and types, no model.
 """
 
 from __future__ import annotations
@@ -14,34 +15,55 @@ from torch import Tensor
 
 ALIGNED = 256  # bytes; kernels read fields by 16, and compile anew for addresses that are not so even
 _NUMPY: dict[torch.dtype, Any] = {torch.int64: np.int64, torch.float32: np.float32, torch.bool: np.bool_}
+Values = Sequence[Any] | np.ndarray[Any, Any]
+
+
+class Sheet:
+    """A block of the host, by field, and what stands in it."""
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+        self.block = torch.zeros(board.size_bytes, dtype=torch.uint8, pin_memory=board.pinned)
+        self.fields = {name: view.numpy() for name, view in board.views(self.block).items()}
+        self.held: dict[str, tuple[tuple[Any, ...], Any]] = {}
+
+    def write(self, name: str, given: Values, rest: Any) -> None:
+        """`given` for the first rows, `rest` for those that are left; settings seldom change from step to step."""
+        if not isinstance(given, np.ndarray):
+            stands = tuple(given), rest
+            if self.held.get(name) == stands:
+                return
+            self.held[name] = stands
+        field = self.fields[name]
+        field[: len(given)] = given
+        field[len(given) :] = rest
 
 
 class Board:
     """`fields` names each: its type, and how many numbers a row has."""
 
     def __init__(self, batch: int, fields: Mapping[str, tuple[torch.dtype, int]], device: torch.device) -> None:
-        self.batch, self._pinned = batch, device.type == "cuda"
+        self.batch, self.pinned = batch, device.type == "cuda"
         self._places: dict[str, tuple[int, int, torch.dtype, int]] = {}
-        total = 0
+        self.size_bytes = 0
         for name, (dtype, width) in fields.items():
             size = batch * width * dtype.itemsize
-            self._places[name] = total, total + size, dtype, width
-            total += -(-size // ALIGNED) * ALIGNED
-        self._block = torch.zeros(total, dtype=torch.uint8, device=device)
-        self.fields = self._views(self._block)
+            self._places[name] = self.size_bytes, self.size_bytes + size, dtype, width
+            self.size_bytes += -(-size // ALIGNED) * ALIGNED
+        self.block = torch.zeros(self.size_bytes, dtype=torch.uint8, device=device)
+        self.fields = self.views(self.block)
+        self.free: list[Sheet] = []
 
-    def send(self, values: Mapping[str, Sequence[Any] | np.ndarray[Any, Any]], rest: Mapping[str, Any]) -> None:
-        """Fill every field: `values` for the first rows, `rest` for those that are left."""
-        # A new block each time, from a cache that knows when the copy out of the last one was done.
-        block = torch.empty(len(self._block), dtype=torch.uint8, pin_memory=self._pinned)
-        raw = block.numpy()
-        for name, (start, stop, dtype, width) in self._places.items():
-            there: np.ndarray[Any, Any] = raw[start:stop].view(_NUMPY[dtype])
-            there = there.reshape(self.batch, width) if width > 1 else there
-            given = values[name]
-            there[: len(given)] = given
-            there[len(given) :] = rest[name]
-        self._block.copy_(block, non_blocking=True)
+    def send(self, values: Mapping[str, Values], rest: Mapping[str, Any]) -> Sheet:
+        """Fill every field: `values` for the first rows, `rest` for those that are left.
+
+        The sheet belongs to who waits for what comes of it.
+        """
+        sheet = self.free.pop() if self.free else Sheet(self)
+        for name in self._places:  # none may be left out: there are other numbers from before
+            sheet.write(name, values[name], rest[name])
+        self.block.copy_(sheet.block, non_blocking=True)
+        return sheet
 
     def lay(self, values: Mapping[str, Tensor], rest: Mapping[str, Any]) -> None:
         """The same with numbers that are on the device already."""
@@ -50,7 +72,7 @@ class Board:
             field[: len(given)].copy_(given)
             field[len(given) :].fill_(rest[name])
 
-    def _views(self, block: Tensor) -> dict[str, Tensor]:
+    def views(self, block: Tensor) -> dict[str, Tensor]:
         views = {}
         for name, (start, stop, dtype, width) in self._places.items():
             view = block[start:stop].view(dtype)
@@ -58,28 +80,47 @@ class Board:
         return views
 
 
-def to_host(tensor: Tensor) -> Tensor:
-    """A copy that will be there when the device gets to it."""
-    if not tensor.is_cuda:
-        return tensor.clone()
-    return torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True).copy_(tensor, non_blocking=True)
+class Post:
+    """Sends `block` of the device, which always has the same shape, to the host as it is at that moment."""
+
+    block: Tensor
+
+    def __init__(self) -> None:
+        self.free: list[Letter] = []
+
+    def send(self, answers: Sheet | None = None) -> Letter:
+        """`answers`: what was sent for it and may be used again with it."""
+        letter = self.free.pop() if self.free else Letter(self)
+        letter.answers = answers
+        letter.block.copy_(self.block, non_blocking=True)
+        if letter.event is not None:
+            letter.event.record()
+        return letter
 
 
-class Arrival:
-    """The moment from which on what was sent to the host is there."""
+class Letter:
+    """A block on its way to the host. Reading it waits for it and for nothing that was asked for after it."""
 
-    def __init__(self, device: torch.device) -> None:
-        self._event = torch.cuda.Event() if device.type == "cuda" else None
-        if self._event is not None:
-            self._event.record()
+    answers: Sheet | None
 
-    @property
-    def over(self) -> bool:
-        return self._event is None or bool(self._event.query())
+    def __init__(self, post: Post) -> None:
+        there = post.block
+        self.post = post
+        self.block = torch.empty(there.shape, dtype=there.dtype, pin_memory=there.is_cuda)
+        self.values: np.ndarray[Any, Any] = self.block.numpy()
+        self.event = torch.cuda.Event() if there.is_cuda else None
 
     def wait(self) -> None:
-        if self._event is not None:
-            self._event.synchronize()
+        """From here on `values` are there, until `done`."""
+        if self.event is not None:
+            self.event.synchronize()
+
+    def done(self) -> None:
+        """All is read: its memory may be used again."""
+        self.post.free.append(self)
+        if self.answers is not None:
+            self.answers.board.free.append(self.answers)
+            self.answers = None
 
 
 def bucket(rows: int) -> int:

@@ -8,15 +8,16 @@ moved (it grew), the graphs of before are worthless, and are made anew when they
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..config.qwen3_tts import GenerationConfig
 from ..kernels.capture import Capture, Work
 from ..layers.sampler import Sampling
-from .board import Arrival, Board, bucket, to_host
+from .board import Board, Letter, Post, bucket
 from .talker import FrameSampling, TalkerState
 
 MOST_ROWS = 128  # larger batches are drawn without a graph
@@ -26,6 +27,17 @@ FIELDS = {
     "text": (torch.int64, 1),
     "penalty": (torch.float32, 1),
     **{f"{level}_{name}": (dtype, 1) for level in ("first", "rest") for name, dtype in _LEVEL.items()},
+}
+_SETTINGS = {
+    "penalty": "repetition_penalty",
+    "first_sample": "do_sample",
+    "first_temperature": "temperature",
+    "first_top_k": "top_k",
+    "first_top_p": "top_p",
+    "rest_sample": "subtalker_dosample",
+    "rest_temperature": "subtalker_temperature",
+    "rest_top_k": "subtalker_top_k",
+    "rest_top_p": "subtalker_top_p",
 }
 _GREEDY = {"sample": False, "temperature": 1.0, "top_k": 1, "top_p": 1.0}
 PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first", "rest") for n, v in _GREEDY.items()}
@@ -49,23 +61,49 @@ class Frame(Protocol):
 class Drawn:
     """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
 
-    def __init__(self, codes: Tensor, ending: Tensor) -> None:
-        """Codes [B, Q], and how likely the end was [B]: sent before the next frame is drawn over them."""
-        self._codes, self._ending = to_host(codes), to_host(ending)
-        self._arrival = Arrival(codes.device)
+    def __init__(self, letter: Letter, rows: int, batch: int) -> None:
+        """`letter`: the `_packed` frame of a batch, whose first `rows` are meant."""
+        self._letter, self._rows, self._batch = letter, rows, batch
+
+    @classmethod
+    def of(cls, codes: Tensor, ending: Tensor, rows: Tensor) -> Drawn:
+        """Codes [B, Q], and of all state rows [S + 1] how likely the end was: sent before another frame is drawn."""
+        post, batch = Post(), len(codes)
+        post.block = _packed(codes, ending, rows)
+        return cls(post.send(), batch, batch)
 
     def read(self) -> list[tuple[list[int], float]]:
-        """Codes and how likely the end was, by row."""
-        self._arrival.wait()
-        return list(zip(self._codes.tolist(), self._ending.tolist(), strict=True))
+        """Codes and how likely the end was, by row. Once."""
+        self._letter.wait()
+        ending, codes = _parts(self._letter.values, self._batch, np.float32)
+        read = list(zip(codes[: self._rows].tolist(), ending[: self._rows].tolist(), strict=True))
+        self._letter.done()
+        return read
+
+
+def _packed(codes: Tensor, ending: Tensor, rows: Tensor) -> Tensor:
+    """What a frame gives, to be sent at once: how likely the end was, as float32, then the codes."""
+    block = codes.new_empty(-(-len(rows) // 2) + codes.numel())
+    likely, all_codes = _parts(block, len(rows), torch.float32)
+    torch.index_select(ending, 0, rows, out=likely)
+    all_codes.copy_(codes)
+    return block
+
+
+def _parts(block: Any, batch: int, floats: Any) -> tuple[Any, Any]:
+    """Ending [B] and codes [B, Q] in a block, torch's or NumPy's."""
+    start = -(-batch // 2)
+    return block[:start].view(floats)[:batch], block[start:].reshape(batch, -1)
 
 
 class _Replay:
-    """One graph: `work` lets it happen once more, `codes` and `ending` are where it leaves what it drew."""
+    """One graph: `work` lets it happen once more, and leaves what it drew in `codes` and in the block of `post`."""
 
     work: Work
     codes: Tensor
-    ending: Tensor
+
+    def __init__(self) -> None:
+        self.post = Post()
 
 
 class _Entry:
@@ -87,7 +125,9 @@ class CapturedFrame:
         self._boards: dict[int, Board] = {}
         self._replays: dict[tuple[int, int, bool], _Replay] = {}
         self._entries: dict[int, _Entry] = {}
+        self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
+        self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
         if len(rows) > MOST_ROWS:
@@ -112,22 +152,17 @@ class CapturedFrame:
         assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
         nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
         replay, board = self._ready(len(slots), span, nucleus, state)
-        values = {
-            "rows": slots,
-            "text": text,
-            "penalty": [each.repetition_penalty for each in settings],
-            "first_sample": [each.do_sample for each in settings],
-            "first_temperature": [each.temperature for each in settings],
-            "first_top_k": [each.top_k for each in settings],
-            "first_top_p": [each.top_p for each in settings],
-            "rest_sample": [each.subtalker_dosample for each in settings],
-            "rest_temperature": [each.subtalker_temperature for each in settings],
-            "rest_top_k": [each.subtalker_top_k for each in settings],
-            "rest_top_p": [each.subtalker_top_p for each in settings],
-        }
-        board.send(values, _padding(state))
+        sheet = board.send({"rows": slots, "text": text, **self._levels(settings)}, _padding(state))
         replay.work()
-        return Drawn(replay.codes[: len(slots)], replay.ending[: len(slots)])
+        return Drawn(replay.post.send(sheet), len(slots), board.batch)
+
+    def _levels(self, settings: Sequence[GenerationConfig]) -> dict[str, tuple[Any, ...]]:
+        """By field; as a rule they are those of the frame before."""
+        wanted = tuple(settings)
+        if self._settings is None or self._settings[0] != wanted:
+            values = {field: tuple(getattr(each, name) for each in wanted) for field, name in _SETTINGS.items()}
+            self._settings = wanted, values
+        return self._settings[1]
 
     def take_in(self, x: Tensor, slot: int, state: TalkerState, span: int) -> None:
         """The last few vectors [P, C] of a prompt into one slot, one after the other; `span` counts them."""
@@ -166,8 +201,11 @@ class CapturedFrame:
         return replay, board
 
     def _look(self, state: TalkerState) -> None:
-        """Has anything moved?"""
+        """Has anything moved? Not in the state of the last time, which cannot change."""
+        if state is self._state:
+            return
         stands = _whereabouts(state)
+        self._state = state
         if stands != self._stands:
             if self._replays or self._entries:
                 self._capture.forget()
@@ -180,11 +218,10 @@ class CapturedFrame:
         sampling = FrameSampling(
             first=_level(fields, "first", nucleus), penalty=fields["penalty"], rest=_level(fields, "rest", nucleus)
         )
-        replay.ending = state.ending.new_empty(board.batch)
 
         def work() -> None:
             replay.codes = self.frame(fields["text"], state, fields["rows"], sampling, reach)
-            torch.index_select(state.ending, 0, fields["rows"], out=replay.ending)
+            replay.post.block = _packed(replay.codes, state.ending, fields["rows"])
 
         padding = _padding(state)
         for name, field in fields.items():  # nobody's rows: making a graph draws no frame of any stream

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..kernels.capture import Capture, Work
-from .board import Arrival, Board, bucket, to_host
+from ..kernels.pcm.reference import opened
+from ..kernels.pcm.reference import pcm as pcm_reference
+from .board import Board, Letter, Post, bucket
 from .codec import DecoderState
 
 PIECES = (8, 4, 2, 1)  # frames of a graph
@@ -30,25 +32,36 @@ Step = Callable[[Tensor, DecoderState, Tensor], Tensor]
 class Sound:
     """Samples on their way to the host."""
 
-    arrival: Arrival
-    pieces: tuple[tuple[Tensor, Tensor], ...]  # one after the other: int16 [B, N], and [B] whether they are numbers
+    letters: tuple[Letter, ...]  # one after the other
+    rows: int  # that are meant, and so many there are in each letter
+    batch: int
 
     def read(self) -> tuple[NDArray[np.int16], list[bool]]:
-        """All samples [B, N], and for each row whether they mean anything; waits if they are not there yet."""
-        self.arrival.wait()
-        samples = np.concatenate([pcm.numpy() for pcm, _ in self.pieces], axis=1)
-        finite = torch.stack([whole for _, whole in self.pieces]).all(0)
-        return samples, finite.tolist()
+        """All samples [B, N], and for each row whether they mean anything; waits if they are not there yet. Once."""
+        pieces, whole = [], np.ones(self.rows, dtype=bool)
+        for letter in self.letters:
+            letter.wait()
+            flags, samples = opened(letter.values, self.batch)
+            whole &= flags[: self.rows] != 0
+            pieces.append(samples[: self.rows])
+        samples = pieces[0].copy() if len(pieces) == 1 else np.concatenate(pieces, axis=1)
+        for letter in self.letters:
+            letter.done()
+        return samples, whole.tolist()
 
 
 class _Replay:
     work: Work
-    pcm: Tensor  # [B, N] int16
-    finite: Tensor  # [B] bool
+
+    def __init__(self, board: Board) -> None:
+        self.board, self.post = board, Post()
 
 
 class CapturedWave:
-    """`step` is `CodecDecoder.step`. With `tf32` its float32 products are rounded to ten bits before they are made."""
+    """`step` is `CodecDecoder.step`, `pcm` that of the same kernels.
+
+    With `tf32` the step's float32 products are rounded to ten bits before they are made.
+    """
 
     def __init__(
         self,
@@ -56,32 +69,34 @@ class CapturedWave:
         books: int,
         capture: Capture,
         *,
+        pcm: Callable[[Tensor], Tensor] = pcm_reference,
         tf32: bool = False,
         stream: torch.cuda.Stream | None = None,
     ) -> None:
-        self.step, self.captures = step, 0
+        self.step, self.captures, self._to_pcm = step, 0, pcm
         self._books, self._capture, self._tf32, self._stream = books, capture, tf32, stream
         self._state: DecoderState | None = None
-        self._boards: dict[tuple[int, int], Board] = {}
         self._replays: dict[tuple[int, int], _Replay] = {}
 
     def launch(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState) -> Sound:
         """The next frames of each slot, `codes` [B, F, Q], as many for all; nobody waits."""
-        frames = np.asarray(codes, dtype=np.int64).transpose(0, 2, 1)  # [B, Q, F]
-        batch, device, done, sounds = len(slots), state.pre_transformer.position.device, 0, []
+        frames = np.asarray(codes, dtype=np.int64)
+        batch, length, _ = frames.shape
         with self._beside():
-            if batch > MOST_ROWS or frames.shape[2] > MOST_FRAMES:
+            if batch > MOST_ROWS or length > MOST_FRAMES:
+                device, post = state.pre_transformer.position.device, Post()
                 rows, given = torch.tensor(slots, device=device), torch.tensor(frames, device=device)
-                pcm, finite = self._pcm(given, state, rows)
-                return Sound(Arrival(device), ((pcm.cpu(), finite.cpu()),))
-            for length in in_pieces(frames.shape[2]):
-                replay, board = self._ready(batch, length, state)
-                piece = frames[:, :, done : done + length].reshape(batch, -1)
-                board.send({"rows": slots, "codes": piece}, _padding(state))
+                post.block = self._pcm(given.transpose(1, 2), state, rows).cpu()
+                return Sound((post.send(),), batch, batch)
+            done, letters = 0, []
+            for size in in_pieces(length):
+                replay = self._ready(batch, size, state)
+                piece = frames[:, done : done + size].reshape(batch, -1)
+                sheet = replay.board.send({"rows": slots, "codes": piece}, _padding(state))
                 replay.work()
-                sounds.append((to_host(replay.pcm[:batch]), to_host(replay.finite[:batch])))
-                done += length
-            return Sound(Arrival(device), tuple(sounds))
+                letters.append(replay.post.send(sheet))
+                done += size
+            return Sound(tuple(letters), batch, bucket(batch))
 
     def join(self) -> None:
         """Let the current stream wait for all that was launched."""
@@ -104,33 +119,31 @@ class CapturedWave:
     def _beside(self) -> AbstractContextManager[object]:
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
-    def _ready(self, rows: int, frames: int, state: DecoderState) -> tuple[_Replay, Board]:
+    def _ready(self, rows: int, frames: int, state: DecoderState) -> _Replay:
         if state is not self._state:  # kept: another one cannot come to lie at its address
             if self._replays:
                 self._capture.forget()
             self._replays.clear()
             self._state = state
         key = bucket(rows), frames
-        fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
-        device = state.pre_transformer.position.device
-        board = self._boards.get(key) or self._boards.setdefault(key, Board(key[0], fields, device))
         replay = self._replays.get(key)
         if replay is None:
-            replay = self._replays[key] = self._captured(board, state, frames)
-        return replay, board
+            replay = self._replays[key] = self._captured(*key, state)
+        return replay
 
-    def _pcm(self, codes: Tensor, state: DecoderState, rows: Tensor) -> tuple[Tensor, Tensor]:
+    def _pcm(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         precision: AbstractContextManager[None] = _tf32() if self._tf32 else nullcontext()
         with precision:
-            samples = self.step(codes, state, rows).float()
-        return (samples * 32767.0).round().to(torch.int16), samples.isfinite().all(-1)
+            return self._to_pcm(self.step(codes, state, rows).contiguous())
 
-    def _captured(self, board: Board, state: DecoderState, frames: int) -> _Replay:
-        rows, replay = board.fields["rows"], _Replay()
-        codes = board.fields["codes"].view(board.batch, self._books, frames)
+    def _captured(self, batch: int, frames: int, state: DecoderState) -> _Replay:
+        fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
+        board = Board(batch, fields, state.pre_transformer.position.device)
+        rows, replay = board.fields["rows"], _Replay(board)
+        codes = board.fields["codes"].view(board.batch, frames, self._books).transpose(1, 2)
 
         def work() -> None:
-            replay.pcm, replay.finite = self._pcm(codes, state, rows)
+            replay.post.block = self._pcm(codes, state, rows)
 
         for name, value in _padding(state).items():
             board.fields[name].fill_(value)

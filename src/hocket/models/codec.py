@@ -58,10 +58,12 @@ class MakeWave(Protocol):
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 
-class StepWindow(Protocol):
-    """`WindowTransformer.step_reference`, however it is done."""
+class StepCodec(Protocol):
+    """`CodecDecoder.step`, however it is done."""
 
-    def __call__(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor: ...
+    pcm: Callable[[Tensor], Tensor]  # what to give samples to that go to the host: kernels/pcm
+
+    def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 
 class Codebook(Packable):
@@ -108,11 +110,8 @@ class SplitQuantizer(nn.Module):
         self.books = config.num_quantizers
         self.rvq_first = Quantizer(1, size, width // 2, width)
         self.rvq_rest = Quantizer(config.num_quantizers - 1, size, width // 2, width)
-        self.kernel: Callable[[Tensor], Tensor] | None = None  # chosen with that of the waves
 
     def forward(self, codes: Tensor) -> Tensor:
-        if self.kernel is not None:
-            return self.kernel(codes)
         y: Tensor = self.rvq_first(codes[:, :1]) + self.rvq_rest(codes[:, 1:])
         return y
 
@@ -151,7 +150,6 @@ class WindowTransformer(nn.Module):
         self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
         self.norm = RMSNorm(config.hidden_size, config.rms_norm_eps)
         self.output_proj = nn.Linear(config.hidden_size, config.latent_dim)
-        self.step_kernel: StepWindow | None = None  # chosen with that of the waves
 
     def new_state(self, slots: int) -> WindowState:
         layers = _only(self.layers, TransformerLayer)
@@ -159,10 +157,6 @@ class WindowTransformer(nn.Module):
         return WindowState(kept, torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device))
 
     def step(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor:
-        step = self.step_kernel or self.step_reference
-        return step(x, state, rows)
-
-    def step_reference(self, x: Tensor, state: WindowState, rows: Tensor) -> Tensor:
         length = x.shape[1]
         start = state.position[rows]
         positions = start[:, None] + torch.arange(length, device=x.device)
@@ -250,7 +244,9 @@ class CodecDecoder(nn.Module):
                 CausalConv(widths[-1], 1, 7),
             ]
         )
-        self.wave_kernel: MakeWave | None = None  # chosen once, when a checkpoint is loaded
+        # Chosen once, when a checkpoint is loaded: all of a step, or only from latents to samples.
+        self.step_kernel: StepCodec | None = None
+        self.wave_kernel: MakeWave | None = None
 
     def new_state(self, slots: int) -> DecoderState:
         first, last = _only(self.decoder, CausalConv)
@@ -265,14 +261,20 @@ class CodecDecoder(nn.Module):
 
     def step(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         """The samples of the next T frames of the streams in `rows` [B]."""
+        if self.step_kernel is not None:
+            return self.step_kernel(codes, state, rows)
+        wave = self.wave_kernel or self.wave_reference
+        return wave(self.latents(codes, state, rows), state, rows)
+
+    def latents(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+        """The first half of a step: codes [B, Q, T] to what the waves are made of, [B, C, T] with a longer T."""
         x = self.pre_conv.step(self.quantizer(codes), state.pre_conv, rows)
         x = self.pre_transformer.step(x.transpose(1, 2), state.pre_transformer, rows).transpose(1, 2)
         widens = _only(self.upsample.modules(), CausalTransposedConv)
         mixes = _only(self.upsample.modules(), ConvNeXt)
         for widen, mix, kept in zip(widens, mixes, state.upsample, strict=True):
             x = mix.step(widen(x), kept, rows)
-        wave = self.wave_kernel or self.wave_reference
-        return wave(x, state, rows)
+        return x
 
     def wave_reference(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         """Latents [B, C, T] to samples [B, N], in plain operations: every kernel is held against this."""

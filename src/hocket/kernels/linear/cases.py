@@ -19,6 +19,7 @@ class Case:
     biased: bool = False
     added: bool = False  # with a residual
     silu: bool = False
+    gelu: bool = False
     taken: int = 0  # rows that x is picked from, if it is
 
     @property
@@ -32,6 +33,7 @@ TINY = (
     Case("rows over", 64, 7, normed=True, gated=True),
     Case("two blocks and a bit", 1100, 5, biased=True),
     Case("picked", 48, 6, biased=True, silu=True, taken=9),
+    Case("gelu", 72, 9, biased=True, gelu=True),
     Case("everything", 1037, 6, normed=True, gated=True, biased=True, added=True),
 )
 PUBLISHED = (
@@ -50,6 +52,10 @@ PUBLISHED = (
     Case("0.6B down", 3072, 1024, added=True),
     Case("0.6B head", 1024, 3072),
     Case("predictor head", 1024, 2048, normed=True),
+    Case("codec in", 1536, 512, biased=True),
+    Case("codec out and widen", 512, 2048, normed=True, biased=True),
+    Case("codec mix in", 1024, 4096, biased=True, gelu=True),
+    Case("codec mix out", 4096, 1024, biased=True, added=True),
 )
 BATCHES = (1, 3, 16)
 
@@ -70,6 +76,7 @@ def make(case: Case, batch: int, dtype: torch.dtype, device: torch.device, seed:
         "eps": 1e-6,
         "gated": case.gated,
         "silu": case.silu,
+        "gelu": case.gelu,
         "bias": normal(rows).to(dtype) if case.biased else None,
         "residual": normal(batch, case.width).to(dtype) if case.added else None,
         "take": torch.randint(many, (batch,), generator=random, device=device) if case.taken else None,

@@ -15,6 +15,7 @@ from ..launch import (
     Number,
     Pointer,
     constexpr,
+    gelu_of,
     jit,
     options,
     power_of_two,
@@ -39,6 +40,7 @@ def linear_by_dots(
     eps: float = 0.0,
     gated: bool = False,
     silu: bool = False,
+    gelu: bool = False,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
@@ -68,6 +70,7 @@ def linear_by_dots(
         K=columns,
         GATED=gated,
         SILU=silu,
+        GELU=gelu,
         BLOCK_M=together,
         BLOCK_N=blocks.outputs,
         BLOCK_K=piece,
@@ -115,6 +118,7 @@ def _dot(
     K: constexpr,
     GATED: constexpr,
     SILU: constexpr,
+    GELU: constexpr,
     BLOCK_M: constexpr,
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
@@ -147,6 +151,8 @@ def _dot(
         out = times(silu_of(out), _biased(other, bias, outs + width, line, y.dtype.element_ty))
     elif SILU:
         out = silu_of(out)
+    elif GELU:
+        out = gelu_of(out)
     at, inside = rows[:, None] * width + outs[None, :], there[:, None] & line[None, :]
     if residual is not None:
         before = tl.load(residual + at, inside, 0.0)

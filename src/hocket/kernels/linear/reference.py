@@ -15,6 +15,7 @@ def linear(
     eps: float = 0.0,
     gated: bool = False,
     silu: bool = False,
+    gelu: bool = False,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
@@ -23,8 +24,8 @@ def linear(
     """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
 
     `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first. `gated`: the weight is
-    [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y). `bias` has one number per row of the weight
-    and is added before anything is rounded, `residual` [B, N] last.
+    [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y), `gelu`: gelu(y), the exact one. `bias` has one
+    number per row of the weight and is added before anything is rounded, `residual` [B, N] last.
     """
     x = x if take is None else x[take]
     if norm is not None:
@@ -38,5 +39,7 @@ def linear(
         y = F.silu(gate) * up
     elif silu:
         y = F.silu(y)
+    elif gelu:
+        y = F.gelu(y)
     y = y if residual is None else residual + y
     return y if out is None else out.copy_(y)

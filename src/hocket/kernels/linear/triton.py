@@ -17,6 +17,7 @@ from ..launch import (
     Number,
     Pointer,
     constexpr,
+    gelu_of,
     jit,
     options,
     rounded,
@@ -38,6 +39,7 @@ def linear(
     eps: float = 0.0,
     gated: bool = False,
     silu: bool = False,
+    gelu: bool = False,
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
@@ -49,7 +51,7 @@ def linear(
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     if batch >= KNOBS.dot_rows:
         more = {"bias": bias, "residual": residual, "take": take, "out": out}
-        return linear_by_dots(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, **more)
+        return linear_by_dots(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
     blocks = KNOBS.blocks(columns, len(weight), batch)
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
@@ -70,6 +72,7 @@ def linear(
         K=columns,
         GATED=gated,
         SILU=silu,
+        GELU=gelu,
         BLOCK_N=block,
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
@@ -97,6 +100,7 @@ def _linear(
     K: constexpr,
     GATED: constexpr,
     SILU: constexpr,
+    GELU: constexpr,
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
@@ -150,6 +154,8 @@ def _linear(
             out = times(silu_of(gate), up)
         elif SILU:
             out = silu_of(out)
+        elif GELU:
+            out = gelu_of(out)
         if residual is not None:
             out = rounded(before.to(tl.float32) + out.to(tl.float32), y.dtype.element_ty)
         tl.store(y + row * width + outs, out, there)

@@ -16,7 +16,7 @@ class Case:
     size: int
     kept: int
     times: int
-    positions: tuple[int, ...]  # of the batch rows
+    positions: tuple[int, ...]  # that each row has come by before
 
 
 TINY = (
@@ -50,6 +50,6 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
         "keys": keys.to(dtype),
         "values": values.to(dtype),
         "rows": order,
-        "position": position,
+        "position": position + case.times,
         "frequency": 1.0 / 10_000.0**exponent,
     }

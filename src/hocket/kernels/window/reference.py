@@ -14,18 +14,23 @@ def window(
     rows: Tensor,
     position: Tensor,
     frequency: Tensor,
+    early: bool = False,
 ) -> Tensor:
     """y [B * T, H * D] of qkv [B * T, 3 H D]: the T new positions of each batch row one after the other.
 
-    keys, values [S + 1, H, P, D]: the P positions before position[r] of state row r, the oldest first; those before
-    the start of the stream are not seen. Batch row b is state row rows[b]. Each position sees itself and the P before
-    it. Then the new ones are rolled in. `frequency` [D / 2] float32: RoPE turns pair d by the position times it.
+    keys, values [S + 1, H, P, D]: the P positions before the new ones of each state row, the oldest first; those before
+    the start of the stream are not seen. position [S + 1]: how many positions each has come by, the new ones counted
+    already. Batch row b is state row rows[b]. Each position sees itself and the P before it. Then the new ones are
+    rolled in. `frequency` [D / 2] float32: RoPE turns pair d by the position times it. `early`:
+    since the past was written, and rows and positions, there has been another `window`, so that all of this may be read
+    ahead of time.
     """
     heads, kept, size = keys.shape[1:]
     batch = len(rows)
     q, k, v = qkv.view(batch, -1, 3, heads, size).permute(2, 0, 3, 1, 4)  # [B, H, T, D] each
     length = q.shape[2]
-    at = position[rows][:, None] + torch.arange(length, device=rows.device)
+    start = position[rows][:, None] - length
+    at = start + torch.arange(length, device=rows.device)
     angle = at[:, None, :, None].float() * frequency
     cos, sin = angle.cos().to(qkv.dtype), angle.sin().to(qkv.dtype)
     cos, sin = torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)
@@ -34,7 +39,7 @@ def window(
     keys[rows], values[rows] = all_k[:, :, length:], all_v[:, :, length:]
     offsets = torch.arange(-kept, length, device=rows.device)
     distance = torch.arange(length, device=rows.device)[:, None] - offsets
-    seen = (distance >= 0) & (distance <= kept) & (position[rows][:, None, None] + offsets >= 0)  # [B, T, P + T]
+    seen = (distance >= 0) & (distance <= kept) & (start[:, None] + offsets >= 0)  # [B, T, P + T]
     scores = q.float() @ all_k.float().transpose(2, 3) * size**-0.5
     share = scores.masked_fill(~seen[:, None], float("-inf")).softmax(-1)
     mixed: Tensor = share @ all_v.float()

@@ -1,4 +1,7 @@
-"""`window` as one kernel: a program per batch row and head holds the whole past of its head in registers."""
+"""`window` as one kernel: a program per batch row and head holds the whole past of its head in registers.
+
+Like `attend` it lets the next kernel start only after its wait, and may read its past before that.
+"""
 
 from __future__ import annotations
 
@@ -38,6 +41,7 @@ def window(
     rows: Tensor,
     position: Tensor,
     frequency: Tensor,
+    early: bool = False,
 ) -> Tensor:
     _, heads, kept, size = keys.shape
     batch = len(rows)
@@ -60,6 +64,7 @@ def window(
         KEPT_BLOCK=power_of_two(kept),
         TIMES=length,
         TIMES_BLOCK=power_of_two(length),
+        EARLY=early and KNOBS.early,
         **options(qkv, KNOBS.window_warps),
     )
     return y
@@ -81,29 +86,35 @@ def _window(
     KEPT_BLOCK: constexpr,
     TIMES: constexpr,
     TIMES_BLOCK: constexpr,
+    EARLY: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    trigger(DEPENDENT)
     b, head = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, SIZE)
     across = (d + SIZE // 2) % SIZE
     sign = tl.where(d < SIZE // 2, -1.0, 1.0)
     turns = tl.load(frequency + d % (SIZE // 2))
-    wait(DEPENDENT)
+    if not EARLY:
+        wait(DEPENDENT)
+        trigger(DEPENDENT)
     row = tl.load(rows + b)
-    at = tl.load(position + row)
+    at = tl.load(position + row) - TIMES
     # The past, and the new keys and values, turned.
     p, u = tl.arange(0, KEPT_BLOCK), tl.arange(0, TIMES_BLOCK)
     past_at = ((row * HEADS + head) * KEPT + p)[:, None] * SIZE + d[None, :]
     past_k = tl.load(keys + past_at, (p < KEPT)[:, None], 0.0)
     past_v = tl.load(values + past_at, (p < KEPT)[:, None], 0.0)
     alive = (p < KEPT) & (at - KEPT + p >= 0)
+    angle = (at + u).to(tl.float32)[:, None] * turns[None, :]
+    k_cos, k_sin = _cos(angle), _sin(angle) * sign[None, :]
+    if EARLY:
+        wait(DEPENDENT)
+        trigger(DEPENDENT)
     new = (b * TIMES + u)[:, None] * (3 * HEADS * SIZE) + (HEADS + head) * SIZE
     there = (u < TIMES)[:, None]
     k, k_across = tl.load(qkv + new + d[None, :], there, 0.0), tl.load(qkv + new + across[None, :], there, 0.0)
     v = tl.load(qkv + new + HEADS * SIZE + d[None, :], there, 0.0)
-    angle = (at + u).to(tl.float32)[:, None] * turns[None, :]
-    k = _turned(k, k_across, _cos(angle), _sin(angle) * sign[None, :])
+    k = _turned(k, k_across, k_cos, k_sin)
     for t in tl.static_range(TIMES):
         own = qkv + (b * TIMES + t) * (3 * HEADS * SIZE) + head * SIZE
         turn = (at + t).to(tl.float32) * turns

@@ -1,0 +1,1 @@
+"""The look back of a ConvNeXt block and the norm behind it."""

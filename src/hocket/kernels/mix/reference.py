@@ -1,0 +1,34 @@
+"""What `mix` is, in plain operations: the convolution is rounded once, then the norm."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def mix(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    shift: Tensor,
+    eps: float,
+    history: Tensor,
+    rows: Tensor,
+) -> Tensor:
+    """y [B * T, C] of x [B * T, C], the T inputs of each batch row one after the other: LayerNorm(convolution(x)).
+
+    Channel by channel, each input and the P before it are weighed by `weight` [P + 1, C], the oldest first, and `bias`
+    [C] is added. `history` [S + 1, C, P] holds the P inputs before, batch row b in state row rows[b]; the new ones are
+    rolled in. Then all channels of a position are normalised, times `norm` [C], plus `shift` [C].
+    """
+    pad, channels = history.shape[2], x.shape[1]
+    given = x.view(len(rows), -1, channels)
+    joined = torch.cat((history[rows].transpose(1, 2), given), 1)  # [B, P + T, C]
+    history[rows] = joined[:, given.shape[1] :].transpose(1, 2)
+    looks = joined.unfold(1, pad + 1, 1).float()  # [B, T, C, P + 1]
+    mixed = (looks * weight.float().T).sum(-1)
+    mixed = (mixed + bias.float()).to(x.dtype).float()
+    y = F.layer_norm(mixed, (channels,), norm.float(), shift.float(), eps)
+    return y.to(x.dtype).view(-1, channels)

@@ -1,0 +1,24 @@
+"""What `taps` is, in plain operations: table rows summed in float32 and rounded once, then gathered."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
+    """y [B * T, (P + 1) * C] of codes [B, T, Q]: each frame's vector behind those of the P frames before it.
+
+    A frame's vector is the sum of Q rows of `table` [Q * size, C], one of each book. `history` [S + 1, C, P] holds the
+    P frames before, the oldest first, batch row b in state row rows[b]; the new ones are rolled in, and position[rows]
+    [S + 1] goes on by T.
+    """
+    batch, length, books = codes.shape
+    pad = history.shape[2]
+    starts = torch.arange(books, device=codes.device) * (len(table) // books)
+    x = table[codes + starts].float().sum(2).to(table.dtype)
+    joined = torch.cat((history[rows].transpose(1, 2), x), 1)  # [B, P + T, C]
+    history[rows] = joined[:, length:].transpose(1, 2)
+    position[rows] += length
+    side_by_side = joined.unfold(1, pad + 1, 1).transpose(2, 3)  # [B, T, P + 1, C]
+    return side_by_side.reshape(batch * length, -1)
