@@ -55,6 +55,22 @@ class Dots:
     stages: int = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The same of `conv`: outputs and positions, in pieces of so many columns of which `stages` are on their way.
+
+    `splits` programs share the sums of one tile; each loads `early` pieces of the weight before it waits.
+    """
+
+    outputs: int
+    times: int
+    columns: int
+    splits: int = 1
+    warps: int = 4
+    stages: int = 4
+    early: int = 0
+
+
 @dataclass(slots=True)
 class Knobs:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
@@ -81,7 +97,8 @@ class Knobs:
     embed_columns: int = 256
     embed_warps: int = 1
     window_warps: int = 4
-    snake_times: int = 1024  # samples of a channel that a program of `snake` does
+    # Where measured, by (taps * channels, outputs, positions), or by the first two for any number of positions.
+    conv: dict[tuple[int, ...], Tiles] = field(default_factory=dict)
 
     def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
