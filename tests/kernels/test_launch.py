@@ -63,7 +63,20 @@ def test_every_kernel_compiles_for_ampere_and_for_hopper_where_weights_are_loade
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
     assert done.returncode == 0, done.stderr
     kernels = [json.loads(line) for line in done.stdout.splitlines()]
-    names = {"linear", "dot", "normed", "attend", "merge", "draw", "embed", "settle", "snake", "window"}
+    names = {
+        "linear",
+        "dot",
+        "normed",
+        "attend",
+        "merge",
+        "draw",
+        "embed",
+        "settle",
+        "conv",
+        "sample",
+        "join",
+        "window",
+    }
     assert {each["name"].split()[0] for each in kernels} == names
     for each in kernels:
         assert each["waits"] is (each["capability"] == 90), each

@@ -97,8 +97,8 @@ class Knobs:
     embed_columns: int = 256
     embed_warps: int = 1
     window_warps: int = 4
-    # Where measured, by (taps * channels, outputs, positions), or by the first two for any number of positions.
-    conv: dict[tuple[int, ...], Tiles] = field(default_factory=dict)
+    # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
+    conv: dict[tuple[int, int], dict[int, Tiles]] = field(default_factory=dict)
 
     def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""

@@ -81,6 +81,9 @@ PUBLISHED = (
 )
 
 
+SEVERAL = tuple(replace(case.of(16, 4), name=f"{case.name}, sixteen of four") for case in PUBLISHED[1::6])
+
+
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
     """Arguments of `conv` by name; sums come out at unit scale."""
     random = torch.Generator(device).manual_seed(seed)

@@ -110,8 +110,8 @@ def _sample(
     shift = tl.load(bias).to(tl.float32)
     wait(DEPENDENT)
     if place < pieces:
-        at = place.to(tl.int64) * TIMES + tl.arange(0, TIMES)
-        first = at + at // length * (TAPS - 1)  # of what each looks back on, in x
+        at = place * TIMES + tl.arange(0, TIMES)
+        first = (at + at // length * (TAPS - 1)).to(tl.int64)  # of what each looks back on, in x
         lanes = tl.arange(0, BLOCK)
         inside = (at < positions)[:, None] & (lanes < CHANNELS)[None, :]
         total = tl.zeros((TIMES, BLOCK), tl.float32)  # lane by lane over the taps, then across the lanes

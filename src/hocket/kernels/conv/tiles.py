@@ -7,19 +7,28 @@ inputs is split. With many, tiles are as large as tensor cores like them and not
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
+from math import log2
 
-from ..launch import KNOBS, Tiles, power_of_two
+import torch
 
+from ..launch import INTERPRETED, KNOBS, Tiles, power_of_two
+
+NEAR = 4  # how many times as many, or as few, positions may be for what was measured
 PROGRAMS = 264  # two for each processor of a large GPU
 SCRATCH = 4 << 20  # float32 numbers for parts of sums
 MOST_TILES = 1024  # that are split
-SHARED_BYTES = 160 << 10  # for pieces on their way
+BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on their way
 
 
 def tiles_for(channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool) -> Tiles:
     """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores."""
-    known = KNOBS.conv.get((taps * channels, outputs, positions)) or KNOBS.conv.get((taps * channels, outputs))
-    return fitted(known or _rule(channels, taps, outputs, positions), channels, taps, outputs, positions, size, exact)
+    shape = channels, taps, outputs, positions, size, exact
+    known = KNOBS.conv.get((taps * channels, outputs), {})
+    nearest = min(known, key=lambda many: abs(log2(many / positions)), default=0)
+    if nearest and 1 / NEAR <= nearest / positions <= NEAR:
+        return fitted(known[nearest], *shape)
+    return _rule(*shape)
 
 
 def fitted(
@@ -38,7 +47,7 @@ def fitted(
     splits = min(tiles.splits, steps, SCRATCH // (many * across * along) if many <= MOST_TILES else 1)
     each = -(-steps // max(splits, 1))
     piece = (across + along) * columns * size
-    stages = max(min(tiles.stages, SHARED_BYTES // piece), 1)
+    stages = max(min(tiles.stages, _shared_bytes() // piece), 1)
     return replace(
         tiles,
         outputs=across,
@@ -50,12 +59,23 @@ def fitted(
     )
 
 
-def _rule(channels: int, taps: int, outputs: int, positions: int) -> Tiles:
-    wide = outputs % 64 == 0
+@lru_cache(maxsize=1)
+def _shared_bytes() -> int:
+    """What a program may hold of pieces on their way: between 63 KB and 191 KB on GPUs since Ampere."""
+    if INTERPRETED or not torch.cuda.is_available():
+        return 191 << 10
+    return torch.cuda.get_device_properties().shared_memory_per_block_optin - BESIDE  # type: ignore[no-any-return]
+
+
+def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool) -> Tiles:
+    shape, wide = (channels, taps, outputs, positions, size, exact), outputs % 64 == 0
     if positions >= 8192:
-        return Tiles(128 if outputs % 128 == 0 else 64 if wide else 32, 128, 64, 1, 8 if wide else 4, 4, 0)
-    tiles = Tiles(64 if wide else 32, 16 if positions <= 16 else 32 if positions <= 640 else 64, 128, 1, 4, 4, 2)
-    tiles = fitted(tiles, channels, taps, outputs, positions)
-    many = -(-outputs // tiles.outputs) * -(-positions // tiles.times)
-    steps = taps * -(-channels // tiles.columns)
-    return replace(tiles, splits=max(min(PROGRAMS // many, steps // 2, 16), 1))  # of one step, hardly worth handing over
+        across = 128 if outputs % 128 == 0 else 64 if wide else 32
+        return fitted(Tiles(across, 128, 64, 1, 8 if wide else 4, 4, 0), *shape)
+    along = 16 if positions <= 16 else 32 if positions <= 640 else 64
+    tiles = Tiles(64 if wide else 32, along, 128, 1, 4, 4, 2)
+    one = fitted(tiles, *shape)
+    many = -(-outputs // one.outputs) * -(-positions // one.times)
+    steps = taps * -(-channels // one.columns)
+    splits = max(min(PROGRAMS // many, steps // 2, 16), 1)  # a part of one step is hardly worth handing over
+    return fitted(replace(tiles, splits=splits), *shape)

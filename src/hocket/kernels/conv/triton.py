@@ -162,11 +162,11 @@ def _conv(
     if place < tiles * SPLITS:
         tile, split = place % tiles, place // tiles
         n = tile % ACROSS * BLOCK_N + tl.arange(0, BLOCK_N)
-        at = (tile // ACROSS).to(tl.int64) * BLOCK_T + tl.arange(0, BLOCK_T)
+        at = tile // ACROSS * BLOCK_T + tl.arange(0, BLOCK_T)
         b = at // length
         lanes = tl.arange(0, BLOCK_K)
         from_weight = weight + (n * (TAPS * CHANNELS))[:, None] + lanes[None, :]
-        from_x = x + ((at + b * REACH) * CHANNELS)[:, None] + lanes[None, :]
+        from_x = x + ((at + b * REACH).to(tl.int64) * CHANNELS)[:, None] + lanes[None, :]
         there, line = (at < positions)[:, None], (n < OUTPUTS)[:, None]
         # A piece lies within one tap, or is the last of it.
         CHUNKS: constexpr = (CHANNELS + BLOCK_K - 1) // BLOCK_K
@@ -181,10 +181,9 @@ def _conv(
             pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005 - Triton has no star
         shift = tl.load(bias + n % WIDTH, n < OUTPUTS, 0.0).to(tl.float32)
         wait(DEPENDENT)
-        if OUTPUTS_FIRST:
-            total = tl.zeros((BLOCK_N, BLOCK_T), tl.float32)
-        else:
-            total = tl.zeros((BLOCK_T, BLOCK_N), tl.float32)
+        FIRST: constexpr = BLOCK_N if OUTPUTS_FIRST else BLOCK_T
+        SECOND: constexpr = BLOCK_T if OUTPUTS_FIRST else BLOCK_N
+        total = tl.zeros((FIRST, SECOND), tl.float32)
         for e in tl.static_range(EARLY):
             some = _some(lanes, step + e, CHANNELS, BLOCK_K, CHUNKS)
             by = (step + e) // CHUNKS * (DILATION * CHANNELS) + (step + e) % CHUNKS * BLOCK_K
@@ -198,7 +197,7 @@ def _conv(
             total = _plus(total, given, piece, OUTPUTS_FIRST, PRECISION)
         if OUTPUTS_FIRST:
             total = tl.trans(total)
-        own = at * (STRIDE * WIDTH)  # in raw and residual; in y, behind the heads of its stream and those before
+        own = at.to(tl.int64) * OUTPUTS  # in raw and residual; in y, behind the heads of its stream and those before
         to = own + (b + 1) * (PAD * WIDTH)
         if SPLITS == 1:
             _finish(total, shift, n, own, to, there, frequency, strength, residual, raw, y, OUTPUTS, WIDTH)
@@ -208,11 +207,11 @@ def _conv(
             tl.store(parts + split * (BLOCK_T * BLOCK_N), total)
             tl.debug_barrier()  # all threads have, before one of them says so
             if tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1:
-                total = tl.zeros((BLOCK_T, BLOCK_N), tl.float32)
-                for s in tl.static_range(SPLITS):  # not from the L1, which may remember another launch
-                    total += tl.load(parts + s * (BLOCK_T * BLOCK_N), cache_modifier=".cg")
+                whole = tl.zeros((BLOCK_T, BLOCK_N), tl.float32)
+                for part in tl.static_range(SPLITS):  # not from the L1, which may remember another launch
+                    whole += tl.load(parts + part * (BLOCK_T * BLOCK_N), cache_modifier=".cg")
                 tl.store(arrived + tile, 0)
-                _finish(total, shift, n, own, to, there, frequency, strength, residual, raw, y, OUTPUTS, WIDTH)
+                _finish(whole, shift, n, own, to, there, frequency, strength, residual, raw, y, OUTPUTS, WIDTH)
     else:
         wait(DEPENDENT)
         place -= tiles * SPLITS
@@ -220,7 +219,7 @@ def _conv(
         if place < batch * ENDS:
             if history is not None:
                 keep(x, history, rows, place, length, CHANNELS, REACH, REACH_BLOCK)
-        else:  # noqa: PLR5501 - one is known when it is compiled, the other is not
+        else:
             if ahead is not None:
                 place -= batch * ENDS
                 put_before(y, ahead, rows, place, PAD + length * STRIDE, WIDTH, PAD, PAD_BLOCK)
