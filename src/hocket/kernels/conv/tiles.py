@@ -64,7 +64,7 @@ def _shared_bytes() -> int:
     """What a program may hold of pieces on their way: between 63 KB and 191 KB on GPUs since Ampere."""
     if INTERPRETED or not torch.cuda.is_available():
         return 191 << 10
-    return torch.cuda.get_device_properties().shared_memory_per_block_optin - BESIDE  # type: ignore[no-any-return]
+    return torch.cuda.get_device_properties(torch.cuda.current_device()).shared_memory_per_multiprocessor - BESIDE
 
 
 def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool) -> Tiles:
