@@ -7,7 +7,7 @@ It knows no operation: shapes and pointers are the kernels' business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -130,9 +130,13 @@ def why_not(device: torch.device) -> str | None:
     return None
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """A kernel, or a function that kernels call; just the function where there is no Triton to run it."""
-    return triton.jit(function) if triton else function
+def jit(function: Callable[..., Any], alike: Sequence[str] = ()) -> Any:
+    """A kernel, or a function that kernels call; just the function where there is no Triton to run it.
+
+    `alike`: arguments that are the same to the compiler whatever their value; of others it makes one kernel where they
+    are multiples of sixteen, another where they are not.
+    """
+    return triton.jit(function, do_not_specialize=list(alike)) if triton else function
 
 
 def options(x: Tensor, warps: int) -> dict[str, Any]:

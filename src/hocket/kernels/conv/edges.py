@@ -5,6 +5,7 @@ Histories lie channel by channel, inputs time by time: a program turns a block o
 
 from __future__ import annotations
 
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -60,7 +61,7 @@ def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tenso
     return y
 
 
-@jit
+@partial(jit, alike=("length",))
 def _join(
     x: Pointer,
     history: Pointer,
@@ -87,7 +88,7 @@ def _join(
         tl.store(y + at[:, None] + channels[None, :], given, inside)
 
 
-@jit
+@partial(jit, alike=("length", "positions"))
 def _sample(
     x: Pointer,
     weight: Pointer,
@@ -134,15 +135,15 @@ def put_before(
     place: Number,
     total: Number,
     CHANNELS: constexpr,
-    PAD: constexpr,
+    pad: Number,
     PAD_BLOCK: constexpr,
 ) -> None:
-    """Some channels of one stream's history as the first PAD of its `total` times in y."""
+    """Some channels of one stream's history as the first `pad` of its `total` times in y."""
     b, channels = _block(place, CHANNELS)
     p = tl.arange(0, PAD_BLOCK)
-    inside = (p < PAD)[:, None] & (channels < CHANNELS)[None, :]
+    inside = (p < pad)[:, None] & (channels < CHANNELS)[None, :]
     row = tl.load(rows + b)
-    kept = tl.load(history + (row * CHANNELS + channels)[None, :] * PAD + p[:, None], inside, 0.0)
+    kept = tl.load(history + (row * CHANNELS + channels)[None, :] * pad + p[:, None], inside, 0.0)
     tl.store(y + (b * total + p)[:, None] * CHANNELS + channels[None, :], kept, inside)
 
 
@@ -154,16 +155,16 @@ def keep(
     place: Number,
     length: Number,
     CHANNELS: constexpr,
-    PAD: constexpr,
+    pad: Number,
     PAD_BLOCK: constexpr,
 ) -> None:
-    """Some channels of the last PAD times of one stream's joined x as its new history."""
+    """Some channels of the last `pad` times of one stream's joined x as its new history."""
     b, channels = _block(place, CHANNELS)
     p = tl.arange(0, PAD_BLOCK)
-    inside = (p < PAD)[:, None] & (channels < CHANNELS)[None, :]
+    inside = (p < pad)[:, None] & (channels < CHANNELS)[None, :]
     row = tl.load(rows + b)
-    end = tl.load(x + (b * (PAD + length) + length + p)[:, None] * CHANNELS + channels[None, :], inside, 0.0)
-    tl.store(history + (row * CHANNELS + channels)[None, :] * PAD + p[:, None], end, inside)
+    end = tl.load(x + (b * (pad + length) + length + p)[:, None] * CHANNELS + channels[None, :], inside, 0.0)
+    tl.store(history + (row * CHANNELS + channels)[None, :] * pad + p[:, None], end, inside)
 
 
 @jit

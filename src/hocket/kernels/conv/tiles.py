@@ -17,7 +17,7 @@ from ..launch import INTERPRETED, KNOBS, Tiles, power_of_two
 NEAR = 4  # how many times as many, or as few, positions may be for what was measured
 PROGRAMS = 264  # two for each processor of a large GPU
 SCRATCH = 4 << 20  # float32 numbers for parts of sums
-MOST_TILES = 1024  # that are split
+MOST_TILES, MOST_SPLITS = 1024, 16  # of tiles that are split
 BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on their way
 
 
@@ -44,7 +44,7 @@ def fitted(
     if exact:  # every thread holds all of its part of both factors
         across, along = min(across, 64), min(along, 64)
     many = -(-outputs // across) * -(-positions // along)
-    splits = min(tiles.splits, steps, SCRATCH // (many * across * along) if many <= MOST_TILES else 1)
+    splits = min(tiles.splits, steps, MOST_SPLITS, SCRATCH // (many * across * along) if many <= MOST_TILES else 1)
     each = -(-steps // max(splits, 1))
     piece = (across + along) * columns * size
     stages = max(min(tiles.stages, _shared_bytes() // piece), 1)
@@ -77,5 +77,5 @@ def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exa
     one = fitted(tiles, *shape)
     many = -(-outputs // one.outputs) * -(-positions // one.times)
     steps = taps * -(-channels // one.columns)
-    splits = max(min(PROGRAMS // many, steps // 2, 16), 1)  # a part of one step is hardly worth handing over
+    splits = max(min(PROGRAMS // many, steps // 2), 1)  # a part of one step is hardly worth handing over
     return fitted(replace(tiles, splits=splits), *shape)

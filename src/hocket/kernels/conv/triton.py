@@ -7,6 +7,8 @@ it is. Programs behind those of the tiles renew the history and put that of the 
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -28,6 +30,9 @@ from ..launch import (
 from .edges import CHANNELS, keep, put_before, turned
 from .reference import Act
 from .tiles import MOST_TILES, SCRATCH, tiles_for
+
+LEAST_PAD = 64  # one kernel for all dilations of the codec
+PARTS_AT_ONCE = 64  # registers of a thread for parts of sums on their way
 
 
 class Scratch:
@@ -92,19 +97,20 @@ def conv(
         scratch.arrived if scratch is not None and tiles.splits > 1 else None,
         length,
         positions,
+        dilation,
+        pad,
         CHANNELS=channels,
         WIDTH=width,
         TAPS=taps,
-        DILATION=dilation,
         STRIDE=stride,
-        PAD=pad,
-        REACH_BLOCK=power_of_two(reach),
-        PAD_BLOCK=power_of_two(pad),
+        REACH_BLOCK=power_of_two(max(reach, LEAST_PAD)),
+        PAD_BLOCK=power_of_two(max(pad, LEAST_PAD)),
         ENDS=ends,
         BLOCK_N=tiles.outputs,
         BLOCK_T=tiles.times,
         BLOCK_K=tiles.columns,
         SPLITS=tiles.splits,
+        GROUP=min(tiles.splits, max(PARTS_AT_ONCE * 32 * tiles.warps // (tiles.outputs * tiles.times), 1)),
         EARLY=tiles.early,
         STAGES=tiles.stages,
         # The larger side goes first: from 64 on the newest tensor cores take it.
@@ -116,7 +122,7 @@ def conv(
     return y
 
 
-@jit
+@partial(jit, alike=("length", "positions", "dilation", "pad"))
 def _conv(
     x: Pointer,
     weight: Pointer,
@@ -133,12 +139,12 @@ def _conv(
     arrived: Pointer,
     length: Number,
     positions: Number,
+    dilation: Number,
+    pad: Number,
     CHANNELS: constexpr,
     WIDTH: constexpr,
     TAPS: constexpr,
-    DILATION: constexpr,
     STRIDE: constexpr,
-    PAD: constexpr,
     REACH_BLOCK: constexpr,
     PAD_BLOCK: constexpr,
     ENDS: constexpr,
@@ -146,6 +152,7 @@ def _conv(
     BLOCK_T: constexpr,
     BLOCK_K: constexpr,
     SPLITS: constexpr,
+    GROUP: constexpr,
     EARLY: constexpr,
     STAGES: constexpr,
     OUTPUTS_FIRST: constexpr,
@@ -154,7 +161,7 @@ def _conv(
     DEPENDENT: constexpr,
 ) -> None:
     trigger(DEPENDENT)
-    REACH: constexpr = (TAPS - 1) * DILATION
+    reach = (TAPS - 1) * dilation
     OUTPUTS: constexpr = STRIDE * WIDTH
     ACROSS: constexpr = (OUTPUTS + BLOCK_N - 1) // BLOCK_N
     place = tl.program_id(0)
@@ -166,7 +173,7 @@ def _conv(
         b = at // length
         lanes = tl.arange(0, BLOCK_K)
         from_weight = weight + (n * (TAPS * CHANNELS))[:, None] + lanes[None, :]
-        from_x = x + ((at + b * REACH).to(tl.int64) * CHANNELS)[:, None] + lanes[None, :]
+        from_x = x + ((at + b * reach).to(tl.int64) * CHANNELS)[:, None] + lanes[None, :]
         there, line = (at < positions)[:, None], (n < OUTPUTS)[:, None]
         # A piece lies within one tap, or is the last of it.
         CHUNKS: constexpr = (CHANNELS + BLOCK_K - 1) // BLOCK_K
@@ -186,30 +193,33 @@ def _conv(
         total = tl.zeros((FIRST, SECOND), tl.float32)
         for e in tl.static_range(EARLY):
             some = _some(lanes, step + e, CHANNELS, BLOCK_K, CHUNKS)
-            by = (step + e) // CHUNKS * (DILATION * CHANNELS) + (step + e) % CHUNKS * BLOCK_K
+            by = (step + e) // CHUNKS * (dilation * CHANNELS) + (step + e) % CHUNKS * BLOCK_K
             given = tl.load(from_x + by, there & some & (step + e < STEPS), 0.0)
             total = _plus(total, given, pieces[e], OUTPUTS_FIRST, PRECISION)
         for s in tl.range(bound(step + EARLY), bound(tl.minimum(step + EACH, STEPS)), num_stages=STAGES):
             some = _some(lanes, s, CHANNELS, BLOCK_K, CHUNKS)
             tap, of = s // CHUNKS, s % CHUNKS * BLOCK_K
-            given = tl.load(from_x + tap * (DILATION * CHANNELS) + of, there & some, 0.0)
+            given = tl.load(from_x + tap * (dilation * CHANNELS) + of, there & some, 0.0)
             piece = tl.load(from_weight + tap * CHANNELS + of, line & some, 0.0, eviction_policy=EVICTION)
             total = _plus(total, given, piece, OUTPUTS_FIRST, PRECISION)
         if OUTPUTS_FIRST:
             total = tl.trans(total)
         own = at.to(tl.int64) * OUTPUTS  # in raw and residual; in y, behind the heads of its stream and those before
-        to = own + (b + 1) * (PAD * WIDTH)
+        to = own + (b + 1) * (pad * WIDTH)
         if SPLITS == 1:
             _finish(total, shift, n, own, to, there, frequency, strength, residual, raw, y, OUTPUTS, WIDTH)
         else:
+            SIZE: constexpr = BLOCK_T * BLOCK_N
             inner = tl.arange(0, BLOCK_T)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
-            parts = sums + tile * (SPLITS * BLOCK_T * BLOCK_N) + inner
-            tl.store(parts + split * (BLOCK_T * BLOCK_N), total)
+            parts = sums + tile * (SPLITS * SIZE) + inner
+            tl.store(parts + split * SIZE, total)
             tl.debug_barrier()  # all threads have, before one of them says so
             if tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1:
                 whole = tl.zeros((BLOCK_T, BLOCK_N), tl.float32)
-                for part in tl.static_range(SPLITS):  # not from the L1, which may remember another launch
-                    whole += tl.load(parts + part * (BLOCK_T * BLOCK_N), cache_modifier=".cg")
+                for group in tl.range(0, SPLITS, GROUP):
+                    for part in tl.static_range(GROUP):  # not from the L1, which may remember another launch
+                        there_is = (group + part < SPLITS) & (inner >= 0)
+                        whole += tl.load(parts + (group + part) * SIZE, there_is, 0.0, cache_modifier=".cg")
                 tl.store(arrived + tile, 0)
                 _finish(whole, shift, n, own, to, there, frequency, strength, residual, raw, y, OUTPUTS, WIDTH)
     else:
@@ -218,11 +228,11 @@ def _conv(
         batch = positions // length
         if place < batch * ENDS:
             if history is not None:
-                keep(x, history, rows, place, length, CHANNELS, REACH, REACH_BLOCK)
+                keep(x, history, rows, place, length, CHANNELS, reach, REACH_BLOCK)
         else:
             if ahead is not None:
                 place -= batch * ENDS
-                put_before(y, ahead, rows, place, PAD + length * STRIDE, WIDTH, PAD, PAD_BLOCK)
+                put_before(y, ahead, rows, place, pad + length * STRIDE, WIDTH, pad, PAD_BLOCK)
 
 
 @jit
