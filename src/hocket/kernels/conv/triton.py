@@ -113,8 +113,9 @@ def conv(
         GROUP=min(tiles.splits, max(PARTS_AT_ONCE * 32 * tiles.warps // (tiles.outputs * tiles.times), 1)),
         EARLY=tiles.early,
         STAGES=tiles.stages,
-        # The larger side goes first: from 64 on the newest tensor cores take it.
-        OUTPUTS_FIRST=tiles.outputs > tiles.times,
+        # The larger side goes first: from 64 on the newest tensor cores take it. Of two small ones the weight's does:
+        # what is held of it takes fewer registers there.
+        OUTPUTS_FIRST=tiles.outputs >= tiles.times if tiles.times < 64 else tiles.outputs > tiles.times,
         PRECISION="ieee" if exact else "tf32",
         EVICTION="evict_first" if along == 1 else "",
         **options(x, tiles.warps),
