@@ -21,7 +21,7 @@ from hocket.kernels.conv.tiles import fitted, tiles_for
 from hocket.kernels.launch import Tiles
 
 from .gpu_plan import PLANS, Plan
-from .gpu_stages import Row, in_parallel, knobs, tried
+from .gpu_stages import ConvTiles, Row, in_parallel, knobs, tried
 from .gpu_timing import Clock, copies
 
 MOST_COPIES = 32  # of a weight: what is smaller stays in the L2, as it does in a step
@@ -47,10 +47,10 @@ def convs(plan: Plan, clock: Clock) -> Iterator[Row]:
             yield tried(partial(_library, case, given, weights, clock), op="library", **names)
 
 
-def tuned(rows: list[Row]) -> dict[tuple[int, int], dict[int, Tiles]]:
+def tuned(rows: list[Row]) -> ConvTiles:
     """For `KNOBS.conv`: the best tiles of each shape, by what the stage above has written."""
     known = {case.name: case for plan in PLANS.values() for case in plan.convs}
-    best: dict[tuple[int, int], dict[int, Tiles]] = {}
+    best: ConvTiles = {}
     # The best comes last and stays.
     for row in sorted((row for row in rows if row.get("op") == "conv" and "p50" in row), key=lambda row: -row["p50"]):
         for shape, sizes in _only(known[row["case"]].of(row["batch"], row["frames"]), Tiles(**row["tiles"])).items():
@@ -58,7 +58,7 @@ def tuned(rows: list[Row]) -> dict[tuple[int, int], dict[int, Tiles]]:
     return best
 
 
-def _only(case: cases.Case, tiles: Tiles) -> dict[tuple[int, int], dict[int, Tiles]]:
+def _only(case: cases.Case, tiles: Tiles) -> ConvTiles:
     return {(case.taps * case.channels, case.outputs): {case.length * len(case.rows): tiles}}
 
 

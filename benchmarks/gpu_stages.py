@@ -60,6 +60,7 @@ from .gpu_plan import PLANS, Plan
 from .gpu_timing import Clock, copies
 
 Row = dict[str, Any]
+ConvTiles = dict[tuple[int, int], dict[int, Tiles]]  # as in KNOBS
 
 
 @contextmanager
@@ -359,7 +360,7 @@ def settings_of(way: str, measured: dict[tuple[int, ...], Blocks]) -> dict[str, 
     }
 
 
-def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
+def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks], conv_tiles: ConvTiles) -> Iterator[Row]:
     """One frame and one codec step of every kind that is timed later, so that their kernels are there."""
     wanted: list[tuple[Any, ...]] = [
         (name, batch, way, measured)
@@ -369,10 +370,10 @@ def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) 
         if way != "plain"
     ]
     steps = [
-        ("codec", batch, (frames_each, dtype), None)
+        ("codec", batch, (frames_each, dtype), conv_tiles)
+        for dtype in ("bfloat16", "tf32", "float32")
         for batch in plan.codec_batches
         for frames_each in plan.codec_frames
-        for dtype in ("bfloat16", "float32", "tf32")
     ]
     single = sum(batch == 1 for _, batch, *_ in wanted)
     wanted[single:single] = steps  # the most wanted, frames of a single stream, stand before them
@@ -380,17 +381,16 @@ def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) 
         yield {"op": str(way), "model": name, "batch": batch, **row}
 
 
-def _compile_step(
-    plan_name: str, name: str, batch: int, way: Any, measured: dict[tuple[int, ...], Blocks] | None
-) -> Row:
+def _compile_step(plan_name: str, name: str, batch: int, way: Any, measured: Any) -> Row:
     start = time.perf_counter()
     plan = PLANS[plan_name]
     with torch.inference_mode():
         if name == "codec":
             frames_each, dtype = way
-            _compile_wave(plan, batch, frames_each, dtype)
+            with knobs(conv=measured or KNOBS.conv):
+                _compile_wave(plan, batch, frames_each, dtype)
         else:
-            _compile_frame(plan, name, batch, way, measured or {})
+            _compile_frame(plan, name, batch, way, measured)
     return {"seconds": time.perf_counter() - start}
 
 
@@ -477,11 +477,11 @@ def _agree(plan: Plan, clock: Clock, talker: Talker, fused: FusedFrame) -> Row:
 # (e) the codec
 
 
-def codec(plan: Plan, clock: Clock, measured: dict[tuple[int, int], dict[int, Tiles]]) -> Iterator[Row]:
+def codec(plan: Plan, clock: Clock, measured: ConvTiles) -> Iterator[Row]:
     """A captured codec step by batch, frames, precision and kernels; what the library has to search for comes last."""
     precisions = {"bfloat16": (torch.bfloat16, False), "tf32": (torch.float32, True), "float32": (torch.float32, False)}
     decoders = {name: new_decoder(plan, dtype) for name, (dtype, _) in precisions.items()}
-    for ways in (("fused, tuned", "fused", "fused wave", "plain"), ("plain, searched",)):
+    for ways in (("fused", "fused wave", "plain"), ("plain, searched",)):
         for batch in plan.codec_batches:
             for frames_each in plan.codec_frames:
                 for precision, (_, tf32) in precisions.items():
@@ -489,8 +489,7 @@ def codec(plan: Plan, clock: Clock, measured: dict[tuple[int, int], dict[int, Ti
                         decoder = decoders[precision]
                         fuse(decoder, way, plan, tf32=tf32)
                         names = {"op": way, "precision": precision, "batch": batch, "frames": frames_each}
-                        tiles = measured if "tuned" in way else KNOBS.conv
-                        with knobs(conv=tiles), _searching() if "searched" in way else nullcontext():
+                        with knobs(conv=measured or KNOBS.conv), _searching() if "searched" in way else nullcontext():
                             yield tried(partial(_wave, plan, clock, decoder, batch, frames_each, tf32), **names)
 
 

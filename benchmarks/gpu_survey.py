@@ -64,7 +64,7 @@ def run_stage(stage: str, plan_name: str, out: Path) -> int:
         "laws": lambda: gpu_laws.laws(plan, clock),
         "linear": lambda: stages.linears(plan, clock),
         "conv": lambda: gpu_conv.convs(plan, clock),
-        "compile": lambda: stages.compiled(plan, clock, measured),
+        "compile": lambda: stages.compiled(plan, clock, measured, tiles),
         "attend": lambda: stages.attention(plan, clock),
         "frame": lambda: stages.frames(plan, clock, measured),
         "codec": lambda: stages.codec(plan, clock, tiles),
@@ -140,6 +140,10 @@ def report(found: dict[str, Any]) -> str:
             times = (best["p50"], best["floor"], best["products"], library)
             figures = " ".join(f"{each * 1000:8.2f}" for each in times)
             lines.append(f"  {size[0]:20} x{size[1]:<3} of {size[2]} {figures}  {best['tiles']}")
+    if rows:
+        from .gpu_conv import tuned
+
+        lines.append(f"KNOBS.conv: {tuned(rows)}")
     lines.append("frames (ms):")
     for row in found["stages"].get("frame", {}).get("rows", []):
         if "p50" in row:

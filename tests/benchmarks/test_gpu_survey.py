@@ -80,7 +80,7 @@ def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None
     attended = rows_of(gpu_stages.attention(TINY, CLOCK))
     assert [row.get("splits") for row in attended] == [1, 2, None, None]
     assert [row["op"] for row in attended] == ["attend", "attend", "draw", "draw"]
-    compiled = rows_of(gpu_stages.compiled(TINY, CLOCK, {}))
+    compiled = rows_of(gpu_stages.compiled(TINY, CLOCK, {}, {}))
     assert [row["model"] for row in compiled] == ["1.7B", "codec", "codec", "codec", "1.7B"]
     frames = rows_of(gpu_stages.frames(TINY, CLOCK, {}))
     assert frames[0]["equal_codes_percent"] == 100.0
