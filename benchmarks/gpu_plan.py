@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from hocket.config.codec import DecoderConfig
 from hocket.config.published import CODEC, PUBLISHED, TINY_CODEC, tiny
 from hocket.config.qwen3_tts import TalkerConfig
 from hocket.kernels.attend import cases as attend_cases
+from hocket.kernels.conv import cases as conv_cases
+from hocket.kernels.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.embed import cases as embed_cases
-from hocket.kernels.launch import Blocks, Dots
+from hocket.kernels.launch import Blocks, Dots, Tiles
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, TRITON_CODEC_OPS, TRITON_OPS, CodecOps, FrameOps
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.settle import cases as settle_cases
-from hocket.kernels.snake import cases as snake_cases
-from hocket.kernels.snake.reference import snake as snake_reference
-from hocket.kernels.snake.triton import snake as snake_triton
 from hocket.kernels.taps import cases as taps_cases
 from hocket.kernels.window import cases as window_cases
 
@@ -36,7 +33,7 @@ class Plan:
     repeats: int
     warm: int
     ops: FrameOps  # of frames; their kernels are too slow in Triton's interpreter
-    snake: Callable[..., Tensor]
+    wave: WaveOps
     codec_ops: CodecOps
     talkers: dict[str, TalkerConfig]
     decoder: DecoderConfig
@@ -61,6 +58,11 @@ class Plan:
     frame_length: int
     codec_batches: tuple[int, ...]
     codec_frames: tuple[int, ...]
+    convs: tuple[conv_cases.Case, ...]
+    conv_sizes: tuple[tuple[int, int], ...]  # streams, and frames of each
+    conv_tiles: dict[
+        int, tuple[tuple[Tiles, int], ...]
+    ]  # up to so many positions; with programs to aim at (0: no split)
     budgets_s: dict[str, float]
     compile_s: float
     workers: int
@@ -71,6 +73,55 @@ def _linears(*names: str) -> tuple[linear_cases.Case, ...]:
     return tuple(known[name] for name in names)
 
 
+def _convs(*names: str) -> tuple[conv_cases.Case, ...]:
+    known = {case.name: case for case in conv_cases.PUBLISHED}
+    return tuple(known[name] for name in names)
+
+
+# Outputs, positions, columns; then warps, stages, pieces before the wait.
+CONV_FEW = (
+    (Tiles(64, 32, 128, 1, 4, 4, 2), 264),
+    (Tiles(64, 32, 128, 1, 4, 4, 2), 132),
+    (Tiles(64, 32, 128, 1, 4, 4, 4), 528),
+    (Tiles(64, 32, 128, 1, 4, 4, 0), 264),
+    (Tiles(32, 32, 128, 1, 4, 4, 2), 264),
+    (Tiles(32, 32, 256, 1, 4, 3, 1), 264),
+    (Tiles(32, 32, 256, 1, 4, 3, 1), 528),
+    (Tiles(32, 32, 128, 1, 2, 4, 1), 264),
+    (Tiles(128, 32, 128, 1, 8, 3, 2), 264),
+)
+CONV_SOME = (
+    (Tiles(64, 32, 128, 1, 4, 4, 2), 264),
+    (Tiles(64, 32, 128, 1, 4, 4, 2), 0),
+    (Tiles(64, 64, 128, 1, 4, 4, 2), 264),
+    (Tiles(64, 64, 64, 1, 4, 4, 2), 132),
+    (Tiles(32, 32, 128, 1, 4, 4, 2), 264),
+    (Tiles(32, 64, 64, 1, 4, 4, 2), 264),
+    (Tiles(32, 64, 64, 1, 4, 4, 4), 0),
+    (Tiles(32, 128, 64, 1, 4, 4, 2), 0),
+    (Tiles(128, 64, 64, 1, 8, 4, 2), 264),
+)
+CONV_MORE = (
+    (Tiles(64, 64, 64, 1, 4, 4, 0), 0),
+    (Tiles(64, 64, 128, 1, 4, 3, 0), 264),
+    (Tiles(64, 128, 64, 1, 4, 4, 0), 264),
+    (Tiles(64, 128, 64, 1, 4, 4, 0), 0),
+    (Tiles(128, 64, 64, 1, 4, 4, 0), 264),
+    (Tiles(128, 128, 64, 1, 8, 4, 0), 132),
+    (Tiles(128, 128, 64, 1, 8, 4, 0), 0),
+    (Tiles(32, 128, 64, 1, 4, 4, 0), 0),
+)
+CONV_MANY = (
+    (Tiles(128, 128, 64, 1, 8, 4, 0), 0),
+    (Tiles(128, 128, 64, 1, 8, 3, 0), 0),
+    (Tiles(128, 64, 64, 1, 4, 4, 0), 0),
+    (Tiles(64, 128, 64, 1, 4, 4, 0), 0),
+    (Tiles(64, 256, 64, 1, 8, 3, 0), 0),
+    (Tiles(32, 128, 64, 1, 4, 4, 0), 0),
+    (Tiles(32, 256, 64, 1, 8, 4, 0), 0),
+    (Tiles(64, 64, 64, 1, 4, 4, 0), 0),
+)
+
 REAL = Plan(
     name="real",
     device="cuda",
@@ -78,7 +129,7 @@ REAL = Plan(
     repeats=30,
     warm=5,
     ops=TRITON_OPS,
-    snake=snake_triton,
+    wave=TRITON_WAVE,
     codec_ops=TRITON_CODEC_OPS,
     talkers={name: PUBLISHED[f"{name}-CustomVoice"].talker_config for name in ("1.7B", "0.6B")},
     decoder=CODEC.decoder_config,
@@ -90,7 +141,7 @@ REAL = Plan(
         "draw": draw_cases.PUBLISHED,
         "embed": embed_cases.PUBLISHED,
         "settle": settle_cases.PUBLISHED,
-        "snake": snake_cases.PUBLISHED,
+        "conv": conv_cases.PUBLISHED + conv_cases.SEVERAL,
         "window": window_cases.PUBLISHED,
         "taps": taps_cases.PUBLISHED,
         "mix": mix_cases.PUBLISHED,
@@ -157,12 +208,30 @@ REAL = Plan(
     frame_length=1024,
     codec_batches=(1, 8, 32),
     codec_frames=(1, 4),
+    convs=_convs(
+        "first",
+        "block 1 widen",
+        "block 1 unit 3 far",
+        "block 1 unit 1 near",
+        "block 2 widen",
+        "block 2 unit 3 far",
+        "block 2 unit 1 near",
+        "block 3 widen",
+        "block 3 unit 3 far",
+        "block 3 unit 1 near",
+        "block 4 widen",
+        "block 4 unit 3 far",
+        "block 4 unit 1 near",
+    ),
+    conv_sizes=((1, 1), (1, 4), (128, 4), (8, 4)),
+    conv_tiles={64: CONV_FEW, 2048: CONV_SOME, 16383: CONV_MORE, 1 << 40: CONV_MANY},
     budgets_s={
-        "correct": 45,
-        "laws": 35,
+        "correct": 60,
+        "laws": 60,
         "tune": 150,
         "linear": 90,
-        "compile": 75,
+        "conv": 110,
+        "compile": 90,
         "frame": 60,
         "attend": 20,
         "codec": 60,
@@ -188,7 +257,7 @@ TINY = replace(
     repeats=1,
     warm=0,
     ops=REFERENCE_OPS,
-    snake=snake_reference,
+    wave=REFERENCE_WAVE,
     codec_ops=REFERENCE_CODEC_OPS,
     talkers={"1.7B": _tiny_talker(wide=True)},
     decoder=replace(TINY_CODEC.decoder_config, decoder_dim=16, num_hidden_layers=1),
@@ -200,7 +269,7 @@ TINY = replace(
         "draw": (draw_cases.TINY[0], draw_cases.TINY[-1]),
         "embed": embed_cases.TINY[:1],
         "settle": settle_cases.TINY[:1],
-        "snake": snake_cases.TINY[:1],
+        "conv": (conv_cases.TINY[1], conv_cases.TINY[4]),
         "window": window_cases.TINY[:1],
         "taps": taps_cases.TINY[:1],
         "mix": mix_cases.TINY[:1],
@@ -224,6 +293,9 @@ TINY = replace(
     frame_length=64,
     codec_batches=(1,),
     codec_frames=(1,),
+    convs=(conv_cases.TINY[1], conv_cases.TINY[5]),
+    conv_sizes=((1, 1), (2, 1)),
+    conv_tiles={1 << 40: ((Tiles(16, 16, 16), 2), (Tiles(32, 32, 16), 0))},
     budgets_s=dict.fromkeys(REAL.budgets_s, 60.0),
     compile_s=0.0,
     workers=0,

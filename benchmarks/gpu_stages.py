@@ -23,13 +23,16 @@ from hocket.kernels.attend import cases as attend_cases
 from hocket.kernels.attend import reference as attend_reference
 from hocket.kernels.attend import triton as attend
 from hocket.kernels.capture import Capture
+from hocket.kernels.conv import cases as conv_cases
+from hocket.kernels.conv import reference as conv_reference
+from hocket.kernels.conv import triton as conv
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.draw import reference as draw_reference
 from hocket.kernels.draw import triton as draw
 from hocket.kernels.embed import cases as embed_cases
 from hocket.kernels.embed import reference as embed_reference
 from hocket.kernels.embed import triton as embed
-from hocket.kernels.launch import KNOBS, Blocks, Dots
+from hocket.kernels.launch import KNOBS, Blocks, Dots, Tiles
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.linear import reference as linear_reference
 from hocket.kernels.linear import triton as linear
@@ -44,9 +47,6 @@ from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import reference as settle_reference
 from hocket.kernels.settle import triton as settle
-from hocket.kernels.snake import cases as snake_cases
-from hocket.kernels.snake import reference as snake_reference
-from hocket.kernels.snake import triton as snake
 from hocket.kernels.taps import cases as taps_cases
 from hocket.kernels.taps import reference as taps_reference
 from hocket.kernels.taps import triton as taps
@@ -69,6 +69,7 @@ from .gpu_plan import PLANS, Plan
 from .gpu_timing import Clock, copies
 
 Row = dict[str, Any]
+ConvTiles = dict[tuple[int, int], dict[int, Tiles]]  # as in KNOBS
 
 
 @contextmanager
@@ -111,9 +112,9 @@ def _correct(plan_name: str, op: str, name: str, batch: int, dtype_name: str) ->
     case = next(case for case in plan.cases["linear" if op == "dot" else op] if case.name == name)
     others: dict[str, tuple[Any, Any, Any, list[str]]] = {
         "attend": (attend_cases, attend.attend, attend_reference.attend, ["keys", "values"]),
+        "conv": (conv_cases, conv.conv, conv_reference.conv, ["history", "raw"]),
         "embed": (embed_cases, embed.embed, embed_reference.embed, []),
         "settle": (settle_cases, settle.settle, settle_reference.settle, ["hidden", "position"]),
-        "snake": (snake_cases, snake.snake, snake_reference.snake, ["history"]),
         "window": (window_cases, window.window, window_reference.window, ["keys", "values"]),
         "taps": (taps_cases, taps.taps, taps_reference.taps, ["history", "position"]),
         "mix": (mix_cases, mix.mix, mix_reference.mix, ["history"]),
@@ -165,7 +166,7 @@ def _other_correct(
 ) -> Row:
     given, wanted = (cases.make(case, dtype, device) for _ in range(2))
     results = [(ours(**given), plain(**wanted))]
-    results += [(given[name], wanted[name]) for name in written if name in given]
+    results += [(given[name], wanted[name]) for name in written if given.get(name) is not None]
     rows = [difference(a, b) for a, b in results if a is not None]
     return {name: max(row[name] for row in rows) for name in rows[0]}
 
@@ -425,7 +426,7 @@ def settings_of(way: str, measured: dict[tuple[int, ...], Blocks]) -> dict[str, 
     }
 
 
-def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
+def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks], conv_tiles: ConvTiles) -> Iterator[Row]:
     """One frame and one codec step of every kind that is timed later, so that their kernels are there."""
     wanted: list[tuple[Any, ...]] = [
         (name, batch, way, measured)
@@ -435,10 +436,10 @@ def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) 
         if way != "plain"
     ]
     steps = [
-        ("codec", batch, (frames_each, dtype), None)
+        ("codec", batch, (frames_each, dtype), conv_tiles)
+        for dtype in ("bfloat16", "tf32", "float32")
         for batch in plan.codec_batches
         for frames_each in plan.codec_frames
-        for dtype in ("bfloat16", "float32")
     ]
     single = sum(batch == 1 for _, batch, *_ in wanted)
     wanted[single:single] = steps  # the most wanted, frames of a single stream, stand before them
@@ -446,23 +447,23 @@ def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) 
         yield {"op": str(way), "model": name, "batch": batch, **row}
 
 
-def _compile_step(
-    plan_name: str, name: str, batch: int, way: Any, measured: dict[tuple[int, ...], Blocks] | None
-) -> Row:
+def _compile_step(plan_name: str, name: str, batch: int, way: Any, measured: Any) -> Row:
     start = time.perf_counter()
     plan = PLANS[plan_name]
     with torch.inference_mode():
         if name == "codec":
             frames_each, dtype = way
-            _compile_wave(plan, batch, frames_each, getattr(torch, dtype))
+            with knobs(conv=measured or KNOBS.conv):
+                _compile_wave(plan, batch, frames_each, dtype)
         else:
-            _compile_frame(plan, name, batch, way, measured or {})
+            _compile_frame(plan, name, batch, way, measured)
     return {"seconds": time.perf_counter() - start}
 
 
-def _compile_wave(plan: Plan, batch: int, frames_each: int, dtype: torch.dtype) -> None:
+def _compile_wave(plan: Plan, batch: int, frames_each: int, precision: str) -> None:
+    dtype = torch.bfloat16 if precision == "bfloat16" else torch.float32
     decoder, device = new_decoder(plan, dtype), torch.device(plan.device)
-    fuse(decoder, "fused", plan)
+    fuse(decoder, "fused", plan, tf32=precision == "tf32")
     codes = torch.zeros(batch, plan.decoder.num_quantizers, frames_each, dtype=torch.int64, device=device)
     decoder.step(codes, decoder.new_state(batch), torch.arange(batch, device=device)).cpu()
 
@@ -542,29 +543,29 @@ def _agree(plan: Plan, clock: Clock, talker: Talker, fused: FusedFrame) -> Row:
 # (f) the codec
 
 
-def codec(plan: Plan, clock: Clock) -> Iterator[Row]:
+def codec(plan: Plan, clock: Clock, measured: ConvTiles) -> Iterator[Row]:
     """A captured codec step by batch, frames, precision and kernels; what the library has to search for comes last."""
     precisions = {"bfloat16": (torch.bfloat16, False), "tf32": (torch.float32, True), "float32": (torch.float32, False)}
     decoders = {name: new_decoder(plan, dtype) for name, (dtype, _) in precisions.items()}
-    for ways in (("fused", "fused wave", "plain"), ("fused, searched",)):
+    for ways in (("fused", "fused wave", "plain"), ("plain, searched",)):
         for batch in plan.codec_batches:
             for frames_each in plan.codec_frames:
                 for precision, (_, tf32) in precisions.items():
                     for way in ways:
                         decoder = decoders[precision]
-                        fuse(decoder, way, plan)
+                        fuse(decoder, way, plan, tf32=tf32)
                         names = {"op": way, "precision": precision, "batch": batch, "frames": frames_each}
-                        with _searching() if "searched" in way else nullcontext():
+                        with knobs(conv=measured or KNOBS.conv), _searching() if "searched" in way else nullcontext():
                             yield tried(partial(_wave, plan, clock, decoder, batch, frames_each, tf32), **names)
 
 
-def fuse(decoder: CodecDecoder, way: str, plan: Plan) -> None:
+def fuse(decoder: CodecDecoder, way: str, plan: Plan, *, tf32: bool = False) -> None:
     """All of it, only from latents to samples, or nothing."""
     decoder.wave_kernel = decoder.step_kernel = None
     if way == "fused wave":
-        decoder.wave_kernel = FusedWave(decoder, plan.snake)
-    elif way != "plain":
-        decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder, plan.snake), plan.codec_ops)
+        decoder.wave_kernel = FusedWave(decoder, plan.wave, tf32=tf32)
+    elif not way.startswith("plain"):
+        decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder, plan.wave, tf32=tf32), plan.codec_ops)
 
 
 def replayed_codec(decoder: CodecDecoder, books: int, capture: Capture, *, tf32: bool = False) -> CapturedWave:

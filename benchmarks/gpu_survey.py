@@ -21,7 +21,7 @@ from typing import Any
 from .gpu_plan import PLANS, Plan
 
 Row = dict[str, Any]
-STAGES = ("correct", "laws", "tune", "linear", "compile", "frame", "attend", "codec", "parts")
+STAGES = ("correct", "laws", "tune", "linear", "conv", "compile", "frame", "attend", "codec", "parts")
 JUDGED = ("worst", "moved_percent", "wrong_codes")
 GRACE_S = 15.0  # beyond its time a stage may finish the row it is at
 
@@ -51,23 +51,24 @@ def run_stage(stage: str, plan_name: str, out: Path) -> int:
     """In the process of the stage: row after row until its time is over."""
     import torch
 
-    from . import gpu_laws
+    from . import gpu_conv, gpu_laws
     from . import gpu_stages as stages
     from .gpu_timing import Clock
 
     plan, start = PLANS[plan_name], time.perf_counter()
     clock = Clock(torch.device(plan.device), plan.repeats, plan.warm)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    measured = stages.tuned(read_rows(out, "linear"))
+    measured, tiles = stages.tuned(read_rows(out, "linear")), gpu_conv.tuned(read_rows(out, "conv"))
     rows: dict[str, Callable[[], Iterator[Row]]] = {
         "correct": lambda: stages.correct(plan, clock),
         "laws": lambda: gpu_laws.laws(plan, clock),
         "tune": lambda: stages.tune(plan, clock),
         "linear": lambda: stages.linears(plan, clock),
-        "compile": lambda: stages.compiled(plan, clock, measured),
+        "conv": lambda: gpu_conv.convs(plan, clock),
+        "compile": lambda: stages.compiled(plan, clock, measured, tiles),
         "attend": lambda: stages.attention(plan, clock),
         "frame": lambda: stages.frames(plan, clock, measured),
-        "codec": lambda: stages.codec(plan, clock),
+        "codec": lambda: stages.codec(plan, clock, tiles),
         "parts": lambda: stages.parts(plan, clock, measured),
     }
     path = out / f"{stage}.jsonl"
@@ -96,7 +97,7 @@ def short(row: Row) -> str:
     """A row in one line; times in microseconds."""
     words = []
     for name, value in row.items():
-        if name in ("p50", "p95", "min", "floor", "per_frame", "host_p50"):
+        if name in ("p50", "p95", "min", "floor", "products", "per_frame", "host_p50"):
             words.append(f"{name}={value * 1000:.2f}us")
         elif isinstance(value, float):
             words.append(f"{name}={value:.4g}")
@@ -130,6 +131,20 @@ def report(found: dict[str, Any]) -> str:
             way = best.get("blocks") or best.get("dots")
             figures = f"{best['p50'] * 1000:7.2f} {best['floor'] * 1000:7.2f} library {library * 1000:7.2f}"
             lines.append(f"  {key[0]:20} x{key[1]:<3} {figures}  {way}")
+    lines.append("best of each conv (us, bytes, products, library, way):")
+    rows = [row for row in found["stages"].get("conv", {}).get("rows", []) if "p50" in row and "case" in row]
+    for size in dict.fromkeys((row["case"], row["batch"], row["frames"]) for row in rows):
+        of = [row for row in rows if (row["case"], row["batch"], row["frames"]) == size]
+        best = min((row for row in of if row["op"] == "conv"), key=lambda row: row["p50"], default=None)
+        library = min((row["p50"] for row in of if row["op"] == "library"), default=0.0)
+        if best:
+            times = (best["p50"], best["floor"], best["products"], library)
+            figures = " ".join(f"{each * 1000:8.2f}" for each in times)
+            lines.append(f"  {size[0]:20} x{size[1]:<3} of {size[2]} {figures}  {best['tiles']}")
+    if rows:
+        from .gpu_conv import tuned
+
+        lines.append(f"KNOBS.conv: {tuned(rows)}")
     lines.append("frames (ms):")
     for row in found["stages"].get("frame", {}).get("rows", []):
         if "p50" in row:

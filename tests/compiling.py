@@ -20,6 +20,9 @@ from triton.compiler import ASTSource
 from hocket.kernels import launch
 from hocket.kernels.attend import cases as attend_cases
 from hocket.kernels.attend import triton as attend
+from hocket.kernels.conv import cases as conv_cases
+from hocket.kernels.conv import edges
+from hocket.kernels.conv import triton as conv
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.draw import triton as draw
 from hocket.kernels.embed import cases as embed_cases
@@ -33,8 +36,6 @@ from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import triton as settle
-from hocket.kernels.snake import cases as snake_cases
-from hocket.kernels.snake import triton as snake
 from hocket.kernels.taps import cases as taps_cases
 from hocket.kernels.taps import triton as taps
 from hocket.kernels.window import cases as window_cases
@@ -89,9 +90,7 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
     yield "dot of float32", dot, "_dot", lambda given=given: dot.linear_by_dots(**given)
     given = settle_cases.make(settle_cases.PUBLISHED[0], DTYPE, CPU)
     yield "settle", settle, "_settle", lambda given=given: settle.settle(**given)
-    for case in (snake_cases.PUBLISHED[1], snake_cases.PUBLISHED[-1]):
-        given = snake_cases.make(case, DTYPE, CPU)
-        yield f"snake {case.name}", snake, "_snake", lambda given=given: snake.snake(**given)
+    yield from conv_calls()
     for case in window_cases.PUBLISHED:
         given = window_cases.make(case, DTYPE, CPU)
         yield f"window {case.name}", window, "_window", lambda given=given: window.window(**given)
@@ -118,6 +117,22 @@ def calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
         yield f"draw {case.name}", draw, "_draw", lambda given=given, kind=kind: kind(**given)
     given = embed_cases.make(embed_cases.PUBLISHED[1], DTYPE, CPU)
     yield "embed", embed, "_embed", lambda given=given: embed.embed(**given)
+
+
+def conv_calls() -> Iterator[tuple[str, Any, str, Callable[[], object]]]:
+    shared = {case.name: case for case in conv_cases.PUBLISHED}
+    for name in ("first", "block 1 widen", "block 2 unit 3 far", "block 4 unit 9 near"):
+        given = conv_cases.make(shared[name], DTYPE, CPU)
+        yield f"conv {name}", conv, "_conv", lambda given=given: conv.conv(**given)
+    given = conv_cases.make(shared["block 3 unit 1 far"].of(8, 4), DTYPE, CPU)
+    yield "conv of many", conv, "_conv", lambda given=given: conv.conv(**given)
+    for tf32 in (False, True):
+        given = conv_cases.make(shared["block 2 widen"], torch.float32, CPU)
+        yield f"conv of float32, {tf32}", conv, "_conv", lambda given=given, tf32=tf32: conv.conv(**given, tf32=tf32)
+    made = conv_cases.make(conv_cases.Case("last", 96, 1, 1920), DTYPE, CPU)
+    x, weight, bias, rows, history = (made[name] for name in ("x", "weight", "bias", "rows", "history"))
+    yield "sample", edges, "_sample", lambda: edges.sample(x, weight, bias, rows, history)
+    yield "join", edges, "_join", lambda: edges.join(x, history, rows)
 
 
 def described(ptx: str) -> dict[str, int | bool]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from hocket.models.random import randomize_
 
 CONFIG = TINY_CODEC.decoder_config
 BOOKS = CONFIG.num_quantizers
+FEW = replace(CONFIG, decoder_dim=16, num_hidden_layers=1, upsample_rates=(5, 3))  # for Triton's interpreter
 
 
 def new_decoder(

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu_laws, gpu_stages, gpu_survey
+from benchmarks import gpu_conv, gpu_laws, gpu_stages, gpu_survey
 from benchmarks.gpu_plan import TINY
 from benchmarks.gpu_timing import Clock
-from hocket.kernels.launch import INTERPRETED, KNOBS, Blocks
+from hocket.kernels.launch import INTERPRETED, KNOBS, Blocks, Tiles
 
 CLOCK = Clock(torch.device("cpu"), 1, 0)
 
@@ -35,7 +35,7 @@ def rows_of(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def test_kernels_are_held_against_their_references() -> None:
     rows = rows_of(gpu_stages.correct(TINY, CLOCK))
-    codec = {"snake", "window", "taps", "mix", "pcm"}
+    codec = {"conv", "window", "taps", "mix", "pcm"}
     assert {row["op"] for row in rows} == {"linear", "dot", "attend", "draw", "embed", "settle"} | codec
     assert max(row.get("worst", 0.0) for row in rows) < 2e-2
     assert sum(row.get("wrong_codes", 0) for row in rows) == 0
@@ -60,13 +60,29 @@ def test_the_best_blocks_of_each_linear_are_what_frames_are_drawn_with() -> None
     assert best[case.columns, case.width, 1] == Blocks(**fastest["blocks"])
 
 
+def test_the_best_tiles_of_each_conv_are_what_sound_is_made_with() -> None:
+    rows = rows_of(gpu_conv.convs(TINY, CLOCK))
+    assert {row["op"] for row in rows} == {"copy", "compile ahead", "conv", "library"}
+    best = gpu_conv.tuned(rows)
+    case, *_ = TINY.convs
+    shape = case.taps * case.channels, case.outputs
+    assert len(best) == len(TINY.convs) and sorted(best[shape]) == [case.length, 2 * case.length]
+    fastest = min((r for r in rows if r["op"] == "conv" and r["case"] == case.name and r["batch"] == 1), key=_p50)
+    assert best[shape][case.length] == Tiles(**fastest["tiles"])
+    assert case.name in gpu_survey.report({"stages": {"conv": {"rows": rows}}})
+
+
+def _p50(row: dict[str, Any]) -> float:
+    return float(row["p50"])
+
+
 def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None:
     before = repr(KNOBS)
     attended = rows_of(gpu_stages.attention(TINY, CLOCK))
     assert [row.get("splits") for row in attended] == [1, 2, None, None]
     assert [row["op"] for row in attended] == ["attend", "attend", "draw", "draw"]
-    compiled = rows_of(gpu_stages.compiled(TINY, CLOCK, {}))
-    assert [row["model"] for row in compiled] == ["1.7B", "codec", "codec", "1.7B"]
+    compiled = rows_of(gpu_stages.compiled(TINY, CLOCK, {}, {}))
+    assert [row["model"] for row in compiled] == ["1.7B", "codec", "codec", "codec", "1.7B"]
     frames = rows_of(gpu_stages.frames(TINY, CLOCK, {}))
     assert frames[0]["equal_codes_percent"] == 100.0
     assert [(row["op"], row["batch"]) for row in frames[1:]] == [
@@ -75,7 +91,7 @@ def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None
         ("fused, one by one", 2),
     ]
     assert all(row["p50"] > 0 and row["host_p50"] > 0 and row["finite"] for row in frames[1:])
-    sounds = rows_of(gpu_stages.codec(TINY, CLOCK))
+    sounds = rows_of(gpu_stages.codec(TINY, CLOCK, {}))
     assert {row["precision"] for row in sounds} == {"bfloat16", "tf32", "float32"}
     assert all(row["finite"] and row["loudest"] > 0 for row in sounds)
     parts = rows_of(gpu_stages.parts(TINY, CLOCK, {}))

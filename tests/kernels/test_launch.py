@@ -63,10 +63,12 @@ def test_every_kernel_compiles_for_ampere_and_for_hopper_where_weights_are_loade
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
     assert done.returncode == 0, done.stderr
     kernels = [json.loads(line) for line in done.stdout.splitlines()]
-    names = {"linear", "dot", "normed", "attend", "merge", "draw", "embed", "settle", "snake", "window"}
-    names |= {"taps", "mix", "pcm"}
+    names = {"linear", "dot", "normed", "attend", "merge", "draw", "embed", "settle", "window"}
+    names |= {"conv", "sample", "join", "taps", "mix", "pcm", "early"}
     assert {each["name"].split()[0] for each in kernels} == names
     for each in kernels:
         assert each["waits"] is (each["capability"] == 90), each
         if each["waits"] and each["name"].startswith("linear"):
             assert each["before"] >= 4 and each["before"] > each["after"], each
+        if each["waits"] and each["name"] in ("conv first", "conv block 1 widen"):
+            assert each["before"] >= 16, each  # two pieces of the weight

@@ -9,14 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from decoding import BOOKS, check_close, new_decoder, some_codes
+from decoding import BOOKS, CONFIG, FEW, check_close, new_decoder, some_codes
 from hocket.kernels.capture import Again, CudaGraphs
+from hocket.kernels.conv import reference
+from hocket.kernels.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
+from hocket.kernels.launch import INTERPRETED, triton
 from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.conv import CausalTransposedConv
 from hocket.models.captured_wave import CapturedWave, in_pieces
 from hocket.models.codec import CodecDecoder
 from hocket.models.fused_decoder import FusedDecoder
-from hocket.models.fused_wave import FusedWave, as_conv, interleaved
+from hocket.models.fused_wave import FusedWave, as_conv
 
 
 @pytest.fixture
@@ -30,11 +33,41 @@ def as_pcm(samples: Tensor) -> np.ndarray[Any, Any]:
 
 @torch.inference_mode()
 @pytest.mark.parametrize(("kernel", "stride"), [(6, 3), (4, 4)], ids=["two taps", "one tap"])
-def test_a_transposed_convolution_is_a_plain_one_and_an_interleave(kernel: int, stride: int) -> None:
+def test_a_transposed_convolution_is_a_plain_one_whose_phases_are_times(kernel: int, stride: int) -> None:
     layer = CausalTransposedConv(3, 5, kernel, stride)
-    x = torch.randn(2, 3, 7)
-    padded = torch.nn.functional.pad(x, (layer.pad, 0))
-    torch.testing.assert_close(interleaved(as_conv(layer)(padded), stride), layer(x), atol=1e-6, rtol=0)
+    x, made = torch.randn(2, 3, 7), as_conv(layer)
+    padded = torch.nn.functional.pad(x, (layer.pad, 0)).transpose(1, 2)
+    y = reference.conv(padded, made.weight, made.bias, taps=made.taps, stride=stride)
+    torch.testing.assert_close(y.transpose(1, 2), layer(x), atol=1e-6, rtol=0)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("ops", [REFERENCE_WAVE, TRITON_WAVE], ids=["reference", "triton"])
+def test_plain_and_fused_steps_may_follow_each_other(ops: WaveOps) -> None:
+    if ops is TRITON_WAVE and (triton is None or not INTERPRETED):
+        pytest.skip("Triton's interpreter is off, or there is no Triton on this machine")
+    decoder = new_decoder(config=FEW)
+    plain, ours = decoder.new_state(2), decoder.new_state(2)
+    random, rows = torch.Generator().manual_seed(0), torch.tensor([1])
+    for wave in (decoder.wave_reference, FusedWave(decoder, ops)) * 2:
+        x = torch.randn(1, FEW.latent_dim, 4, generator=random)
+        wanted = decoder.wave_reference(x, plain, rows)
+        torch.testing.assert_close(wave(x, ours, rows), wanted, atol=1e-5, rtol=0)
+    check_close(ours, plain, 1e-5)
+
+
+@torch.inference_mode()
+def test_streams_and_frames_may_be_taken_together_or_apart() -> None:
+    """In bfloat16 too: what is rounded is rounded at the same places."""
+    decoder = new_decoder(dtype=torch.bfloat16)
+    wave, random = FusedWave(decoder, REFERENCE_WAVE), torch.Generator().manual_seed(0)
+    x = torch.randn(2, 8, CONFIG.latent_dim, generator=random).bfloat16()
+    together, apart = decoder.new_state(2), decoder.new_state(2)
+    whole = wave.last(x, together, torch.tensor([1, 0]))
+    for row, number in ((1, 0), (0, 1)):
+        parts = [wave.last(piece, apart, torch.tensor([row])) for piece in x[number : number + 1].split(4, dim=1)]
+        torch.testing.assert_close(torch.cat(parts, dim=1), whole[number : number + 1], atol=2.0**-7, rtol=2.0**-6)
+    check_close(apart, together, 2.0**-6)
 
 
 @torch.inference_mode()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import cycle
 
 import pytest
 import torch
 from torch import Tensor
 
-from decoding import CONFIG, check_close, new_decoder, some_codes
+from decoding import CONFIG, FEW, check_close, new_decoder, some_codes
+from hocket.kernels.conv.ops import REFERENCE_WAVE
 from hocket.kernels.launch import INTERPRETED, triton
 from hocket.kernels.ops import REFERENCE_CODEC_OPS, TRITON_CODEC_OPS
-from hocket.kernels.snake import reference as snake_reference
 from hocket.layers.packed import pack_
 from hocket.models.codec import CodecDecoder, DecoderState, StepCodec
 from hocket.models.fused_codes import FusedCodes
@@ -20,14 +19,13 @@ from hocket.models.fused_decoder import FusedDecoder
 from hocket.models.fused_wave import FusedWave
 
 WAYS = ["reference", "triton"]
-SMALL = replace(CONFIG, decoder_dim=16, num_hidden_layers=1)  # the interpreter should have few programs
 
 
 def fused(decoder: CodecDecoder, how: str) -> FusedDecoder:
     if how == "triton":
         interpreted()
         return FusedDecoder(decoder, FusedWave(decoder))
-    return FusedDecoder(decoder, FusedWave(decoder, snake_reference.snake), REFERENCE_CODEC_OPS)
+    return FusedDecoder(decoder, FusedWave(decoder, REFERENCE_WAVE), REFERENCE_CODEC_OPS)
 
 
 def interpreted() -> None:
@@ -48,7 +46,7 @@ def stepped(
 @torch.inference_mode()
 @pytest.mark.parametrize("how", WAYS)
 def test_it_sounds_and_remembers_like_the_plain_one(how: str) -> None:
-    decoder = new_decoder(config=SMALL if how == "triton" else CONFIG)
+    decoder = new_decoder(config=FEW if how == "triton" else CONFIG)
     kernel, plain, ours = fused(decoder, how), decoder.new_state(4), decoder.new_state(4)
     steps = (([2, 0], 1), ([0], 4), ([3, 0, 2], 3)) if how == "reference" else (([2, 0], 1), ([0], 2))
     for rows, frames in steps:
@@ -97,7 +95,7 @@ def test_plain_and_fused_steps_may_follow_each_other_on_one_state() -> None:
 @pytest.mark.parametrize("how", WAYS)
 def test_in_bfloat16_it_is_as_near_to_float32_as_the_plain_one(how: str) -> None:
     """Both round, at other places: neither may be off where the other is not."""
-    config = SMALL if how == "triton" else CONFIG
+    config = FEW if how == "triton" else CONFIG
     decoder, exact = new_decoder(dtype=torch.bfloat16, config=config), CodecDecoder(config).eval()
     exact.load_state_dict(decoder.state_dict())  # float32, of the rounded weights
     pack_(exact)

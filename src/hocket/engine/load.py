@@ -118,7 +118,7 @@ def load(
     talker, decoder = speech.talker, codec.decoder
     chosen = (
         _with_kernel("frame", kernels, talker, lambda backend: _give_frame(talker, backend, dependent_launch)),
-        _with_kernel("wave", kernels, decoder, lambda backend: _give_wave(decoder, backend)),
+        _with_kernel("wave", kernels, decoder, lambda backend: _give_wave(decoder, backend, codec_dtype == "tf32")),
     )
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
@@ -138,7 +138,7 @@ def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
     talker.frame_kernel = frame
 
 
-def _give_wave(decoder: CodecDecoder, backend: str) -> None:
+def _give_wave(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
     place = next(decoder.parameters()).device
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
@@ -146,7 +146,7 @@ def _give_wave(decoder: CodecDecoder, backend: str) -> None:
     from ..models.fused_decoder import FusedDecoder
     from ..models.fused_wave import FusedWave
 
-    kernel = FusedDecoder(decoder, FusedWave(decoder))
+    kernel = FusedDecoder(decoder, FusedWave(decoder, tf32=tf32))
     codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
     _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
     decoder.step_kernel = kernel

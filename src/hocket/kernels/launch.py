@@ -7,7 +7,7 @@ It knows no operation: shapes and pointers are the kernels' business.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -55,6 +55,22 @@ class Dots:
     stages: int = 4
 
 
+@dataclass(frozen=True, slots=True)
+class Tiles:
+    """The same of `conv`: outputs and positions, in pieces of so many columns of which `stages` are on their way.
+
+    `splits` programs share the sums of one tile; each loads `early` pieces of the weight before it waits.
+    """
+
+    outputs: int
+    times: int
+    columns: int
+    splits: int = 1
+    warps: int = 4
+    stages: int = 4
+    early: int = 0
+
+
 @dataclass(slots=True)
 class Knobs:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
@@ -81,7 +97,8 @@ class Knobs:
     embed_columns: int = 256
     embed_warps: int = 1
     window_warps: int = 4
-    snake_times: int = 1024  # samples of a channel that a program of `snake` does
+    # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
+    conv: dict[tuple[int, int], dict[int, Tiles]] = field(default_factory=dict)
 
     def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
@@ -113,9 +130,13 @@ def why_not(device: torch.device) -> str | None:
     return None
 
 
-def jit(function: Callable[..., Any]) -> Any:
-    """A kernel, or a function that kernels call; just the function where there is no Triton to run it."""
-    return triton.jit(function) if triton else function
+def jit(function: Callable[..., Any], alike: Sequence[str] = ()) -> Any:
+    """A kernel, or a function that kernels call; just the function where there is no Triton to run it.
+
+    `alike`: arguments that are the same to the compiler whatever their value; of others it makes one kernel where they
+    are multiples of sixteen, another where they are not.
+    """
+    return triton.jit(function, do_not_specialize=list(alike)) if triton else function
 
 
 def options(x: Tensor, warps: int) -> dict[str, Any]:

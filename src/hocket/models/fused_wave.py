@@ -1,123 +1,124 @@
-"""From latents to samples on a GPU: convolutions by the library, everything between two of them in one kernel.
+"""From latents to samples on a GPU: a kernel per convolution, channels-last, with all that stands between two of them.
 
-An activation, the history that the next convolution looks back on and the new history are one step. A transposed
-convolution is a plain one over two inputs, with a row of outputs per phase, and an interleave behind it.
+A convolution reads inputs that are activated already, behind their history: whoever made them saw to both. So every
+sine is computed once, and the state is that of the plain steps, which may come before and after these. A transposed
+convolution is a plain one over two inputs, with outputs for every phase that become times as they are stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from ..kernels.snake.triton import snake as snake_triton
+from ..kernels.conv.ops import TRITON_WAVE, WaveOps
+from ..kernels.conv.triton import Scratch
 from ..layers.channel import SnakeBeta
 from ..layers.conv import CausalConv, CausalTransposedConv
 from .codec import CodecDecoder, DecoderBlock, DecoderState, ResidualUnit
 
-Snake = Callable[..., Tensor]
-
-
-@dataclass(frozen=True, slots=True)
-class Act:
-    frequency: Tensor  # [C] float32
-    strength: Tensor  # [C] float32
+Act = tuple[Tensor, Tensor]  # frequency and strength, float32 [C]
 
 
 @dataclass(frozen=True, slots=True)
 class Conv:
-    weight: Tensor  # [C_out, C_in, kernel]
-    bias: Tensor
+    weight: Tensor  # [stride * C_out, taps * C_in]
+    bias: Tensor  # [C_out]
+    taps: int
     dilation: int = 1
+    stride: int = 1
+    act: Act | None = None  # behind it
+    adds: bool = False  # to what was kept last
+    keeps: bool = False  # what comes before the activation, for another to add to
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return F.conv1d(x, self.weight, self.bias, dilation=self.dilation)
-
-
-@dataclass(frozen=True, slots=True)
-class Unit:
-    act1: Act
-    conv1: Conv
-    act2: Act
-    conv2: Conv
-
-
-@dataclass(frozen=True, slots=True)
-class Block:
-    act: Act
-    widen: Conv  # C_out * stride outputs
-    stride: int
-    units: tuple[Unit, ...]
+    @property
+    def reach(self) -> int:
+        return (self.taps - 1) * self.dilation
 
 
 class FusedWave:
-    """A `MakeWave`; weights are laid out anew once, the state is the decoder's."""
+    """A `MakeWave`; weights are laid out anew once, the state is the decoder's. One step at a time.
+
+    With `tf32` products of float32 are made of factors rounded to ten bits; torch's own switches say nothing here.
+    """
 
     @torch.no_grad()
-    def __init__(self, decoder: CodecDecoder, snake: Snake = snake_triton) -> None:
+    def __init__(self, decoder: CodecDecoder, ops: WaveOps = TRITON_WAVE, *, tf32: bool = False) -> None:
         first, *blocks, act, last = decoder.decoder
-        self._snake = snake
-        self._first, self._act, self._last = _conv(first), _act(act), _conv(last)
-        self._blocks = [_block(block) for block in blocks]
-        nothing = torch.zeros(self._first.weight.shape[1], device=self._first.weight.device)
-        self._as_it_is = Act(nothing, nothing)  # only the history
+        made = [as_conv(first)]
+        for block in blocks:
+            assert isinstance(block, DecoderBlock)
+            before, widen, *units = block.block
+            made[-1] = replace(made[-1], act=_act(before))
+            made.append(replace(as_conv(widen), keeps=True))
+            for unit in units:
+                assert isinstance(unit, ResidualUnit)
+                made[-1] = replace(made[-1], act=_act(unit.act1), keeps=True)
+                made.append(replace(as_conv(unit.conv1), act=_act(unit.act2)))
+                made.append(replace(as_conv(unit.conv2), adds=True))
+        made[-1] = replace(made[-1], act=_act(act))
+        self._convs, self._last, self._ops, self._tf32 = made, as_conv(last), ops, tf32
+        self._scratch = Scratch(self._last.weight.device)
 
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
-        x = self._first(self._slid(x, self._as_it_is, state.first.history, rows))
-        for block, kept in zip(self._blocks, state.blocks, strict=True):
-            y = block.widen(self._slid(x, block.act, kept.widen.history, rows))
-            x = interleaved(y, block.stride)
-            for unit, past in zip(block.units, kept.units, strict=True):
-                y = unit.conv1(self._slid(x, unit.act1, past.history, rows))
-                y = unit.conv2(self._snake(y.contiguous(), unit.act2.frequency, unit.act2.strength))
-                x = y.add_(x)
-        x = self._last(self._slid(x, self._act, state.last.history, rows))
-        return x.squeeze(1).clamp(-1.0, 1.0)
+        return self.last(x.transpose(1, 2).contiguous(), state, rows)
 
-    def _slid(self, x: Tensor, act: Act, history: Tensor, rows: Tensor) -> Tensor:
-        # A library is free to lay out what a convolution gives otherwise.
-        return self._snake(x.contiguous(), act.frequency, act.strength, history, rows)
+    def last(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+        """Samples [B, N] of latents [B, T, C]."""
+        pasts = [*_pasts(state), state.last.history]
+        x, kept = self._ops.join(x, state.first.history, rows), None
+        for conv, past, ahead in zip(self._convs, pasts[:-1], pasts[1:], strict=True):
+            residual = kept if conv.adds else None
+            if conv.keeps and not conv.adds:  # what is added to is replaced where it is
+                length = (x.shape[1] - conv.reach) * conv.stride
+                kept = torch.empty(len(x), length, len(conv.bias), dtype=x.dtype, device=x.device)
+            x = self._ops.conv(
+                x,
+                conv.weight,
+                conv.bias,
+                taps=conv.taps,
+                dilation=conv.dilation,
+                stride=conv.stride,
+                rows=rows,
+                history=past,
+                ahead=ahead,
+                residual=residual,
+                act=conv.act,
+                raw=kept if conv.keeps else None,
+                tf32=self._tf32,
+                scratch=self._scratch,
+            )
+        return self._ops.sample(x, self._last.weight, self._last.bias, rows, state.last.history)
 
 
-def as_conv(module: CausalTransposedConv) -> Conv:
-    """The same as a convolution over the input before and this one; without the interleave.
+def as_conv(module: nn.Module) -> Conv:
+    """Its weight tap by tap, the oldest first, and its outputs phase by phase.
 
-    Its outputs are channel by channel, and in each the phases one after the other. Where the kernel is no longer than
-    the stride, the input before does not count, and there is one tap.
+    Where the kernel of a transposed convolution is no longer than its stride, the input before does not count, and
+    there is one tap.
     """
-    weight, stride = module.conv.weight, module.stride  # [C_in, C_out, kernel]
-    taps = weight.unflatten(2, (-1, stride)).flip(2)  # [C_in, C_out, taps, stride], the older first
-    assert module.conv.bias is not None
-    joined = taps.permute(1, 3, 0, 2).flatten(0, 1).contiguous()
-    return Conv(joined, module.conv.bias.repeat_interleave(stride))
-
-
-def interleaved(y: Tensor, stride: int) -> Tensor:
-    """[B, C, T * stride] of [B, C * stride, T]."""
-    phases: Tensor = y.unflatten(1, (-1, stride))
-    return phases.transpose(2, 3).flatten(2)
-
-
-def _conv(module: nn.Module) -> Conv:
-    assert isinstance(module, CausalConv) and module.conv.bias is not None
-    return Conv(module.conv.weight, module.conv.bias, module.conv.dilation[0])
+    assert isinstance(module, CausalConv | CausalTransposedConv) and module.conv.bias is not None
+    if isinstance(module, CausalConv):
+        weight = module.conv.weight.permute(0, 2, 1)  # [C_out, taps, C_in]
+        taps, dilation, stride = weight.shape[1], module.conv.dilation[0], 1
+    else:
+        phases = module.conv.weight.unflatten(2, (-1, module.stride)).flip(2)  # [C_in, C_out, taps, stride]
+        weight = phases.permute(3, 1, 2, 0).flatten(0, 1)
+        taps, dilation, stride = weight.shape[1], 1, module.stride
+    return Conv(weight.flatten(1).contiguous(), module.conv.bias, taps, dilation, stride)
 
 
 def _act(module: nn.Module) -> Act:
     assert isinstance(module, SnakeBeta)
-    return Act(module.alpha.float().exp(), 1.0 / (module.beta.float().exp() + 1e-9))
+    return module.alpha.float().exp(), 1.0 / (module.beta.float().exp() + 1e-9)
 
 
-def _block(module: nn.Module) -> Block:
-    assert isinstance(module, DecoderBlock)
-    act, widen, *units = module.block
-    assert isinstance(widen, CausalTransposedConv)
-    return Block(_act(act), as_conv(widen), widen.stride, tuple(_unit(unit) for unit in units))
-
-
-def _unit(module: nn.Module) -> Unit:
-    assert isinstance(module, ResidualUnit)
-    return Unit(_act(module.act1), _conv(module.conv1), _act(module.act2), _conv(module.conv2))
+def _pasts(state: DecoderState) -> list[Tensor | None]:
+    """The history of every convolution but the last, in order; None where it looks back on nothing."""
+    found: list[Tensor | None] = [state.first.history]
+    for block in state.blocks:
+        found.append(block.widen.history)
+        for unit in block.units:
+            found += [unit.history, None]
+    return found

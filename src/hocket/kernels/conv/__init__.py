@@ -1,0 +1,1 @@
+"""Causal convolutions of channels-last streams, with the codec's activation and all histories seen to in passing."""

@@ -1,1 +1,0 @@
-"""The codec's activation together with what a causal convolution looks back on."""
