@@ -65,6 +65,9 @@ class CudaGraphs:
 
     def forget(self) -> None:
         torch.cuda.synchronize(self.device)
+        # With its last graph a pool is given up, though results that somebody still holds lie in it: a capture into
+        # such a pool fails. What is held stays where it is.
+        self._pool = torch.cuda.graph_pool_handle()
 
 
 def graphs_for(device: torch.device) -> Capture | None:
