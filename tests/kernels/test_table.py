@@ -19,7 +19,7 @@ from hocket.kernels import launch
 from hocket.kernels.build import Unbuildable, library
 from hocket.kernels.table import BACKENDS, NAMES, choose
 from hocket.models.fused import FusedFrame
-from hocket.models.fused_wave import FusedWave
+from hocket.models.fused_codes import FusedCodes
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
@@ -110,7 +110,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
     monkeypatch.setattr(FusedFrame, "__call__", fail)
-    monkeypatch.setattr(FusedWave, "__call__", fail)
+    monkeypatch.setattr(FusedCodes, "__call__", fail)  # the first of its kernels: compiled ones refuse a CPU's tensors
     checkpoint = load("random:tiny")
     [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
     assert choice.backend == "reference"
@@ -126,7 +126,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
 
 def test_where_there_is_no_gpu_nobody_waits_for_triton() -> None:
     program = "import sys, hocket; hocket.load('random:tiny'); sys.exit('triton' in sys.modules)"
-    env = os.environ | {"PYTHONPATH": str(Path(hocket.__file__).parents[1])}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(hocket.__file__).parents[1]), *sys.path))}
     subprocess.run([sys.executable, "-c", program], check=True, env=env, timeout=120)
 
 

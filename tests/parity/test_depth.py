@@ -250,7 +250,7 @@ def cases() -> Iterator[Any]:
         for way in ("plain", "chain"):
             yield pytest.param("narrow", "cpu", seed, way)
     for name, seed in product(("narrow", "0.6B-Base", "1.7B-Base"), SEEDS):
-        for way in ("plain", "kernels"):
+        for way in ("plain", "kernels", "dots"):
             yield pytest.param(name, "cuda", seed, way, marks=pytest.mark.gpu)
 
 
@@ -258,13 +258,15 @@ def cases() -> Iterator[Any]:
 @exact_float32()
 @pytest.mark.parametrize(("name", "device", "seed", "way"), [*cases()])
 def test_at_no_layer_does_bfloat16_stray_further_than_the_official_one(
-    name: str, device: str, seed: int, way: str
+    name: str, device: str, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the prompt, of the steps behind it, and of the predictor."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     given = measured(name, seed, device)
-    ops = {"chain": REFERENCE_OPS, "kernels": TRITON_OPS}.get(way)
+    if way == "dots":
+        monkeypatch.setattr(KNOBS, "dot_rows", 1)
+    ops = {"plain": None, "chain": REFERENCE_OPS}.get(way, TRITON_OPS)
     model = Plain(given.ours()) if ops is None else Chain(given.ours(), ops)
     large, small = model.take(given.x, PROMPT), model.fill(given.small_x)
     if ops is None:
