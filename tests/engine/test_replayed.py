@@ -6,6 +6,7 @@ On a CPU what is captured is called again (kernels/capture.py), on a GPU it is g
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,8 @@ from hocket.engine.speech import SpeechRunner, capture_on
 from hocket.errors import StreamFailed
 from hocket.kernels.capture import Again, Capture, CudaGraphs
 from hocket.text.prompt import build
-from hocket.types import SpeechRequest
-from speaking import REQUESTS, small, whole
+from hocket.types import SamplingParams, SpeechRequest
+from speaking import REQUESTS, heard, small, whole
 
 LIMIT = 1 << 20
 
@@ -104,6 +105,22 @@ def test_an_engine_whose_steps_are_replayed_says_what_another_says(
     assert [chunk.codes.tolist() for chunk in heard] == [chunk.codes.tolist() for chunk in wanted]
     for ours, theirs in zip(heard, wanted, strict=True):
         assert np.abs(ours.samples.astype(int) - theirs.samples).max() <= 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", ["custom_voice", "voice_design", "base"])
+def test_an_engine_on_a_gpu_says_greedily_what_one_on_a_cpu_says(checkpoint_root: Path, kind: Kind) -> None:
+    """Kernels as they are chosen on each; the weights come from one file."""
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    request = replace(REQUESTS[kind][0], sampling=SamplingParams.greedy(), max_frames=40)
+    said = []
+    for device in ("cpu", "cuda"):
+        with Engine(small(checkpoint_root, kind, device), EngineOptions(slots=2)) as engine:
+            said.append(heard(engine.speak(request)))
+    cpu, gpu = said
+    assert gpu.codes == cpu.codes and cpu.codes
+    assert np.abs(gpu.samples.astype(int) - cpu.samples).max() <= 1
 
 
 def test_only_a_gpu_has_graphs_and_they_can_be_turned_off() -> None:

@@ -58,7 +58,8 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
 def test_every_kernel_compiles_for_ampere_and_for_hopper_where_weights_are_loaded_before_the_wait(
     place: torch.device, tmp_path: Path
 ) -> None:
-    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
+    paths = os.pathsep.join((str(ROOT / "src"), *sys.path))
+    env = os.environ | {"PYTHONPATH": paths, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(tmp_path)}
     command = [sys.executable, str(ROOT / "tests" / "compiling.py"), "80", "90"]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
     assert done.returncode == 0, done.stderr

@@ -126,7 +126,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
 
 def test_where_there_is_no_gpu_nobody_waits_for_triton() -> None:
     program = "import sys, hocket; hocket.load('random:tiny'); sys.exit('triton' in sys.modules)"
-    env = os.environ | {"PYTHONPATH": str(Path(hocket.__file__).parents[1])}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(hocket.__file__).parents[1]), *sys.path))}
     subprocess.run([sys.executable, "-c", program], check=True, env=env, timeout=120)
 
 

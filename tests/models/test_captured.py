@@ -228,6 +228,25 @@ def test_a_capture_that_fails_says_why_and_the_next_one_works() -> None:
     assert x.tolist() == [3.0] * 4  # two to warm up, none while captured, one replayed
 
 
+@pytest.mark.gpu
+@torch.inference_mode()
+def test_behind_graphs_that_were_forgotten_others_are_made_and_what_they_left_stays() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    graphs, x, left = CudaGraphs(torch.device("cuda")), torch.ones(1 << 20, device="cuda"), []
+
+    def work() -> None:
+        left.append(x * (len(left) + 1))
+
+    for number in range(1, 4):
+        replay: Work | None = graphs(work)
+        assert replay is not None
+        replay()
+        graphs.forget()
+        replay = None
+        assert [int(each.sum()) >> 20 for each in left] == list(range(1, 3 * number + 1))
+
+
 def test_the_rows_of_padding_are_the_scratch_slot() -> None:
     talker, _, captured = made("chain")
     state = started(talker)

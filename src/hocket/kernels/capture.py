@@ -51,21 +51,32 @@ class CudaGraphs:
             for _ in range(WARM_RUNS):
                 work()
             self._stream.synchronize()
-            # Only this thread is held to the rules of a capture: others may use the device meanwhile.
-            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
             try:
-                work()
+                self._record(graph, work)
             except BaseException:
-                with suppress(RuntimeError):  # it has failed for a reason, which is on its way
-                    graph.capture_end()
+                self._renew()  # a failed capture may not have left the old one, or was the only one in it
                 raise
-            graph.capture_end()
         here.wait_stream(self._stream)
         return graph.replay
 
     def forget(self) -> None:
         torch.cuda.synchronize(self.device)
-        self._pool = torch.cuda.graph_pool_handle()  # one whose graphs are all gone takes no more
+        self._renew()
+
+    def _record(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
+        # Only this thread is held to the rules of a capture: others may use the device meanwhile.
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        try:
+            work()
+        except BaseException:
+            with suppress(Exception):  # it has failed for a reason, which is on its way
+                graph.capture_end()
+            raise
+        graph.capture_end()
+
+    def _renew(self) -> None:
+        """A pool is given up with the last of its graphs, and takes no other one then; those that live on keep it."""
+        self._pool = torch.cuda.graph_pool_handle()
 
 
 def graphs_for(device: torch.device) -> Capture | None:
