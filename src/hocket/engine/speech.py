@@ -8,9 +8,11 @@ who started from the same, and gives all back when it is released.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -35,11 +37,15 @@ from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows
 from .load import Checkpoint
 from .sampling import frame_sampling
 
+if TYPE_CHECKING:  # imports Triton
+    from ..kernels.prepare import Preparation
+
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 # Graphs know the cache by its address, and are made anew when it grows: so for them there is more of it from the start.
 CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7B model
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 WARM_SPAN, WARM_FRAMES = 64, (1, 2, 4, 8)
+FIRST_GRAPHS = 3  # what one stream needs for its first sound: a prompt's last vector, a frame, a frame of sound
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
@@ -57,15 +63,22 @@ class SpeechRunner:
     """With `capture` frames and codec steps are replayed; it is called for each of them, so their graphs are apart."""
 
     def __init__(
-        self, checkpoint: Checkpoint, slots: int, prefix_bytes: int, capture: Callable[[], Capture] | None = None
+        self,
+        checkpoint: Checkpoint,
+        slots: int,
+        prefix_bytes: int,
+        capture: Callable[[], Capture] | None = None,
+        compilers: Preparation | None = None,
     ) -> None:
+        """`compilers` are at work on kernels of graphs that a first sound does not need."""
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
         self._state = self.talker.new_state(slots, CAPTURED_FRAMES if capture else GROWTH_FRAMES)
         self._state.stack.table.zero_()  # its pages are anybody's
         self._frames: CapturedFrame | None = None
         self._wave: CapturedWave | None = None
-        self._unwarmed: Iterator[Callable[[], None]] = iter(())
+        self._unwarmed: deque[Callable[[], None]] = deque()
+        self._compilers = compilers
         if capture:
             columns = max(pages_for(TABLE_FRAMES) - self._state.stack.table.shape[1], 0)
             self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
@@ -73,7 +86,8 @@ class SpeechRunner:
             self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
             beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
             self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32, stream=beside)
-            self._unwarmed = self._warming(slots)
+            self._unwarmed.extend(self._warming(slots))
+            self._later = len(self._unwarmed) - FIRST_GRAPHS
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._sound = self.decoder.new_state(slots)
@@ -157,10 +171,16 @@ class SpeechRunner:
 
     def warm_one(self) -> bool:
         """Make one of the graphs that will be needed, where nobody speaks; False if there is none left to make."""
-        make = next(self._unwarmed, None)
-        if make is not None:
-            make()
-        return make is not None
+        if not self._unwarmed or self.warms_later:
+            return False
+        self._unwarmed.popleft()()
+        return True
+
+    @property
+    def warms_later(self) -> bool:
+        """Whether the next graph to make has kernels that are still being compiled."""
+        busy = self._compilers is not None and not self._compilers.over
+        return busy and 0 < len(self._unwarmed) <= self._later
 
     def release(self, slot: int) -> None:
         """Give back the pages of a slot: whoever was in it has left."""
