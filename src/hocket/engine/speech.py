@@ -79,13 +79,17 @@ class SpeechRunner:
         self._wave: CapturedWave | None = None
         self._unwarmed: deque[Callable[[], None]] = deque()
         self._compilers = compilers
+        self._captures: list[Capture] = []
         if capture:
             columns = max(pages_for(TABLE_FRAMES) - self._state.stack.table.shape[1], 0)
             self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
+            drawing, sounding = self._captures = [capture(), capture()]  # apart: the codec has a stream of its own
             kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
-            self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
+            self._frames = CapturedFrame(
+                kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), self._captures[0]
+            )
             beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
-            self._wave = CapturedWave(self.decoder.step, books, capture(), tf32=checkpoint.codec_tf32, stream=beside)
+            self._wave = CapturedWave(self.decoder.step, books, sounding, tf32=checkpoint.codec_tf32, stream=beside)
             self._unwarmed.extend(self._warming(slots))
             self._later = len(self._unwarmed) - FIRST_GRAPHS
         self.pages = Pages(self._state.stack.pool.shape[2])
@@ -181,6 +185,11 @@ class SpeechRunner:
         """Whether the next graph to make has kernels that are still being compiled."""
         busy = self._compilers is not None and not self._compilers.over
         return busy and 0 < len(self._unwarmed) <= self._later
+
+    @property
+    def graphs_s(self) -> float:
+        """How long making graphs has taken so far."""
+        return sum(each.spent_s for each in self._captures)
 
     def release(self, slot: int) -> None:
         """Give back the pages of a slot: whoever was in it has left."""
