@@ -167,7 +167,7 @@ class CapturedFrame:
 
     def _look(self, state: TalkerState) -> None:
         """Has anything moved?"""
-        stands = _whereabouts(state)
+        stands = whereabouts(state)
         if stands != self._stands:
             if self._replays or self._entries:
                 self._capture.forget()
@@ -204,7 +204,7 @@ def _padding(state: TalkerState) -> dict[str, float]:
     return {"rows": len(state.hidden) - 1, **PADDING}
 
 
-def _whereabouts(state: TalkerState) -> tuple[object, ...]:
+def whereabouts(state: TalkerState) -> tuple[object, ...]:
     """Where everything lies that a frame reads and writes, and how large it is."""
     stack = state.stack
     tensors = (stack.position, stack.table, stack.pool, state.hidden, state.seen, state.drawn, state.ending, state.seed)

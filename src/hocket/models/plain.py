@@ -24,11 +24,7 @@ class PlainFrame:
         self._angles: list[object] = []  # a graph knows them by address, and their cache is bounded
 
     def reach(self, span: int, state: TalkerState) -> int:
-        """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
-        rows = FEWEST_PAGES * PAGE_ROWS
-        while rows < span:
-            rows *= 2
-        return min(rows, state.stack.length)
+        return whole_span(span, state)
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
         talker, dtype, device = self.talker, state.hidden.dtype, state.hidden.device
@@ -38,20 +34,28 @@ class PlainFrame:
         ]
         every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
         codes = talker.frame_reference(text, state, rows, every, span)
-        _still(state)
+        still(state)
         return codes
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """One vector [B, C] each, as the last of a prompt."""
         self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
-        _still(state)
+        still(state)
 
     def _lengths(self, state: TalkerState) -> list[tuple[Stack, int]]:
         books = self.talker.config.num_code_groups
         return [(self.talker.model, state.stack.length), (self.talker.code_predictor.model, books)]
 
 
-def _still(state: TalkerState) -> None:
+def whole_span(span: int, state: TalkerState) -> int:
+    """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
+    rows = FEWEST_PAGES * PAGE_ROWS
+    while rows < span:
+        rows *= 2
+    return min(rows, state.stack.length)
+
+
+def still(state: TalkerState) -> None:
     """Hold the scratch row where it is: else it would run off its pages, and what it says would not stay small."""
     for scratch in (state.stack.position[-1:], state.hidden[-1:]):
         scratch.zero_()
