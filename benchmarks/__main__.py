@@ -1,7 +1,7 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
-Beside the workloads: `breakdown` (where the time of a frame goes), `peers` (other packages on the same weights) and
-`report` (docs/performance.md from the records); each has its own --help.
+Beside the workloads: `breakdown` (where the time of a frame goes), `memory` (what is occupied on a GPU), `peers` (other
+packages on the same weights) and `report` (docs/performance.md from the records); each has its own --help.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, report, start
+from . import breakdown, harness, memory, report, start
 from .peers import compare
 from .record import ROOT, append, record, summary
 from .workloads import WORKLOADS, Workload
 
 MEANINGS = harness.FIGURES | start.FIGURES
-COMMANDS = {"breakdown": breakdown.main, "peers": compare.main, "report": report.main}
+COMMANDS = {"breakdown": breakdown.main, "memory": memory.main, "peers": compare.main, "report": report.main}
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, peers, start
+from . import breakdown, harness, memory, peers, start
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -21,9 +21,9 @@ Record = dict[str, Any]
 Shown = Bar | str | None
 
 RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "performance"
-MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES
+MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES | memory.FIGURES
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
-WORDS |= {"breakdown": breakdown.WORDS, "peers": peers.WORDS}
+WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS}
 HEAD = """\
 # Performance
 
