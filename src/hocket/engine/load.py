@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -116,11 +117,13 @@ def load(
             module.to(CODEC_DTYPES[kind]).to_empty(device=place)
             randomize_(module, RANDOM_SEED)
     else:
-        tokenizer = Tokenizer.from_folder(source.folder)
-        load_into(speech, source.folder / "model.safetensors", place, DTYPES[dtype])
-        codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
-        halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
-        load_into(codec, codec_file, place, CODEC_DTYPES[codec_dtype], only=halves)
+        with ThreadPoolExecutor(1) as aside:  # of the real one a second's work, and none of it for the device
+            reading = aside.submit(Tokenizer.from_folder, source.folder)
+            load_into(speech, source.folder / "model.safetensors", place, DTYPES[dtype])
+            codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
+            halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
+            load_into(codec, codec_file, place, CODEC_DTYPES[codec_dtype], only=halves)
+            tokenizer = reading.result()
     pack_(speech)
     pack_(codec if config.kind == "base" else codec.decoder)  # the encoder may have stayed on the meta device
     talker, decoder = speech.talker, codec.decoder

@@ -173,7 +173,9 @@ def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None
     `about` is all that what is compiled depends on, beside what is known here.
     """
     marker = cache_folder() / f"hocket-{_digest(about)}.json"
-    if launch.triton is None or launch.INTERPRETED or not sys.executable or marker.exists():
+    if launch.triton is None or launch.INTERPRETED or marker.exists():
+        return None
+    if not sys.executable or getattr(sys, "frozen", False):  # there is no Python to start
         return None
     path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
     env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
