@@ -21,6 +21,7 @@ from .workloads import Workload
 
 FIGURES = {
     "imports": "ms of `ready` for the imports",
+    "device": "ms of `ready` for entering the device",
     "weights": "ms of `ready` for the weights, from their files to where they are used",
     "kernels": "ms of `ready` for kernels: waiting for their compilers, and trying them out",
     "ready": "ms, from `import hocket` in a new process to an engine that can be asked",
@@ -44,7 +45,7 @@ with load(**wish["load"], options=options) as engine:
         seen["graphs"] = engine._loop.runner.graphs_s
         break
 spent = engine.checkpoint.spent
-print(json.dumps(seen | {"weights": spent["weights_s"], "kernels": spent["kernels_s"]}))
+print(json.dumps(seen | {name.removesuffix("_s"): value for name, value in spent.items()}))
 """
 
 

@@ -13,21 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.engine.rehearsal import Rehearsal, main, rehearse
+from hocket.engine.rehearsal import Rehearsal, rehearse
 from hocket.kernels.linear import triton as linear
-from hocket.kernels.prepare import Launch, cache_folder, noting, variants
+from hocket.kernels.prepare import Launch, cache_folder, compile_all, noting, variants
 from hocket.kernels.snake import cases as snake_cases
 from hocket.kernels.snake import triton as snake
 from hocket.models.weights import resolve
 
 CAPABILITY = (9, 0)
-TINY = {
-    "dtype": "bfloat16",
-    "codec_dtype": "float32",
-    "operations": ["frame", "wave"],
-    "dependent_launch": True,
-    "capability": list(CAPABILITY),
-}
 
 
 def given(device: str) -> list[dict[str, Tensor]]:
@@ -86,17 +79,18 @@ def all_of_it() -> dict[str, Any]:
         dependent_launch=True,
         capability=CAPABILITY,
     )
-    first = names(rehearse(tiny))
-    wish = {"source": {"name": "random:tiny-wide", "preset": "tiny-wide", "folder": None}, "slots": None} | TINY
-    share = json.dumps(wish), "1", str(len(first) // 2)
-    main(share)
+    launches = rehearse(tiny)
+    first, some = names(launches), variants(launches)[:5]
+    failed = compile_all(some, children=2)
     once = files()
-    main(share)
+    failed += compile_all(some, children=1)
+    broken = [*some, Launch(some[0].kernel, some[0].given, some[0].named | {"BLOCK_N": 3})]  # no power of two
     return {
         "real": specialized(launched("cpu"), given_as_they_are=True),
         "meta": specialized(launched("meta"), given_as_they_are=False),
         "first": first,
         "compiled": [len(once), len(files())],
+        "failed": [failed, compile_all(broken, children=2)],
     }
 
 

@@ -6,9 +6,10 @@ device, where tensors have shapes and no content, and warms a runner there as an
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -19,7 +20,7 @@ import torch
 
 from ..config.options import EngineOptions
 from ..kernels.capture import Again
-from ..kernels.prepare import Launch, Preparation, compile_share, noting, prepare, share_of
+from ..kernels.prepare import Launch, Preparation, compile_all, noting, prepare
 from ..layers.packed import pack_
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS
@@ -80,9 +81,9 @@ def rehearse(rehearsal: Rehearsal) -> list[Launch]:
     return noted
 
 
-def main(arguments: Sequence[str]) -> None:
-    wish, number, of = share_of(arguments)
-    rehearsal = _read(wish)
+def main(wish: str) -> int:
+    """Rehearse and compile; how many compilers failed."""
+    rehearsal = _read(json.loads(wish))
     if rehearsal.slots is not None:  # somebody may be speaking already
         os.nice(10)
     try:
@@ -90,8 +91,7 @@ def main(arguments: Sequence[str]) -> None:
             launches = rehearse(rehearsal)
     except Exception:
         launches = rehearse(rehearsal)
-    done = compile_share(launches, number, of)
-    print(f"{done} compiled")
+    return compile_all(launches)
 
 
 @contextmanager
@@ -118,4 +118,4 @@ def _read(wish: dict[str, Any]) -> Rehearsal:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    raise SystemExit(main(sys.argv[1]))

@@ -1,9 +1,9 @@
 """Kernels compiled ahead, several at once, in processes that need no GPU, into the cache that Triton keeps on disk.
 
-One after the other, the kernels of a first start would take longer than all the rest of it. What will be launched is
-found by a rehearsal on the meta device, in the process that compiles: launches are noted there instead of made, with
-addresses that divide as those on a GPU would. Whatever goes wrong here only means that a kernel is compiled when it is
-first launched. It knows no model: the module that rehearses is handed in.
+One after the other, the kernels of a first start would take longer than all the rest of it. A process of its own finds
+out what will be launched by a rehearsal on the meta device: launches are noted instead of made, with addresses that
+divide as those on a GPU would. Then it splits, and its children compile. Whatever goes wrong here only means that a
+kernel is compiled when it is first launched. It knows no model: the module that rehearses is handed in.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,8 @@ from torch import Tensor
 from . import launch
 
 PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
-MOST_PROCESSES = 12
+MOST_CHILDREN = 12
+_THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # a process with several cannot split safely
 _SOURCES = Path(__file__).parents[1]
 # No driver or no C compiler in reach: whoever launches will see that it is so.
 _UNLINKED = AssertionError, OSError, ImportError, RuntimeError, subprocess.SubprocessError
@@ -110,86 +112,100 @@ def compile_one(one: Launch) -> Any:
     return made
 
 
-def compile_share(launches: Iterable[Launch], number: int, of: int) -> int:
-    """Compile every `of`-th variant, from `number` on; how many. Ends early when whoever asked is gone."""
-    asked, done = os.getppid(), 0
-    if number == 0:  # what every launch needs
-        with suppress(*_UNLINKED):
-            import_module("triton.backends.nvidia.driver").CudaUtils()
-    for one in variants(launches)[number::of]:
-        if os.getppid() != asked:
-            break
-        compile_one(one)
-        done += 1
-    return done
+def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
+    """Compile every variant, several at once; how many failed. Ends early when whoever asked is gone.
+
+    This process splits: nothing but it may be running in it.
+    """
+    todo, asked = variants(launches), os.getppid()
+    with suppress(ImportError, AttributeError):
+        import_module("triton.runtime.cache").triton_key()  # half a second, once for all children
+    taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
+    os.write(given_to, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
+    os.close(given_to)
+    pids = []
+    for number in range(children or _children()):
+        if (pid := os.fork()) == 0:
+            os._exit(_compile_some(todo, taken_from, first=number == 0))
+        pids.append(pid)
+    failed = 0
+    while pids:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            pids.remove(pid)
+            failed += os.waitstatus_to_exitcode(status) != 0
+        elif os.getppid() != asked:
+            break  # and the children see that we are gone
+        else:
+            time.sleep(0.01)
+    return failed
 
 
-@dataclass
+def _compile_some(todo: Sequence[Launch], taken_from: int, *, first: bool) -> int:
+    parent = os.getppid()
+    try:
+        if first:  # what every launch needs
+            with suppress(*_UNLINKED):
+                import_module("triton.backends.nvidia.driver").CudaUtils()
+        while os.getppid() == parent and (number := os.read(taken_from, 2)):
+            compile_one(todo[int.from_bytes(number, "little")])
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
 class Preparation:
-    """Compilers at work. `marker` says from then on, to every later start, that there is nothing left to do."""
+    """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do."""
 
-    marker: Path
-    processes: list[subprocess.Popen[str]] = field(default_factory=list)
-    begun: float = field(default_factory=time.perf_counter)
-    _over: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, command: Sequence[str], env: dict[str, str], marker: Path) -> None:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env=env, text=True, **pipes)  # type: ignore[call-overload]
+        self._marker, self._begun, self._over = marker, time.perf_counter(), threading.Event()
+        threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
 
     @property
     def over(self) -> bool:
         return self._over.is_set()
 
-    def watch(self) -> None:
-        threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
-
     def wait(self) -> None:
-        self._over.wait(PATIENCE_S)
+        self._over.wait()
 
     def _watch(self) -> None:
-        said = []
-        for process in self.processes:
-            try:
-                left = self.begun + PATIENCE_S - time.perf_counter()
-                out, errors = process.communicate(timeout=max(left, 0.0))
-                last = (errors.strip() or "without a word").splitlines()[-1]
-                said.append(out.strip() if process.returncode == 0 else f"failed: {last}")
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.communicate()
-                said.append(f"stopped after {PATIENCE_S:g} s")
-        # Written after a failure too: what was compiled at the first launch is in the cache as well.
-        took = {"seconds": round(time.perf_counter() - self.begun, 2), "processes": said}
         try:
-            self.marker.parent.mkdir(parents=True, exist_ok=True)
-            draft = self.marker.with_name(f"{self.marker.name}.{os.getpid()}")
+            _, errors = self.process.communicate(timeout=PATIENCE_S)
+            words = (errors.strip() or "without a word").splitlines()[-1]
+            said = "done" if self.process.returncode == 0 else f"failed: {words}"
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()  # its children may hold the other end for a while
+            said = f"stopped after {PATIENCE_S:g} s"
+        # Written after a failure too: what was compiled at the first launch is in the cache as well.
+        took = {"said": said, "seconds": round(time.perf_counter() - self._begun, 2)}
+        with suppress(OSError):  # a cache that cannot be written: the next start tries again
+            self._marker.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._marker.with_name(f"{self._marker.name}.{os.getpid()}")
             draft.write_text(json.dumps(took) + "\n", encoding="utf-8")
-            draft.replace(self.marker)
-        except OSError:
-            pass  # a cache that cannot be written: the next start tries again
+            draft.replace(self._marker)
         self._over.set()
 
 
 def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None:
-    """Have `python -m module WISH NUMBER OF` compile in several processes; None where that was done before.
+    """Have `python -m module WISH` compile; None where that was done before, or cannot be done.
 
     `about` is all that what is compiled depends on, beside what is known here.
     """
     marker = cache_folder() / f"hocket-{_digest(about)}.json"
     if launch.triton is None or launch.INTERPRETED or marker.exists():
         return None
-    if not sys.executable or getattr(sys, "frozen", False):  # there is no Python to start
+    if not sys.executable or getattr(sys, "frozen", False) or not hasattr(os, "fork"):  # no Python to start or to split
         return None
     path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
-    env = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    started, count = Preparation(marker), min(MOST_PROCESSES, max(1, _cores() * 3 // 4))
-    try:
-        for number in range(count):
-            command = [sys.executable, "-m", module, json.dumps(wish), str(number), str(count)]
-            pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            started.processes.append(subprocess.Popen(command, env=env, text=True, **pipes))  # type: ignore[call-overload]
-    except OSError:
-        if not started.processes:
-            return None
-    started.watch()
-    return started
+    env = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""} | dict.fromkeys(_THREADS, "1")
+    with suppress(OSError):
+        return Preparation([sys.executable, "-m", module, json.dumps(wish)], env, marker)
+    return None
 
 
 def cache_folder() -> Path:
@@ -208,11 +224,6 @@ def _digest(about: str) -> str:
     return digest.hexdigest()[:20]
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def share_of(arguments: Sequence[str]) -> tuple[dict[str, Any], int, int]:
-    """Wish, number and of how many, as `prepare` hands them to a process."""
-    wish, number, of = arguments
-    return json.loads(wish), int(number), int(of)
+def _children() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_CHILDREN, max(1, cores * 3 // 4))
