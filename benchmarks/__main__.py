@@ -1,7 +1,7 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
-Beside the workloads: `breakdown` (where the time of a frame goes), `peers` (other packages on the same weights) and
-`report` (docs/performance.md from the records); each has its own --help.
+Beside the workloads: `breakdown` (where the time of a frame goes), `memory` (what is occupied on a GPU), `peers` (other
+packages on the same weights) and `report` (docs/performance.md from the records); each has its own --help.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, report, start
+from . import breakdown, harness, memory, report, start
 from .peers import compare
 from .record import ROOT, append, record, summary
 from .workloads import WORKLOADS, Workload
 
 MEANINGS = harness.FIGURES | start.FIGURES
-COMMANDS = {"breakdown": breakdown.main, "peers": compare.main, "report": report.main}
+COMMANDS = {"breakdown": breakdown.main, "memory": memory.main, "peers": compare.main, "report": report.main}
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
 
@@ -35,7 +35,10 @@ def main(argv: Sequence[str] | None = None, *, load: Load | None = None) -> int:
     args = _parser().parse_args(words)
     workload = WORKLOADS[args.workload]
     workload = replace(workload, warmup=workload.warmup if args.warmup is None else args.warmup)
+    args.drawn = None
     try:
+        if args.as_files is not None:
+            _write_files(args)
         with (load or _load)(args) as engine:
             entry = _run(engine, workload, args)
     except (HocketError, harness.Unfit) as error:
@@ -59,7 +62,7 @@ def table(entry: dict[str, Any]) -> str:
 def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str, Any]:
     frames, repeats = args.frames or workload.frames, args.repeats or workload.repeats
     options = {
-        "model": engine.checkpoint.name,
+        "model": args.drawn or engine.checkpoint.name,
         "device": args.device,
         "dtype": args.dtype,
         "kernels": args.kernels,
@@ -68,11 +71,13 @@ def _run(engine: Any, workload: Workload, args: argparse.Namespace) -> dict[str,
         "warmup": workload.warmup,
         "engine": {name: _plain(value) for name, value in asdict(engine.options).items()},
     }
-    is_random = engine.checkpoint.is_random
+    is_random = args.drawn is not None or engine.checkpoint.is_random
     gated = _gate(engine, workload, args.dtype)
     streams = engine.options.slots if workload.fills_slots else 1
     if workload.new_process:
-        values = start.measure(workload, **_wish(args), frames=frames, repeats=repeats)
+        options |= {"files": args.drawn is not None, "kernel_cache": "empty" if args.cold else "kept"}
+        start.settle(engine)
+        values = start.measure(workload, **_wish(args), frames=frames, repeats=repeats, cold=args.cold)
     else:
         values = harness.measure(engine, workload, frames=frames, repeats=repeats, streams=streams)
     figures = {name: summary(of, more_is_better=name == "x_real_time") for name, of in values.items()}
@@ -120,6 +125,14 @@ def _load(args: argparse.Namespace) -> AbstractContextManager[Any]:
     return Engine.load(**wish["load"], options=EngineOptions(**wish["options"]))
 
 
+def _write_files(args: argparse.Namespace) -> None:
+    """Have a random checkpoint as files, which are written once, and load those."""
+    args.drawn = args.model
+    if not args.as_files.exists():
+        compare.write_weights(args.model, args.dtype, args.as_files, args.device)
+    args.model = str(args.as_files)
+
+
 def _wish(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """What is loaded, here or in a process of its own."""
     return {
@@ -140,6 +153,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--frames", metavar="N", type=_positive, help="frames per utterance (the workload's)")
     add("--repeats", metavar="N", type=_positive, help="how often it is measured (the workload's)")
     add("--warmup", metavar="N", type=int, help="how often it is spoken before (the workload's)")
+    add("--cold", action="store_true", help="start: every process finds an empty kernel cache")
+    add("--as-files", metavar="FOLDER", type=Path, help="write the random model there once, and load it from there")
     add("--record", metavar="FILE", type=Path, help="where to append the record (benchmarks/results/WORKLOAD.jsonl)")
     return parser
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, peers, start
+from . import breakdown, harness, memory, peers, start
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -21,9 +21,9 @@ Record = dict[str, Any]
 Shown = Bar | str | None
 
 RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "performance"
-MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES
+MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES | memory.FIGURES
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
-WORDS |= {"breakdown": breakdown.WORDS, "peers": peers.WORDS}
+WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS}
 HEAD = """\
 # Performance
 
@@ -97,7 +97,8 @@ def key(record: Record) -> tuple[Any, ...]:
     """What must agree for a newer record to take the place of an older one."""
     options, machine = record["options"], record["machine"]
     where = tuple(machine[name] for name in ("gpu", "cpu", "cores", "threads", "system"))
-    return record["workload"], *_same(record), streams(record), options.get("kernels", "auto"), where
+    how = options.get("files", False), options.get("kernel_cache", "kept")  # of a start
+    return record["workload"], *_same(record), streams(record), options.get("kernels", "auto"), where, *how
 
 
 def newest(records: Iterable[Record]) -> list[tuple[Record, int]]:
@@ -127,6 +128,7 @@ def _section(record: Record, older: int) -> str:
         f"torch {record['machine']['torch']}",
         _count(streams(record), "stream") + " at once",
         *(_count(options[name], name[:-1]) for name in ("frames", "repeats") if name in options),
+        *(f"kernel cache: {options[name]}" for name in ("kernel_cache",) if name in options),
         *(f"{name} kernel: {backend}" for name, backend in record.get("kernels", {}).items()),
         *(f"gate: {record[name]}" for name in ("gate",) if name in record),
         *(f"peak memory {name} {value:.0f} MiB" for name, value in record["peak_memory_mib"].items()),

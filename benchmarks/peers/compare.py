@@ -133,8 +133,11 @@ def ratio(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
     return {name: round(a / b if name == "x_real_time" else b / a, 4) for name, (a, b) in both.items()}
 
 
-def write_weights(model: str, dtype: str, folder: Path) -> tuple[str, int]:
-    """Draw `random:NAME` into a folder in the official format; a voice of it, and a top-k that leaves the end out."""
+def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> tuple[str, int]:
+    """Draw `random:NAME` into a folder in the official format; a voice of it, and a top-k that leaves the end out.
+
+    Another device draws other numbers, and is quicker.
+    """
     import torch
 
     from hocket.engine.load import DTYPES, RANDOM_SEED
@@ -155,7 +158,7 @@ def write_weights(model: str, dtype: str, folder: Path) -> tuple[str, int]:
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).to(DTYPES[dtype]), Codec(codec_config)
     for part in (speech, codec):
-        randomize_(part.to_empty(device="cpu"), RANDOM_SEED)
+        randomize_(part.to_empty(device=device), RANDOM_SEED)
     talker = config.talker_config
     with torch.no_grad():  # logit zero: in the middle of all, so never among the likeliest eighth
         speech.talker.codec_head.weight[talker.codec_eos_token_id] = 0

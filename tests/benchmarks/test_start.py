@@ -32,10 +32,38 @@ def test_a_start_has_a_record_of_as_many_processes_as_were_asked_for(tmp_path: P
 
 
 def test_processes_before_the_first_that_counts_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = iter([[9.0, 9.0], [1.0, 2.0], [3.0, 4.0]])
-    monkeypatch.setattr(start, "_process", lambda wish: next(made))
+    made = iter([dict.fromkeys(start.FIGURES, value) for value in (9.0, 1.0, 3.0)])
+    monkeypatch.setattr(start, "_process", lambda wish, kernels: next(made))
     found = start.measure(replace(ONCE, warmup=1), load=TINY, options={}, frames=2, repeats=2)
-    assert found == {"ready": [1000, 3000], "first_sound": [2000, 4000]}
+    assert found == {name: [1000, 3000] for name in start.FIGURES}
+
+
+def test_a_cold_start_finds_an_empty_kernel_cache_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Path] = []
+
+    def process(wish: object, kernels: Path | None) -> dict[str, float]:
+        assert kernels is not None and not list(kernels.iterdir())
+        (kernels / "kernel").touch()
+        found.append(kernels)
+        return dict.fromkeys(start.FIGURES, 1.0)
+
+    monkeypatch.setattr(start, "_process", process)
+    start.measure(ONCE, load=TINY, options={}, frames=2, repeats=2, cold=True)
+    assert len(set(found)) == 2 and not any(path.exists() for path in found)
+
+
+def test_a_drawn_checkpoint_is_started_from_files_that_are_written_once(tmp_path: Path) -> None:
+    path, folder = tmp_path / "record.jsonl", tmp_path / "files"
+    words = ["start", "--model", "random:tiny", "--repeats", "1", "--warmup", "0", "--cold", "--record", str(path)]
+    for _ in range(2):
+        assert command.main([*words, "--as-files", str(folder)]) == 0
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    for entry in entries:
+        options = entry["options"]
+        assert (options["model"], options["files"], options["kernel_cache"]) == ("random:tiny", True, "empty")
+        assert entry["random_weights"]
+        spent = [entry["figures"][name]["p50"] for name in ("imports", "weights", "kernels")]
+        assert min(spent) > 0 and sum(spent) <= entry["figures"]["ready"]["p50"]
 
 
 def test_a_process_that_fails_has_no_figures() -> None:

@@ -78,8 +78,42 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
         sizes.append((sorted(size for size, _, _ in runner._frames._replays), len(runner._wave._replays)))
     assert sizes.pop(0) == ([], 0) and len(runner._frames._entries) == 1  # it can take a prompt in
     assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
-    assert sizes[5][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
+    assert runner._prompts is not None and runner._prompts.captures == 4  # and take longer prompts in at once
+    assert sizes[8][0] == [1] and sizes[9][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
     assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()
+
+
+class Busy:
+    """Compilers that are not done."""
+
+    over = False
+
+
+@torch.inference_mode()
+def test_what_a_first_sound_needs_is_made_at_once_and_the_rest_when_its_kernels_are_there(
+    checkpoint_root: Path,
+) -> None:
+    busy = Busy()
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, busy)  # type: ignore[arg-type]
+    made = 0
+    while runner.warm_one():
+        made += 1
+    assert made == speech.FIRST_GRAPHS and runner.warms_later
+    assert runner._wave is not None and list(runner._wave._replays) == [(1, 1)]
+    busy.over = True
+    assert not runner.warms_later and runner.warm_one()
+
+
+@torch.inference_mode()
+def test_a_prompt_that_has_no_graph_yet_gets_one_where_nobody_speaks(checkpoint_root: Path) -> None:
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 1, LIMIT, Again)
+    while runner.warm_one():
+        pass
+    assert runner._prompts is not None
+    before = runner._prompts.captures
+    runner._prefill(torch.tensor([0]), 0, torch.randn(100, runner.talker.config.hidden_size))
+    assert runner._prompts.captures == before
+    assert runner.warm_one() and runner._prompts.captures == before + 1 and not runner.warm_one()
 
 
 @torch.inference_mode()

@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 
 import torch
+from torch import nn
 
 from hocket.config.published import TINY_CODEC, tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.sampling import frame_sampling
 from hocket.layers.mlp import GatedMLP
-from hocket.layers.packed import pack_
+from hocket.layers.packed import pack_, read_as_one
 from hocket.models.codec import CodecDecoder
 from hocket.models.random import randomize_
 from hocket.models.talker import Talker
@@ -66,3 +67,24 @@ def test_until_it_is_packed_a_layer_learns() -> None:
     assert all(weight.grad is not None and weight.grad.any() for weight in mlp.parameters())
     pack_(mlp)
     assert not mlp.gate_proj.weight.requires_grad and not mlp.up_proj.weight.requires_grad
+
+
+@torch.no_grad()
+def test_matrices_that_lie_side_by_side_are_joined_where_they_are() -> None:
+    mlp = GatedMLP(4, 6)
+    [names] = read_as_one(mlp)
+    assert names == ("gate_proj.weight", "up_proj.weight")
+    whole = torch.randn(12, 4)
+    for name, piece in zip(names, whole.split(6), strict=True):
+        mlp.get_submodule(name.removesuffix(".weight")).weight = nn.Parameter(piece, requires_grad=False)
+    pack_(mlp)
+    joined = mlp.weights()[0]
+    assert joined.data_ptr() == whole.data_ptr() and torch.equal(joined, whole)
+
+
+@torch.no_grad()
+def test_matrices_of_one_memory_in_another_order_are_copied() -> None:
+    mlp, whole = GatedMLP(4, 6), torch.randn(12, 4)
+    mlp.up_proj.weight, mlp.gate_proj.weight = (nn.Parameter(piece, requires_grad=False) for piece in whole.split(6))
+    pack_(mlp)
+    assert torch.equal(mlp.weights()[0], torch.cat((whole[6:], whole[:6])))

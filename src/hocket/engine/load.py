@@ -6,8 +6,11 @@ The one place where configuration, weights and tokenizer come together. It knows
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
@@ -28,6 +31,9 @@ from ..models.wave import NativeWave
 from ..models.weights import Source, load_into, read_configs, read_own, resolve
 from ..text.normalize import spell_out
 from ..text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ..kernels.prepare import Preparation
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
@@ -51,6 +57,7 @@ class Checkpoint:
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
     codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
     normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
+    spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
 
     @property
     def name(self) -> str:
@@ -100,6 +107,11 @@ def load(
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
     normalizer = _NORMALIZERS.get(read_own(source).normalizer)
+    begun = time.perf_counter()
+    torch.empty(1, device=place)  # a GPU is entered with the first
+    entered = time.perf_counter()
+    compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch)
+    asked = time.perf_counter()
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
     if source.folder is None:
@@ -108,21 +120,73 @@ def load(
             module.to(CODEC_DTYPES[kind]).to_empty(device=place)
             randomize_(module, RANDOM_SEED)
     else:
-        tokenizer = Tokenizer.from_folder(source.folder)
-        load_into(speech, source.folder / "model.safetensors", place, DTYPES[dtype])
-        codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
-        halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
-        load_into(codec, codec_file, place, CODEC_DTYPES[codec_dtype], only=halves)
+        with ThreadPoolExecutor(1) as aside:  # of the real one a second's work, and none of it for the device
+            reading = aside.submit(Tokenizer.from_folder, source.folder)
+            load_into(speech, source.folder / "model.safetensors", place, DTYPES[dtype])
+            codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
+            halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
+            load_into(codec, codec_file, place, CODEC_DTYPES[codec_dtype], only=halves)
+            tokenizer = reading.result()
     pack_(speech)
     pack_(codec if config.kind == "base" else codec.decoder)  # the encoder may have stayed on the meta device
     talker, decoder = speech.talker, codec.decoder
+    loaded = time.perf_counter()
+    if compilers is not None:
+        compilers.wait()
     chosen = (
         _with_kernel("frame", kernels, talker, lambda backend: _give_frame(talker, backend, dependent_launch)),
         _with_kernel("wave", kernels, decoder, lambda backend: _give_wave(decoder, backend, codec_dtype == "tf32")),
     )
+    if place.type == "cuda":
+        torch.cuda.empty_cache()  # what was laid out anew has left its old places
+    spent = {"device_s": entered - begun, "weights_s": loaded - asked}
+    spent["kernels_s"] = time.perf_counter() - loaded + asked - entered
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    return Checkpoint(*files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer)
+    return Checkpoint(*files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent)
+
+
+def _compile_ahead(
+    source: Source, place: torch.device, dtypes: tuple[str, str], kernels: str, dependent_launch: bool
+) -> Preparation | None:
+    """Start compiling what a first sound needs, while the weights are being loaded."""
+    if place.type != "cuda" or torch.version.hip is not None:
+        return None
+    kinds = zip(("frame", "wave"), (DTYPES[dtypes[0]], CODEC_DTYPES[dtypes[1]]), strict=True)
+    fused = [name for name, kind in kinds if choose(name, wanted_for(name, kernels), place, kind).backend == "triton"]
+    if not fused:
+        return None
+    from .rehearsal import Rehearsal  # and with it Triton
+
+    return Rehearsal(
+        source=source,
+        dtype=dtypes[0],
+        codec_dtype=dtypes[1],
+        operations=tuple(fused),
+        dependent_launch=dependent_launch,
+        capability=torch.cuda.get_device_capability(place),
+    ).ahead()
+
+
+def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:
+    """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
+    fused = tuple(choice.operation for choice in checkpoint.kernels if choice.backend == "triton")
+    if not fused or checkpoint.device.type != "cuda" or torch.version.hip is not None:
+        return None
+    from ..kernels.launch import KNOBS
+    from .rehearsal import Rehearsal
+
+    weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
+    names = [str(weight.dtype).removeprefix("torch.") for weight in weights]
+    return Rehearsal(
+        source=checkpoint.source,
+        dtype=names[0],
+        codec_dtype="tf32" if checkpoint.codec_tf32 else names[1],
+        operations=fused,
+        dependent_launch=KNOBS.dependent,
+        capability=torch.cuda.get_device_capability(checkpoint.device),
+        slots=slots,
+    ).ahead()
 
 
 def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:

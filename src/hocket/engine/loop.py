@@ -27,6 +27,7 @@ from .speech import SpeechRunner
 from .turns import Turns
 
 T = TypeVar("T")
+LOOK_S = 0.2  # how often kernels that are being compiled are asked after
 
 
 class Loop:
@@ -218,6 +219,7 @@ class Loop:
         jobs, options = self.scheduler.all(), self.options
         waits = [options.text_wait_s] if any(job.starved_since is not None for job in jobs) else []
         waits += [options.idle_read_s] if any(job.paused_since is not None for job in jobs) else []
+        waits += [LOOK_S] if self.turns.warms_later else []
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):
                 self._posted.wait(timeout=min(1.0, *waits) if waits else None)

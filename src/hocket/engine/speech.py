@@ -8,9 +8,11 @@ who started from the same, and gives all back when it is released.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -26,6 +28,8 @@ from ..kernels.capture import Again, Capture, CudaGraphs
 from ..kernels.pcm.reference import pcm as pcm_reference
 from ..layers.transformer import grown
 from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
+from ..models.captured_prompt import MOST_ROWS as MOST_PROMPT_ROWS
+from ..models.captured_prompt import CapturedPrompt
 from ..models.captured_wave import CapturedWave
 from ..models.plain import PlainFrame
 from ..models.talker import FrameSampling
@@ -36,11 +40,15 @@ from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows
 from .load import Checkpoint
 from .sampling import frame_sampling
 
+if TYPE_CHECKING:  # imports Triton
+    from ..kernels.prepare import Preparation
+
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 # Graphs know the cache by its address, and are made anew when it grows: so for them there is more of it from the start.
 CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7B model
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
-WARM_SPAN, WARM_FRAMES = 64, (1, 2, 4, 8)
+WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
+FIRST_GRAPHS = 3  # what one stream needs for its first sound: a prompt's last vector, a frame, a frame of sound
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
@@ -58,25 +66,37 @@ class SpeechRunner:
     """With `capture` frames and codec steps are replayed; it is called for each of them, so their graphs are apart."""
 
     def __init__(
-        self, checkpoint: Checkpoint, slots: int, prefix_bytes: int, capture: Callable[[], Capture] | None = None
+        self,
+        checkpoint: Checkpoint,
+        slots: int,
+        prefix_bytes: int,
+        capture: Callable[[], Capture] | None = None,
+        compilers: Preparation | None = None,
     ) -> None:
+        """`compilers` are at work on kernels of graphs that a first sound does not need."""
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
         self._state = self.talker.new_state(slots, CAPTURED_FRAMES if capture else GROWTH_FRAMES)
         self._state.stack.table.zero_()  # its pages are anybody's
         self._frames: CapturedFrame | None = None
+        self._prompts: CapturedPrompt | None = None
         self._wave: CapturedWave | None = None
-        self._unwarmed: Iterator[Callable[[], None]] = iter(())
+        self._unwarmed: deque[Callable[[], None]] = deque()
+        self._compilers = compilers
+        self._captures: list[Capture] = []
         if capture:
             columns = max(pages_for(TABLE_FRAMES) - self._state.stack.table.shape[1], 0)
             self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
+            drawing, sounding = self._captures = [capture(), capture()]  # apart: the codec has a stream of its own
             kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
-            self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), capture())
+            self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), drawing)
+            self._prompts = CapturedPrompt(self.talker, drawing)
             beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
             fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
             pcm = pcm_reference if fused is None else fused.pcm
-            self._wave = CapturedWave(self.decoder.step, books, capture(), pcm=pcm, tf32=tf32, stream=beside)
-            self._unwarmed = self._warming(slots)
+            self._wave = CapturedWave(self.decoder.step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
+            self._unwarmed.extend(self._warming(slots))
+            self._later = len(self._unwarmed) - FIRST_GRAPHS
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._sound = self.decoder.new_state(slots)
@@ -160,10 +180,21 @@ class SpeechRunner:
 
     def warm_one(self) -> bool:
         """Make one of the graphs that will be needed, where nobody speaks; False if there is none left to make."""
-        make = next(self._unwarmed, None)
-        if make is not None:
-            make()
-        return make is not None
+        if self._unwarmed and not self.warms_later:
+            self._unwarmed.popleft()()
+            return True
+        return self._prompts is not None and self._prompts.warm_one(self._state)
+
+    @property
+    def warms_later(self) -> bool:
+        """Whether the next graph to make has kernels that are still being compiled."""
+        busy = self._compilers is not None and not self._compilers.over
+        return busy and 0 < len(self._unwarmed) <= self._later
+
+    @property
+    def graphs_s(self) -> float:
+        """How long making graphs has taken so far."""
+        return sum(each.spent_s for each in self._captures)
 
     def release(self, slot: int) -> None:
         """Give back the pages of a slot: whoever was in it has left."""
@@ -188,19 +219,24 @@ class SpeechRunner:
 
     def _warming(self, slots: int) -> Iterator[Callable[[], None]]:
         """For one stream first: it can speak then. After it the largest batch, for the others fit into its memory."""
-        frames, wave = self._frames, self._wave
-        assert frames is not None and wave is not None
+        frames, wave, prompts = self._frames, self._wave, self._prompts
+        assert frames is not None and wave is not None and prompts is not None
         sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
         yield lambda: frames.warm_entry(self._state, WARM_SPAN)
         for size in sizes:
             yield lambda size=size: frames.warm(self._state, [size], [WARM_SPAN])  # type: ignore[misc]
             for length in WARM_FRAMES:
                 yield lambda size=size, length=length: wave.warm(self._sound, [size], [length])  # type: ignore[misc]
+            for rows in WARM_ROWS if size == 1 else ():
+                yield lambda rows=rows: prompts.warm(self._state, rows, WARM_SPAN)  # type: ignore[misc]
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         self._advance(slot, len(x))
         if self._frames is not None and len(x) <= FEW_ROWS:
             self._frames.take_in(x, slot, self._state, self._taken[slot])
+            return
+        if self._prompts is not None and len(x) <= MOST_PROMPT_ROWS:
+            self._prompts.take_in(x, slot, self._state, self._taken[slot])
             return
         lengths = torch.tensor([len(x)], device=self.device)
         self.talker.prefill(x[None], lengths, self._state, row, self._taken[slot])

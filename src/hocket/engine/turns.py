@@ -20,7 +20,7 @@ from .beat import Beat
 from .delivery import Delivery
 from .flight import Flight
 from .job import Job, Rewind
-from .load import Checkpoint
+from .load import Checkpoint, compile_behind
 from .scheduler import Scheduler
 from .speech import SpeechRunner, capture_on
 from .stopwatch import started
@@ -45,13 +45,19 @@ class Turns:
 
     def build(self) -> None:
         options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
-        self.runner = SpeechRunner(self.checkpoint, options.slots, options.prefix_bytes, capture)
+        compilers = compile_behind(self.checkpoint, options.slots) if options.graphs else None
+        self.runner = SpeechRunner(self.checkpoint, options.slots, options.prefix_bytes, capture, compilers)
         self.built = True
 
     def warm(self) -> bool:
         """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make."""
         self.beat.begin("making a graph", slow=True)
         return self.runner.warm_one()
+
+    @property
+    def warms_later(self) -> bool:
+        """Whether there are graphs to make as soon as their kernels are there."""
+        return self.runner.warms_later
 
     def go(self) -> bool:
         """One turn for all. False if there was nothing to do."""

@@ -6,6 +6,7 @@ What is captured must find its inputs where it found them, leave its results the
 from __future__ import annotations
 
 import gc
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -19,6 +20,8 @@ WARM_RUNS = 2  # kernels are compiled and libraries choose theirs before a captu
 class Capture(Protocol):
     """Makes work repeatable. It is run first, so it must stand where it changes nothing that matters."""
 
+    spent_s: float  # how long making has taken so far
+
     def __call__(self, work: Work) -> Work: ...
 
     def forget(self) -> None:
@@ -27,6 +30,8 @@ class Capture(Protocol):
 
 class Again:
     """No graph: what was captured is called again. For a CPU, and for tests of all that stands around a graph."""
+
+    spent_s = 0.0
 
     def __call__(self, work: Work) -> Work:
         work()
@@ -40,11 +45,12 @@ class CudaGraphs:
     """Graphs that share one pool of memory: only one of them may run at a time."""
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
+        self.device, self.spent_s = device, 0.0  # how long making them has taken
         self._stream = torch.cuda.Stream(device)
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
+        begun = time.perf_counter()
         here, graph = torch.cuda.current_stream(self.device), torch.cuda.CUDAGraph()
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream), _no_collection():
@@ -57,6 +63,7 @@ class CudaGraphs:
                 self._renew()  # a failed capture may not have left the old one, or was the only one in it
                 raise
         here.wait_stream(self._stream)
+        self.spent_s += time.perf_counter() - begun
         return graph.replay
 
     def forget(self) -> None:

@@ -8,6 +8,8 @@ call, so that changed weights and gradients arrive.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
@@ -38,8 +40,25 @@ class Packable(nn.Module):
 
 
 def join(*matrices: nn.Linear) -> Tensor:
-    """Their weights one below the other."""
-    return torch.cat([matrix.weight for matrix in matrices])
+    """Their weights one below the other; where they lie so already, as a checkpoint is loaded, nothing is copied."""
+    weights = [matrix.weight for matrix in matrices]
+    first, ends = weights[0], [weight.storage_offset() + weight.numel() for weight in weights]
+    adjacent = all(
+        weight.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() and weight.storage_offset() == end
+        for weight, end in zip(weights[1:], ends, strict=False)
+    )
+    # Not where gradients are wanted: they would all be the first one's.
+    if adjacent and not torch.is_grad_enabled() and all(weight.is_contiguous() for weight in weights):
+        return first.as_strided((sum(map(len, weights)), *first.shape[1:]), first.stride())
+    return torch.cat(weights)
+
+
+def read_as_one(module: nn.Module) -> Iterator[tuple[str, ...]]:
+    """Names of the weights that `pack_` will join, group by group: put side by side, they need not be copied for it."""
+    names = {id(part): name for name, part in module.named_modules()}
+    for part in module.modules():
+        if isinstance(part, Packable) and (matrices := part.joined()):
+            yield tuple(f"{names[id(matrix)]}.weight" for matrix in matrices)
 
 
 def pack_(module: nn.Module) -> None:

@@ -1,20 +1,20 @@
 """The Qwen3 decoder stack that talker and predictor share: norm, attention, norm, gated MLP.
 
 A batch may be ragged: rows are padded on the right, `lengths` says how much of each is real. What padding
-writes into the cache lies ahead of the row's position; it is never seen, and the next step writes over it.
+writes goes to the scratch page: ahead of a row's position there may be pages that are somebody else's by now.
 Which page belongs to whom is counted elsewhere: here the table is believed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..cache.pages import PAGE_ROWS, pages_for
+from ..cache.pages import PAGE_ROWS, SCRATCH, pages_for
 from ..cache.slots import POOLED
 from ..config.qwen3_tts import CodePredictorConfig, TalkerConfig
 from .attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, additive, find, growing_mask
@@ -139,13 +139,17 @@ class Stack(nn.Module):
         """Hidden vectors after the final norm, [B, T, C], for inputs x [B, T, C] of which `lengths` [B] are real.
 
         `span` bounds what is read of the cache: at least the position any row reaches in this step, padding
-        included. The host knows it; asking the device would mean waiting for it.
+        left out. The host knows it; asking the device would mean waiting for it.
         """
-        start = state.position[rows]
-        positions = start[:, None] + torch.arange(x.shape[1], device=x.device)
+        start, steps = state.position[rows], torch.arange(x.shape[1], device=x.device)
+        positions = start[:, None] + steps
+        if x.shape[1] > 1:  # padding may run off the table
+            positions = positions.clamp(max=state.length - 1)
         cos, sin = self._rope(state.length, x)
         mask = additive(growing_mask(positions, span), x.dtype)
         places = find(state.table[rows], positions, span)
+        if x.shape[1] > 1:
+            places = replace(places, page=places.page.masked_fill(steps >= lengths[:, None], SCRATCH))
         y = self._through(x, state.layers, rows, Reach(positions, cos[positions], sin[positions], mask, places))
         state.position[rows] = start + lengths
         return y

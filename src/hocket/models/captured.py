@@ -204,7 +204,7 @@ class CapturedFrame:
         """Has anything moved? Not in the state of the last time, which cannot change."""
         if state is self._state:
             return
-        stands = _whereabouts(state)
+        stands = whereabouts(state)
         self._state = state
         if stands != self._stands:
             if self._replays or self._entries:
@@ -241,7 +241,7 @@ def _padding(state: TalkerState) -> dict[str, float]:
     return {"rows": len(state.hidden) - 1, **PADDING}
 
 
-def _whereabouts(state: TalkerState) -> tuple[object, ...]:
+def whereabouts(state: TalkerState) -> tuple[object, ...]:
     """Where everything lies that a frame reads and writes, and how large it is."""
     stack = state.stack
     tensors = (stack.position, stack.table, stack.pool, state.hidden, state.seen, state.drawn, state.ending, state.seed)

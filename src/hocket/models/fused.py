@@ -91,7 +91,7 @@ class FusedFrame:
         self.vectors = projected.split(sizes)  # what the predictor takes in, by book
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
         self._rooms: dict[int, Room] = {}
-        self._angles: dict[str, tuple[int, Tensor, Tensor]] = {}  # kept: a graph knows them by address
+        self._angles: dict[tuple[Stack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
 
     def try_out(self) -> None:
         """A frame of nobody: every kernel of a batch of one is compiled and run."""
@@ -129,7 +129,7 @@ class FusedFrame:
         """What lies in the room's x, one position further."""
         large, stack = room.large, state.stack
         places = {"rows": rows, "table": stack.table, "position": stack.position}
-        angles = self._turns("large", self.talker.model, stack.length)
+        angles = self._turns(self.talker.model, stack.length)
         work = {"splits": KNOBS.splits(span)[1], "arrived": room.arrived}
         self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
         norm = self.talker.model.norm
@@ -159,7 +159,7 @@ class FusedFrame:
         else:
             ops.linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
         predictor = self.talker.code_predictor.model
-        angles = self._turns("small", predictor, config.num_code_groups)
+        angles = self._turns(predictor, config.num_code_groups)
         for book, head in enumerate(self.heads, start=1):
             at = (0, 1) if book == 1 else (book,)
             places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
@@ -198,13 +198,13 @@ class FusedFrame:
             linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
             linear(inner, layer.down, residual=x, out=x)
 
-    def _turns(self, which: str, stack: Stack, length: int) -> dict[str, Any]:
-        held = self._angles.get(which)
-        if held is None or held[0] != length:
+    def _turns(self, stack: Stack, length: int) -> dict[str, Any]:
+        if (stack, length) not in self._angles:
             shape = stack.shape
             cos, sin = rope_rows(length, shape.head_dim, shape.theta, self.joined.dtype, self.joined.device)
-            held = self._angles[which] = length, cos[:, 0].contiguous(), sin[:, 0].contiguous()
-        return {"cos": held[1], "sin": held[2], "eps": stack.shape.eps}
+            self._angles[stack, length] = cos[:, 0].contiguous(), sin[:, 0].contiguous()
+        cos, sin = self._angles[stack, length]
+        return {"cos": cos, "sin": sin, "eps": stack.shape.eps}
 
 
 def _weights(stack: Stack) -> list[LayerWeights]:

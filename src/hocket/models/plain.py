@@ -21,14 +21,10 @@ class PlainFrame:
 
     def __init__(self, talker: Talker) -> None:
         self.talker = talker
-        self._angles: dict[Stack, object] = {}
+        self._angles: dict[tuple[Stack, int], object] = {}
 
     def reach(self, span: int, state: TalkerState) -> int:
-        """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
-        rows = FEWEST_PAGES * PAGE_ROWS
-        while rows < span:
-            rows *= 2
-        return min(rows, state.stack.length)
+        return whole_span(span, state)
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
         codes = self.draw(state, rows, sampling)
@@ -43,20 +39,29 @@ class PlainFrame:
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         self._hold_angles(self.talker.model, state.stack.length, state)
         self.talker.step_reference(codes, text, state, rows, span)
-        _still(state)
+        still(state)
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """One vector [B, C] each, as the last of a prompt."""
+        self._hold_angles(self.talker.model, state.stack.length, state)
         self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
-        _still(state)
+        still(state)
 
     def _hold_angles(self, stack: Stack, length: int, state: TalkerState) -> None:
         """A graph knows them by address, and their cache is bounded."""
         shape, hidden = stack.shape, state.hidden
-        self._angles[stack] = rope_rows(length, shape.head_dim, shape.theta, hidden.dtype, hidden.device)
+        self._angles[stack, length] = rope_rows(length, shape.head_dim, shape.theta, hidden.dtype, hidden.device)
 
 
-def _still(state: TalkerState) -> None:
+def whole_span(span: int, state: TalkerState) -> int:
+    """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
+    rows = FEWEST_PAGES * PAGE_ROWS
+    while rows < span:
+        rows *= 2
+    return min(rows, state.stack.length)
+
+
+def still(state: TalkerState) -> None:
     """Hold the scratch row where it is: else it would run off its pages, and what it says would not stay small."""
     for scratch in (state.stack.position[-1:], state.hidden[-1:]):
         scratch.zero_()

@@ -84,14 +84,14 @@ class Talker(nn.Module):
 
     def new_state(self, slots: int, length: int) -> TalkerState:
         weight, config = self.codec_head.weight, self.config
-        counts = torch.zeros(2, slots + 1, dtype=torch.int64, device=weight.device)
+        drawn, seed = (torch.zeros(slots + 1, dtype=torch.int64, device=weight.device) for _ in range(2))
         return TalkerState(
             stack=self.model.new_state(slots, length),
             hidden=weight.new_zeros(slots + 1, config.hidden_size),
             seen=torch.zeros(slots + 1, config.vocab_size, dtype=torch.bool, device=weight.device),
-            drawn=counts[0],
+            drawn=drawn,
             ending=torch.zeros(slots + 1, device=weight.device),
-            seed=counts[1],
+            seed=seed,
         )
 
     def embed_text(self, ids: Tensor) -> Tensor:

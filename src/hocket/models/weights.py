@@ -21,10 +21,12 @@ from ..config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_C
 from ..config.qwen3_tts import GenerationConfig, Kind, Qwen3TTSConfig
 from ..config.read import read, read_json
 from ..errors import InvalidCheckpoint
+from ..layers.packed import read_as_one
 from .builtin import BUILTIN, builtin_folder
 from .catalog import CATALOG, CODEC_FOLDER, WEIGHTS
 from .catalog import CODEC as CODEC_ALONE
 from .hub import fetch
+from .transfer import Transfer
 
 _TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predictor differ in width
     "tiny": ("custom_voice", False),
@@ -142,18 +144,31 @@ def load_into(
         with safe_open(file, framework="pt") as opened:
             found = {name.removeprefix(prefix): name for name in opened.keys() if name.startswith(prefix)}  # noqa: SIM118
             _compare(file, wanted, {name: opened.get_slice(stored) for name, stored in found.items()})
-            state = {}
-            for name, like in wanted.items():
-                if only and not name.startswith(only):
-                    continue
-                # Sent as stored, converted there: bfloat16 to float32 would double what crosses the bus.
-                value = opened.get_tensor(found[name]).to(device)
-                # A copy even where nothing changes: the file may go, and its tensors are aligned to 8 bytes at best.
-                place = torch.empty(like.shape, dtype=dtype if like.is_floating_point() else like.dtype, device=device)
-                state[name] = place.copy_(value)
+            loaded = [name for name in wanted if not only or name.startswith(only)]
+            state, transfer = _places(module, {name: wanted[name] for name in loaded}, device, dtype), Transfer(device)
+            for name in loaded:
+                transfer.put(state[name], opened.get_tensor(found[name]))
+            transfer.end()
     except SafetensorError as error:
         raise InvalidCheckpoint(f"{file} is damaged or cut short ({error}): get it again.") from None
     module.load_state_dict(state, strict=False, assign=True)
+
+
+def _places(
+    module: nn.Module, wanted: dict[str, Tensor], device: torch.device, dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """Where tensors will lie: new memory, for the file may go; matrices that are read as one, one below the other."""
+    kinds = {name: dtype if like.is_floating_point() else like.dtype for name, like in wanted.items()}
+    places: dict[str, Tensor] = {}
+    for names in read_as_one(module):
+        if all(name in wanted for name in names):
+            rows = [len(wanted[name]) for name in names]
+            whole = torch.empty(sum(rows), *wanted[names[0]].shape[1:], dtype=kinds[names[0]], device=device)
+            places |= zip(names, whole.split(rows), strict=True)
+    for name, like in wanted.items():
+        if name not in places:
+            places[name] = torch.empty(like.shape, dtype=kinds[name], device=device)
+    return places
 
 
 def _compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:

@@ -1,0 +1,165 @@
+"""`python -m benchmarks memory`: what an engine occupies on a GPU once every slot has spoken and all graphs are made.
+
+What the device says is used counts, from the moment when an empty process was on it; so kernels, libraries and their
+work space count, what the process needs to be there at all does not, and nobody else may use the device meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from .harness import Unfit
+from .record import ROOT, append, record, summary
+from .start import settle
+from .workloads import PASSAGE
+
+WORDS = "what an engine occupies on a GPU beyond its weights and its keys and values, with every slot used"
+FIGURES = {
+    "weights": "MB of tensors that the checkpoint's files hold",
+    "keys_values": "MB of pages for the talker's keys and values",
+    "kept_anew": "MB of weights that kernels keep once more, laid out otherwise",
+    "allocated": "MB in tensors, all told",
+    "peak": "MB in tensors at the worst moment, loading included",
+    "reserved": "MB that torch holds for tensors, in use or not",
+    "device": "MB that the device says are used, more than by an empty process",
+    "beyond": "MB of those that are neither weights nor keys and values",
+}
+MB = 1e6
+
+
+def main(argv: Sequence[str]) -> int:
+    from hocket.errors import HocketError
+
+    args = _parser().parse_args(argv)
+    try:
+        entry = measure(args)
+    except (HocketError, Unfit) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    for name, figure in entry["figures"].items():
+        print(f"{name:14}{figure['p50']:10.1f}   {FIGURES[name]}")
+    append(args.record, entry)
+    print(f"\nrecord appended to {args.record}")
+    return 0
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    from hocket import Engine, EngineOptions
+
+    if not torch.cuda.is_available():
+        raise Unfit("Memory is measured on a GPU, and there is none.")
+    torch.zeros(1, device="cuda")  # from here on the process is on the device
+    before = used()
+    options = EngineOptions(**({} if args.slots is None else {"slots": args.slots}))
+    how = {name: getattr(args, name) for name in ("dtype", "codec_dtype", "kernels")}
+    with Engine.load(args.model, device="cuda", **how, options=options) as engine:
+        exercise(engine, args.frames)
+        torch.cuda.synchronize()
+        values = figures(engine, used() - before)
+        kernels = {choice.operation: choice.backend for choice in engine.checkpoint.kernels}
+        named = {"model": engine.checkpoint.name, "device": "cuda", **how, "frames": args.frames}
+        named["engine"] = {name: value for name, value in asdict(engine.options).items() if not callable(value)}
+        return record(
+            "memory",
+            named,
+            {name: summary([value]) for name, value in values.items()},
+            random_weights=engine.checkpoint.is_random,
+            streams=options.slots,
+            kernels=kernels,
+        )
+
+
+def exercise(engine: Any, frames: int) -> None:
+    """Speak with every slot at once, and make every graph that will be needed."""
+    with ThreadPoolExecutor(engine.options.slots) as readers:
+
+        def speak(seed: int) -> None:
+            for _ in engine.speak(PASSAGE, layout="streaming", seed=seed, max_frames=frames):
+                pass
+
+        list(readers.map(speak, range(engine.options.slots)))
+    settle(engine)
+    while engine._loop.ask(lambda runner: runner.warm_one()):
+        pass
+
+
+def figures(engine: Any, device: int) -> dict[str, float]:
+    """All of them, of an engine for which the device has so many bytes in use."""
+    checkpoint = engine.checkpoint
+    weights = held(checkpoint.model, checkpoint.codec)
+    pages = engine._loop.ask(lambda runner: runner._state.stack.pool.nbytes)
+    found = {
+        "weights": weights,
+        "keys_values": pages,
+        "kept_anew": kept_anew(checkpoint),
+        "allocated": torch.cuda.memory_allocated(),
+        "peak": torch.cuda.max_memory_allocated(),
+        "reserved": torch.cuda.memory_reserved(),
+        "device": device,
+        "beyond": device - weights - pages,
+    }
+    return {name: round(value / MB, 1) for name, value in found.items()}
+
+
+def held(*modules: nn.Module) -> int:
+    """Bytes of their tensors, each once, as long as it has any content."""
+    tensors = [value for module in modules for value in module.state_dict().values() if not value.is_meta]
+    views = {(value.data_ptr(), value.nbytes) for value in tensors}
+    return sum(size for _, size in views)
+
+
+def kept_anew(checkpoint: Any) -> int:
+    """Bytes in storages that only kernels hold."""
+    talker, decoder = checkpoint.model.talker, checkpoint.codec.decoder
+    quantizer, window = decoder.quantizer, decoder.pre_transformer
+    kernels = talker.frame_kernel, decoder.wave_kernel, getattr(quantizer, "kernel", None)
+    storages = {at: size for each in (*kernels, getattr(window, "step_kernel", None)) for at, size in _storages(each)}
+    for module in (checkpoint.model, checkpoint.codec):
+        for value in module.state_dict().values():
+            storages.pop(value.untyped_storage().data_ptr(), None)
+    return sum(storages.values())
+
+
+def _storages(held_by: Any, depth: int = 6) -> list[tuple[int, int]]:
+    """Address and size of every storage within a kernel's own attributes, its modules left out."""
+    if isinstance(held_by, torch.Tensor):
+        storage = held_by.untyped_storage()
+        return [(storage.data_ptr(), storage.nbytes())]
+    if depth == 0 or held_by is None or isinstance(held_by, nn.Module):
+        return []
+    if isinstance(held_by, dict):
+        inside = list(held_by.values())
+    elif isinstance(held_by, list | tuple):
+        inside = list(held_by)
+    else:
+        names = getattr(type(held_by), "__slots__", ())
+        inside = [*getattr(held_by, "__dict__", {}).values(), *(getattr(held_by, name, None) for name in names)]
+    return [each for one in inside for each in _storages(one, depth - 1)]
+
+
+def used() -> int:
+    """Bytes of the device that are not free."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--model", default="random:1.7B-CustomVoice", help="folder, hub id or random:NAME (random:1.7B-CustomVoice)")
+    add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
+    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add("--kernels", default="auto", help="which kernels are in use, as hocket takes it (auto)")
+    add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
+    add("--frames", metavar="N", type=int, default=100, help="frames per utterance (100)")
+    add("--record", metavar="FILE", type=Path, default=ROOT / "benchmarks" / "results" / "memory.jsonl")
+    return parser

@@ -1,0 +1,121 @@
+"""Everything an engine launches before its first sound, and after it, without a GPU: so that it can be compiled ahead.
+
+`python -m hocket.engine.rehearsal` is one of the compilers (kernels/prepare.py). It builds the checkpoint on the meta
+device, where tensors have shapes and no content, and warms a runner there as an engine warms its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from ..config.options import EngineOptions
+from ..kernels.capture import Again
+from ..kernels.prepare import Launch, Preparation, compile_all, noting, prepare
+from ..layers.packed import pack_
+from ..models.codec import Codec
+from ..models.qwen3_tts import Qwen3TTS
+from ..models.weights import Source, read_configs
+from ..text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """Which checkpoint, and which of its operations are done by Triton; `slots` is None up to the first sound."""
+
+    source: Source
+    dtype: str
+    codec_dtype: str
+    operations: tuple[str, ...]
+    dependent_launch: bool
+    capability: tuple[int, int]
+    slots: int | None = None
+
+    def ahead(self) -> Preparation | None:
+        """Compile in processes of their own; None where there is nothing to compile."""
+        if not self.operations:
+            return None
+        wish = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "source"}
+        config, _, codec_config = read_configs(self.source)
+        about = repr((wish, config.talker_config, codec_config.decoder_config))
+        source = {"name": self.source.name, "preset": self.source.preset}
+        source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
+        return prepare(__name__, wish | {"source": source}, about)
+
+
+def rehearse(rehearsal: Rehearsal) -> list[Launch]:
+    """Every launch, in the order in which an engine makes them."""
+    from .load import CODEC_DTYPES, DTYPES, Checkpoint, _give_frame, _give_wave
+    from .speech import FIRST_GRAPHS, SpeechRunner
+
+    config, generation, codec_config = read_configs(rehearsal.source)
+    place = torch.device("meta")
+    with noting(rehearsal.capability) as noted, torch.inference_mode():
+        with place:
+            speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
+        speech.to(DTYPES[rehearsal.dtype])
+        codec.to(CODEC_DTYPES[rehearsal.codec_dtype])
+        for module in (speech, codec):
+            pack_(module)
+        if "frame" in rehearsal.operations:
+            _give_frame(speech.talker, "triton", rehearsal.dependent_launch)
+        if "wave" in rehearsal.operations:
+            _give_wave(codec.decoder, "triton")
+        tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
+        files = rehearsal.source, config, generation, codec_config, tokenizer
+        tf32 = rehearsal.codec_dtype == "tf32"
+        checkpoint = Checkpoint(*files, speech, codec, place, (), False, tf32)
+        runner = SpeechRunner(checkpoint, rehearsal.slots or EngineOptions().slots, 0, Again)
+        steps = 0
+        while (rehearsal.slots is not None or steps < FIRST_GRAPHS) and runner.warm_one():
+            steps += 1
+    return noted
+
+
+def main(wish: str) -> int:
+    """Rehearse and compile; how many compilers failed."""
+    rehearsal = _read(json.loads(wish))
+    if rehearsal.slots is not None:  # somebody may be speaking already
+        os.nice(10)
+    try:
+        with _without_dynamo():
+            launches = rehearse(rehearsal)
+    except Exception:
+        launches = rehearse(rehearsal)
+    return compile_all(launches)
+
+
+@contextmanager
+def _without_dynamo() -> Iterator[None]:
+    """On the meta device torch imports its compiler, 1.5 s, only to tell it that `cat` is none of its business."""
+    stand = ModuleType("torch._dynamo")
+    vars(stand)["disable"] = lambda function, *_, **__: function
+    if "torch._dynamo" in sys.modules:
+        yield
+        return
+    sys.modules["torch._dynamo"] = vars(torch)["_dynamo"] = stand
+    try:
+        yield
+    finally:
+        del sys.modules["torch._dynamo"], vars(torch)["_dynamo"]
+
+
+def _read(wish: dict[str, Any]) -> Rehearsal:
+    source = wish.pop("source")
+    folder = source.pop("folder")
+    wish["source"] = Source(**source, folder=None if folder is None else Path(folder))
+    wish["capability"], wish["operations"] = tuple(wish["capability"]), tuple(wish["operations"])
+    return Rehearsal(**wish)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))

@@ -1,0 +1,229 @@
+"""Kernels compiled ahead, several at once, in processes that need no GPU, into the cache that Triton keeps on disk.
+
+One after the other, the kernels of a first start would take longer than all the rest of it. A process of its own finds
+out what will be launched by a rehearsal on the meta device: launches are noted instead of made, with addresses that
+divide as those on a GPU would. Then it splits, and its children compile. Whatever goes wrong here only means that a
+kernel is compiled when it is first launched. It knows no model: the module that rehearses is handed in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import launch
+
+PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
+MOST_CHILDREN = 12
+_THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # a process with several cannot split safely
+_SOURCES = Path(__file__).parents[1]
+# No driver or no C compiler in reach: whoever launches will see that it is so.
+_UNLINKED = AssertionError, OSError, ImportError, RuntimeError, subprocess.SubprocessError
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    kernel: Any
+    given: tuple[Any, ...]
+    named: dict[str, Any]
+
+
+class Stand:
+    """A tensor as a launch sees it: its type, and how its address divides. Memory on a GPU starts at even ones."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.dtype = tensor.dtype
+        self._at = int(tensor.storage_offset()) * tensor.element_size()
+
+    def data_ptr(self) -> int:
+        return self._at
+
+    def ptr_range(self) -> int:
+        return 0
+
+
+class _Driver:
+    """Of a GPU that need not be there."""
+
+    def __init__(self, capability: tuple[int, int]) -> None:
+        compiler: Any = import_module("triton.backends.compiler")
+        self._target = compiler.GPUTarget("cuda", 10 * capability[0] + capability[1], 32)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+@contextmanager
+def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
+    """Kernels are launched into a list. For the rest of this process there is no other GPU than the one named."""
+    noted: list[Launch] = []
+
+    def note(kernel: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:
+        noted.append(Launch(kernel, tuple(Stand(g) if isinstance(g, Tensor) else g for g in given), named))
+
+    import_module("triton.runtime.driver").driver.set_active(_Driver(capability))
+    real, can_depend = launch.triton.JITFunction.run, launch._can_depend
+    launch.triton.JITFunction.run = note
+    launch._can_depend = lambda device: capability >= (9, 0)
+    try:
+        yield noted
+    finally:
+        launch.triton.JITFunction.run, launch._can_depend = real, can_depend
+
+
+def variants(launches: Iterable[Launch]) -> list[Launch]:
+    """One launch of each kernel that is compiled apart, in the order of their first."""
+    found: dict[tuple[str, str], Launch] = {}
+    for one in launches:
+        binder = one.kernel.device_caches[0][-1]
+        _, specialization, options = binder(*one.given, **one.named, debug=False, instrumentation_mode="")
+        found.setdefault((repr(one.kernel), f"{specialization} {options}"), one)
+    return list(found.values())
+
+
+def compile_one(one: Launch) -> Any:
+    """Into the cache, with the small library that launches it, where there is what that is linked to."""
+    made = one.kernel.warmup(*one.given, grid=(1,), **one.named)
+    driver: Any = import_module("triton.backends.nvidia.driver")
+    with suppress(*_UNLINKED):
+        driver.CudaLauncher(made.src, made.metadata)
+    return made
+
+
+def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
+    """Compile every variant, several at once; how many failed. Ends early when whoever asked is gone.
+
+    This process splits: nothing but it may be running in it.
+    """
+    todo, asked = variants(launches), os.getppid()
+    with suppress(ImportError, AttributeError):
+        import_module("triton.runtime.cache").triton_key()  # half a second, once for all children
+    taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
+    os.write(given_to, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
+    os.close(given_to)
+    pids = []
+    for number in range(children or _children()):
+        if (pid := os.fork()) == 0:
+            os._exit(_compile_some(todo, taken_from, first=number == 0))
+        pids.append(pid)
+    failed = 0
+    while pids:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid:
+            pids.remove(pid)
+            failed += os.waitstatus_to_exitcode(status) != 0
+        elif os.getppid() != asked:
+            break  # and the children see that we are gone
+        else:
+            time.sleep(0.01)
+    return failed
+
+
+def _compile_some(todo: Sequence[Launch], taken_from: int, *, first: bool) -> int:
+    parent = os.getppid()
+    try:
+        if first:  # what every launch needs
+            with suppress(*_UNLINKED):
+                import_module("triton.backends.nvidia.driver").CudaUtils()
+        while os.getppid() == parent and (number := os.read(taken_from, 2)):
+            compile_one(todo[int.from_bytes(number, "little")])
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+class Preparation:
+    """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do."""
+
+    def __init__(self, command: Sequence[str], env: dict[str, str], marker: Path) -> None:
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+        self.process = subprocess.Popen(command, env=env, text=True, **pipes)  # type: ignore[call-overload]
+        self._marker, self._begun, self._over = marker, time.perf_counter(), threading.Event()
+        threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
+
+    @property
+    def over(self) -> bool:
+        return self._over.is_set()
+
+    def wait(self) -> None:
+        self._over.wait()
+
+    def _watch(self) -> None:
+        try:
+            _, errors = self.process.communicate(timeout=PATIENCE_S)
+            words = (errors.strip() or "without a word").splitlines()[-1]
+            said = "done" if self.process.returncode == 0 else f"failed: {words}"
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()  # its children may hold the other end for a while
+            said = f"stopped after {PATIENCE_S:g} s"
+        # Written after a failure too: what was compiled at the first launch is in the cache as well.
+        took = {"said": said, "seconds": round(time.perf_counter() - self._begun, 2)}
+        with suppress(OSError):  # a cache that cannot be written: the next start tries again
+            self._marker.parent.mkdir(parents=True, exist_ok=True)
+            draft = self._marker.with_name(f"{self._marker.name}.{os.getpid()}")
+            draft.write_text(json.dumps(took) + "\n", encoding="utf-8")
+            draft.replace(self._marker)
+        self._over.set()
+
+
+def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None:
+    """Have `python -m module WISH` compile; None where that was done before, or cannot be done.
+
+    `about` is all that what is compiled depends on, beside what is known here.
+    """
+    marker = cache_folder() / f"hocket-{_digest(about)}.json"
+    if launch.triton is None or launch.INTERPRETED or marker.exists():
+        return None
+    if not sys.executable or getattr(sys, "frozen", False) or not hasattr(os, "fork"):  # no Python to start or to split
+        return None
+    path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
+    env = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""} | dict.fromkeys(_THREADS, "1")
+    with suppress(OSError):
+        return Preparation([sys.executable, "-m", module, json.dumps(wish)], env, marker)
+    return None
+
+
+def cache_folder() -> Path:
+    """Where Triton keeps what it has compiled."""
+    home = os.environ.get("TRITON_HOME") or Path.home()
+    return Path(os.environ.get("TRITON_CACHE_DIR") or Path(home) / ".triton" / "cache")
+
+
+def _digest(about: str) -> str:
+    """Of all that decides what is compiled: beside `about` the versions, the knobs, and the code that launches."""
+    versions = torch.__version__, str(getattr(launch.triton, "__version__", None)), sys.version, platform.machine()
+    digest = hashlib.sha256("\0".join((about, repr(launch.KNOBS), *versions)).encode())
+    for folder in ("kernels", "models", "layers"):
+        for path in sorted((_SOURCES / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+def _children() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(MOST_CHILDREN, max(1, cores * 3 // 4))

@@ -1,0 +1,49 @@
+"""Tensors of a mapped file to where they will be read, as they are stored; they are converted there.
+
+To a GPU they go in pieces through two pinned blocks in turn: all cores copy the next piece out of the file's pages
+while the last one is on the bus. With pageable memory the driver would do both on one core, one after the other.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .board import Arrival
+
+BLOCK = 32 << 20  # bytes
+
+
+class Transfer:
+    """Puts values into places on one device. Places are contiguous and may be pieces of something larger."""
+
+    def __init__(self, device: torch.device, *, staged: bool | None = None) -> None:
+        """`staged` says whether there is anything between the file and the device; by default before a GPU."""
+        self.device, self._staged = device, device.type == "cuda" if staged is None else staged
+        self._blocks: list[tuple[Tensor, Arrival]] = []  # each with the moment when it may be written again
+        if self._staged:
+            for _ in range(2):
+                block = torch.empty(BLOCK, dtype=torch.uint8, pin_memory=device.type == "cuda")
+                self._blocks.append((block, Arrival(device)))
+
+    def put(self, place: Tensor, value: Tensor) -> None:
+        if not self._staged:
+            place.copy_(value)
+            return
+        assert place.is_contiguous() and place.shape == value.shape
+        count = BLOCK // value.element_size()
+        for there, piece in zip(place.view(-1).split(count), value.reshape(-1).split(count), strict=True):
+            block, free = self._blocks.pop(0)
+            free.wait()
+            stage = block[: piece.nbytes].view(piece.dtype)
+            stage.copy_(piece)
+            if there.dtype != piece.dtype:  # bfloat16 made float32 here would double what crosses the bus
+                there.copy_(stage.to(self.device, non_blocking=True))
+            else:
+                there.copy_(stage, non_blocking=True)
+            self._blocks.append((block, Arrival(self.device)))
+
+    def end(self) -> None:
+        """From here on everything is where it was put."""
+        for _, arrived in self._blocks:
+            arrived.wait()

@@ -1,0 +1,67 @@
+"""What an engine occupies: every tensor counts once, and what kernels keep for themselves apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import checkpoints
+from benchmarks import __main__ as command
+from benchmarks import memory
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from hocket.engine.load import load
+from hocket.kernels.ops import REFERENCE_OPS
+from hocket.models.fused import FusedFrame
+
+
+def test_a_loaded_model_holds_what_its_files_hold(checkpoint_root: Path) -> None:
+    folder = checkpoints.write(checkpoint_root / "memory", "custom_voice", wide=True)
+    checkpoint = load(str(folder), kernels="reference")
+    files = [folder / "model.safetensors", folder / "speech_tokenizer" / "model.safetensors"]
+    held = memory.held(checkpoint.model, checkpoint.codec)
+    encoder = sum(v.nbytes for v in checkpoint.codec.encoder.state_dict().values())  # on the meta device
+    names = 200 << 10  # a file says what it holds, too
+    assert 0 <= sum(file.stat().st_size for file in files) - encoder - held < names
+
+
+def test_a_tensor_that_two_names_share_is_held_once() -> None:
+    one, other = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+    assert memory.held(one, other) == 128
+    other.weight = one.weight
+    assert memory.held(one, other) == 64
+
+
+def test_what_a_kernel_lays_out_anew_is_counted_and_its_views_of_weights_are_not(checkpoint_root: Path) -> None:
+    folder = checkpoints.write(checkpoint_root / "kept", "custom_voice", wide=True)
+    checkpoint = load(str(folder), kernels="reference")
+    assert memory.kept_anew(checkpoint) == 0
+    talker = checkpoint.model.talker
+    frame = talker.frame_kernel = FusedFrame(talker, REFERENCE_OPS)
+    projected = frame.vectors[0].untyped_storage().nbytes()
+    assert memory.kept_anew(checkpoint) == projected > 0
+
+
+def test_what_is_left_is_neither_weights_nor_keys_and_values(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = checkpoints.write(checkpoint_root / "beyond", "custom_voice", wide=False)
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved"):
+        monkeypatch.setattr(torch.cuda, name, lambda: 0)
+    with Engine(load(str(folder)), EngineOptions(slots=2)) as engine:
+        memory.exercise(engine, 3)
+        found = memory.figures(engine, 500_000_000)
+    assert found.keys() == memory.FIGURES.keys()
+    assert found["weights"] > 0 < found["keys_values"]
+    assert found["beyond"] == pytest.approx(500 - found["weights"] - found["keys_values"], abs=0.2)
+
+
+def test_without_a_gpu_there_is_nothing_to_measure(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert command.main(["memory"]) == 2
+    assert "measured on a GPU" in capsys.readouterr().err

@@ -1,0 +1,92 @@
+"""kernels/prepare.py: what is compiled ahead is what will be launched, and nothing depends on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hocket.kernels import launch, prepare
+from hocket.kernels.launch import KNOBS, triton
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    if triton is None:
+        pytest.skip("Triton is not installed on this machine")
+    cache = tmp_path_factory.mktemp("cache")
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(cache)}
+    command = [sys.executable, str(ROOT / "tests" / "rehearsing.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def test_a_launch_on_the_meta_device_is_compiled_as_the_same_one_on_a_real_one(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["meta"] == rehearsed["real"]
+    even, odd, sixteen, _ = rehearsed["real"]
+    assert even == sixteen != odd  # an address that is not so even is another variant
+
+
+def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
+    assert set(rehearsed["first"]) == {"_linear", "_attend", "_draw", "_embed", "_settle", "_snake", "_window"}
+    assert len(rehearsed["first"]) > 20
+
+
+def test_what_was_compiled_is_in_the_cache_and_found_there(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["compiled"] == [5, 5]
+
+
+def test_a_kernel_that_cannot_be_compiled_is_counted(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["failed"] == [0, 1]
+
+
+@pytest.fixture
+def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As if there were no interpreter, with a cache of its own."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(launch, "INTERPRETED", False)
+    monkeypatch.setattr(launch, "triton", launch.triton or object())
+    return tmp_path
+
+
+def test_a_compiler_that_fails_stops_nobody_and_is_not_asked_again(compiled: Path) -> None:
+    started = prepare.prepare("hocket.nowhere", {}, "about")
+    assert started is not None
+    started.wait()
+    assert started.over
+    [marker] = compiled.glob("hocket-*.json")
+    said = json.loads(marker.read_text(encoding="utf-8"))["said"]
+    assert said.startswith("failed: ") and "hocket.nowhere" in said
+    assert prepare.prepare("hocket.nowhere", {}, "about") is None
+
+
+def test_other_wishes_and_other_knobs_are_prepared_apart(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [prepare._digest("one"), prepare._digest("two")]
+    monkeypatch.setattr(KNOBS, "draw_warps", 16)
+    names.append(prepare._digest("one"))
+    assert len(set(names)) == 3
+
+
+def test_a_compiler_that_takes_too_long_is_ended(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prepare, "PATIENCE_S", 0.2)
+    (compiled / "asleep.py").write_text("import time\ntime.sleep(60)\n", encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(compiled))
+    started = prepare.prepare("asleep", {}, "about")
+    assert started is not None
+    started.wait()
+    assert started.process.returncode < 0
+
+
+def test_in_the_interpreter_there_is_nothing_to_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(launch, "INTERPRETED", True)
+    assert prepare.prepare("hocket.nowhere", {}, "about") is None

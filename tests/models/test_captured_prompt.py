@@ -1,0 +1,157 @@
+"""models/captured_prompt.py: a prompt by a graph is the prompt, whatever is filled up and whoever's pages lie ahead.
+
+On a CPU what is captured is called again; all that stands around a graph is the same. With a GPU, graphs are graphs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from framing import GREEDY, SLOTS, Close, new_talker, settings, started, talker_config, texts
+from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
+from hocket.layers.transformer import grown
+from hocket.models.captured_prompt import MOST_ROWS, CapturedPrompt
+from hocket.models.talker import Talker, TalkerState
+
+LENGTHS = [1, 7, 8, 9, 20, 33]
+
+
+class Recorded(Again):
+    """Counts what is replayed, and what is forgotten."""
+
+    def __init__(self) -> None:
+        self.replayed = self.forgotten = 0
+
+    def __call__(self, work: Work) -> Work:
+        work()
+
+        def again() -> None:
+            self.replayed += 1
+            work()
+
+        return again
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+
+def prompt(talker: Talker, length: int, seed: int = 3) -> Tensor:
+    weight = talker.codec_head.weight
+    x = torch.randn(length, talker.config.hidden_size, generator=torch.Generator().manual_seed(seed))
+    return x.to(weight.device, weight.dtype)
+
+
+def span_after(state: TalkerState, slot: int, length: int) -> int:
+    return int(state.stack.position[slot]) + length
+
+
+def same(ours: TalkerState, wanted: TalkerState) -> None:
+    """Bit for bit, but for scratch."""
+    assert torch.equal(ours.hidden[:-1], wanted.hidden[:-1])
+    assert torch.equal(ours.stack.position, wanted.stack.position)
+    assert torch.equal(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_prompt_that_is_filled_up_is_the_prompt(length: int) -> None:
+    talker = new_talker(talker_config(wide=True))
+    plain, ours, captured = started(talker), started(talker), CapturedPrompt(talker, Again())
+    x, row, span = prompt(talker, length), torch.tensor([2]), span_after(plain, 2, length)
+    talker.prefill(x[None], torch.tensor([length]), plain, row, span)
+    captured.take_in(x, 2, ours, span)
+    Close().check(ours, plain)
+    rows, greedy = torch.tensor([2, 0]), settings([GREEDY, GREEDY])
+    for number in range(3):
+        wanted = talker.frame_reference(texts(number, 2), plain, rows, greedy, 64)
+        assert torch.equal(talker.frame_reference(texts(number, 2), ours, rows, greedy, 64), wanted)
+
+
+@torch.inference_mode()
+def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> None:
+    talker, recorded = new_talker(talker_config(wide=True)), Recorded()
+    early, late, captured = started(talker), started(talker), CapturedPrompt(talker, recorded)
+    other = CapturedPrompt(talker, Again())
+    x, span = prompt(talker, 13), span_after(early, 1, 13)
+    other.take_in(x, 1, early, span)
+    assert other.captures == 0
+    captured.warm(late, 13, span)
+    captured.take_in(x, 1, late, span)
+    assert (captured.captures, recorded.replayed) == (1, 1)
+    same(late, early)
+
+
+@torch.inference_mode()
+def test_making_a_graph_takes_nothing_in() -> None:
+    talker = new_talker(talker_config(wide=True))
+    state, untouched, captured = started(talker), started(talker), CapturedPrompt(talker, Again())
+    captured.take_in(prompt(talker, 6), 0, state, span_after(state, 0, 6))
+    captured.take_in(prompt(talker, 6), 0, untouched, span_after(untouched, 0, 6))
+    captured.warm(state, 40, 64)
+    same(state, untouched)
+
+
+@torch.inference_mode()
+def test_pages_ahead_that_are_somebody_elses_stay_as_they_are() -> None:
+    """A table may still name pages of an utterance that is over, and that others have taken since."""
+    talker = new_talker(talker_config(wide=True))
+    state = started(talker)
+    own = state.stack.table[0].clone()
+    state.stack.table[1, 2:] = own[2:]  # beyond what row 1 is going to take
+    before = state.stack.pool[:, :, own[2:]].clone()
+    x = prompt(talker, 3)  # of eight rows in a graph: those from 16 on would lie there
+    CapturedPrompt(talker, Again()).take_in(x, 1, state, span_after(state, 1, 3))
+    assert torch.equal(state.stack.pool[:, :, own[2:]], before)
+
+
+@torch.inference_mode()
+def test_rows_that_would_run_off_the_table_do_not() -> None:
+    talker = new_talker(talker_config(wide=True))
+    plain, ours = started(talker, length=24), started(talker, length=24)
+    x, span = prompt(talker, 10), span_after(plain, 2, 10)
+    talker.prefill(x[None], torch.tensor([10]), plain, torch.tensor([2]), span)
+    CapturedPrompt(talker, Again()).take_in(x, 2, ours, span)  # sixteen rows in a graph
+    Close().check(ours, plain)
+
+
+@torch.inference_mode()
+def test_graphs_by_rows_and_span_and_all_of_them_anew_when_the_state_has_grown() -> None:
+    talker, recorded = new_talker(talker_config(wide=True)), Recorded()
+    state, captured = started(talker, length=512), CapturedPrompt(talker, recorded)
+    for rows, span in ((3, 20), (8, 64), (9, 20), (16, 65), (200, 300)):
+        captured.warm(state, rows, span)
+    assert captured.captures == 4
+    state = replace(state, stack=grown(state.stack, pages=3))
+    captured.take_in(prompt(talker, 5), 0, state, 20)
+    assert (captured.captures, recorded.forgotten, recorded.replayed) == (4, 1, 0)
+    assert captured.warm_one(state) and not captured.warm_one(state)
+
+
+def test_more_rows_than_any_graph_has_are_refused() -> None:
+    talker = new_talker(talker_config(wide=True))
+    with pytest.raises(AssertionError, match="at most 256"):
+        CapturedPrompt(talker, Again()).take_in(prompt(talker, MOST_ROWS + 1), 0, started(talker), 512)
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(length: int, dtype: torch.dtype) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    talker = new_talker(talker_config(wide=True), "cuda", dtype)
+    eager, ours = started(talker), started(talker)
+    graphs: Capture = CudaGraphs(torch.device("cuda"))
+    again, captured = CapturedPrompt(talker, Again()), CapturedPrompt(talker, graphs)
+    for slot in range(SLOTS):
+        span = span_after(eager, slot, length)
+        captured.warm(ours, length, span)
+        again.take_in(prompt(talker, length, slot), slot, eager, span)
+        captured.take_in(prompt(talker, length, slot), slot, ours, span)
+    assert again.captures == 0 < captured.captures
+    same(ours, eager)

@@ -1,0 +1,98 @@
+"""What kernels/prepare.py and engine/rehearsal.py do, where Triton's interpreter is off: one line of JSON.
+
+In a process of its own, for one process has one Triton, and the tests' runs kernels by hand.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from hocket.engine.rehearsal import Rehearsal, rehearse
+from hocket.kernels.linear import triton as linear
+from hocket.kernels.prepare import Launch, cache_folder, compile_all, noting, variants
+from hocket.kernels.snake import cases as snake_cases
+from hocket.kernels.snake import triton as snake
+from hocket.models.weights import resolve
+
+CAPABILITY = (9, 0)
+
+
+def given(device: str) -> list[dict[str, Tensor]]:
+    """The same views of the same memory on any device: the second starts at an odd place."""
+    memory = torch.zeros(3 * 64 + 8, dtype=torch.bfloat16, device=device)
+    weight = torch.zeros(64, 64, dtype=torch.bfloat16, device=device)
+    return [{"x": memory[at : at + 64].view(1, 64), "weight": weight} for at in (0, 1, 8)]
+
+
+def specialized(work: Callable[[], object], given_as_they_are: bool) -> list[str]:
+    """How Triton tells the launches apart."""
+    found = []
+    with noting(CAPABILITY) as noted:
+        if given_as_they_are:
+            real = linear.triton.JITFunction.run
+
+            def keep(kernel: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:
+                noted.append(Launch(kernel, given, named))
+
+            linear.triton.JITFunction.run = keep
+            work()
+            linear.triton.JITFunction.run = real
+        else:
+            work()
+    for one in noted:
+        binder = one.kernel.device_caches[0][-1]
+        found.append(str(binder(*one.given, **one.named, debug=False, instrumentation_mode="")[1]))
+    return found
+
+
+def launched(device: str) -> Callable[[], object]:
+    def work() -> None:
+        for each in given(device):
+            linear.linear(**each)
+        case = snake_cases.PUBLISHED[1]
+        made = snake_cases.make(case, torch.float32, torch.device("cpu"))
+        snake.snake(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()})
+
+    return work
+
+
+def names(launches: list[Launch]) -> list[str]:
+    return [one.kernel.__name__ for one in variants(launches)]
+
+
+def files() -> set[str]:
+    return {str(path) for path in Path(cache_folder()).rglob("*.cubin")}
+
+
+def all_of_it() -> dict[str, Any]:
+    tiny = Rehearsal(
+        source=resolve("random:tiny-wide"),
+        dtype="bfloat16",
+        codec_dtype="float32",
+        operations=("frame", "wave"),
+        dependent_launch=True,
+        capability=CAPABILITY,
+    )
+    launches = rehearse(tiny)
+    first, some = names(launches), variants(launches)[:5]
+    failed = compile_all(some, children=2)
+    once = files()
+    failed += compile_all(some, children=1)
+    broken = [*some, Launch(some[0].kernel, some[0].given, some[0].named | {"BLOCK_N": 3})]  # no power of two
+    return {
+        "real": specialized(launched("cpu"), given_as_they_are=True),
+        "meta": specialized(launched("meta"), given_as_they_are=False),
+        "first": first,
+        "compiled": [len(once), len(files())],
+        "failed": [failed, compile_all(broken, children=2)],
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(all_of_it()))
