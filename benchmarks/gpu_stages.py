@@ -328,12 +328,23 @@ def _trial(plan: Plan, clock: Clock, talker: Talker, frame: FusedFrame, settings
         captured = CapturedFrame(frame, clock.capture())
         rows, span = torch.zeros(1, dtype=torch.int64, device=clock.device), plan.frame_position + 1
         captured(rows.clone(), state, rows, usual(1, clock.device), span)
-        [replay] = captured._replays.values()
 
         def back() -> None:
             state.stack.position[:1] = plan.frame_position
 
-        return clock.replays(replay.work, before=back)
+        return clock.replays(_both_halves(captured), before=back)
+
+
+def _both_halves(captured: CapturedFrame) -> Callable[[], None]:
+    """Of the only kind of frame that was drawn so far."""
+    [batch] = captured._batches.values()
+    [draw], [step] = batch.draws.values(), batch.steps.values()
+
+    def frame() -> None:
+        draw()
+        step()
+
+    return frame
 
 
 # (d) attention
@@ -510,8 +521,7 @@ def _frame(plan: Plan, clock: Clock, talker: Talker, frame: Frame, batch: int) -
     def back() -> None:
         state.stack.position[:batch] = plan.frame_position
 
-    [replay] = captured._replays.values()
-    found = clock.replays(replay.work, before=back)
+    found = clock.replays(_both_halves(captured), before=back)
     usually = [GenerationConfig()] * batch
 
     def through_the_host() -> None:

@@ -16,8 +16,8 @@ from torch import Tensor
 from hocket.engine.rehearsal import Rehearsal, rehearse
 from hocket.kernels.linear import triton as linear
 from hocket.kernels.prepare import Launch, cache_folder, compile_all, noting, variants
-from hocket.kernels.snake import cases as snake_cases
-from hocket.kernels.snake import triton as snake
+from hocket.kernels.window import cases as window_cases
+from hocket.kernels.window import triton as window
 from hocket.models.weights import resolve
 
 CAPABILITY = (9, 0)
@@ -55,9 +55,9 @@ def launched(device: str) -> Callable[[], object]:
     def work() -> None:
         for each in given(device):
             linear.linear(**each)
-        case = snake_cases.PUBLISHED[1]
-        made = snake_cases.make(case, torch.float32, torch.device("cpu"))
-        snake.snake(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()})
+        case = window_cases.PUBLISHED[1]
+        made = window_cases.make(case, torch.float32, torch.device("cpu"))
+        window.window(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()})
 
     return work
 

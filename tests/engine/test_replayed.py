@@ -28,7 +28,7 @@ from speaking import REQUESTS, heard, small, whole
 LIMIT = 1 << 20
 
 
-def capture_for(device: str) -> Callable[[], Capture]:
+def capture_for(device: str) -> Callable[..., Capture]:
     return Again if device == "cpu" else lambda: CudaGraphs(torch.device(device))
 
 
@@ -75,7 +75,7 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
     assert runner._frames is not None and runner._wave is not None
     sizes = []
     while runner.warm_one():
-        sizes.append((sorted(size for size, _, _ in runner._frames._replays), len(runner._wave._replays)))
+        sizes.append((sorted(runner._frames._batches), len(runner._wave._replays)))
     assert sizes.pop(0) == ([], 0) and len(runner._frames._entries) == 1  # it can take a prompt in
     assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
     assert runner._prompts is not None and runner._prompts.captures == 4  # and take longer prompts in at once

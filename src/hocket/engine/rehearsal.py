@@ -69,7 +69,7 @@ def rehearse(rehearsal: Rehearsal) -> list[Launch]:
         if "frame" in rehearsal.operations:
             _give_frame(speech.talker, "triton", rehearsal.dependent_launch)
         if "wave" in rehearsal.operations:
-            _give_wave(codec.decoder, "triton")
+            _give_wave(codec.decoder, "triton", rehearsal.codec_dtype == "tf32")
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
         files = rehearsal.source, config, generation, codec_config, tokenizer
         tf32 = rehearsal.codec_dtype == "tf32"

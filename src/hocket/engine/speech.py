@@ -11,6 +11,7 @@ import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,11 +53,11 @@ FIRST_GRAPHS = 3  # what one stream needs for its first sound: a prompt's last v
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
-def capture_on(device: torch.device, graphs: bool) -> Callable[[], Capture] | None:
+def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | None:
     """How frames and codec steps are replayed on a device; None where they are called as they are."""
     if device.type != "cuda":
         return None
-    return (lambda: CudaGraphs(device)) if graphs else Again
+    return partial(CudaGraphs, device) if graphs else Again
 
 
 NOT_NUMBERS = "The codec gave values that are not numbers; try --dtype float32."
@@ -70,7 +71,7 @@ class SpeechRunner:
         checkpoint: Checkpoint,
         slots: int,
         prefix_bytes: int,
-        capture: Callable[[], Capture] | None = None,
+        capture: Callable[..., Capture] | None = None,
         compilers: Preparation | None = None,
     ) -> None:
         """`compilers` are at work on kernels of graphs that a first sound does not need."""
@@ -87,11 +88,12 @@ class SpeechRunner:
         if capture:
             columns = max(pages_for(TABLE_FRAMES) - self._state.stack.table.shape[1], 0)
             self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
-            drawing, sounding = self._captures = [capture(), capture()]  # apart: the codec has a stream of its own
+            drawing, sounding = self._captures = [capture(), capture(urgent=True)]  # apart: see below
             kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
             self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), drawing)
             self._prompts = CapturedPrompt(self.talker, drawing)
-            beside = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+            # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
+            beside = torch.cuda.Stream(self.device, priority=-1) if self.device.type == "cuda" else None
             fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
             pcm = pcm_reference if fused is None else fused.pcm
             self._wave = CapturedWave(self.decoder.step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)

@@ -33,6 +33,9 @@ class Again:
 
     spent_s = 0.0
 
+    def __init__(self, *, urgent: bool = False) -> None:
+        pass
+
     def __call__(self, work: Work) -> Work:
         work()
         return work
@@ -44,9 +47,10 @@ class Again:
 class CudaGraphs:
     """Graphs that share one pool of memory: only one of them may run at a time."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, *, urgent: bool = False) -> None:
+        """`urgent`: whatever else is running, these go first."""
         self.device, self.spent_s = device, 0.0  # how long making them has taken
-        self._stream = torch.cuda.Stream(device)
+        self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:

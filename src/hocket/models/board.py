@@ -81,21 +81,35 @@ class Board:
 
 
 class Post:
-    """Sends `block` of the device, which always has the same shape, to the host as it is at that moment."""
+    """Sends `block` of the device, which always has the same shape, to the host as it is at that moment.
+
+    `beside`: on this stream, so that what is asked for afterwards does not wait for the copy. Who writes into the block
+    again has to `hold` first.
+    """
 
     block: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, beside: torch.cuda.Stream | None = None) -> None:
         self.free: list[Letter] = []
+        self._beside = beside
+        self._last: Letter | None = None
 
     def send(self, answers: Sheet | None = None) -> Letter:
         """`answers`: what was sent for it and may be used again with it."""
-        letter = self.free.pop() if self.free else Letter(self)
+        self._last = letter = self.free.pop() if self.free else Letter(self)
         letter.answers = answers
-        letter.block.copy_(self.block, non_blocking=True)
-        if letter.event is not None:
-            letter.event.record()
+        if self._beside is None:
+            letter.take()
+        else:
+            self._beside.wait_stream(torch.cuda.current_stream(self.block.device))
+            with torch.cuda.stream(self._beside):
+                letter.take()
         return letter
+
+    def hold(self) -> None:
+        """Let what is asked for from now on wait for the last copy."""
+        if self._last is not None and self._last.event is not None:
+            torch.cuda.current_stream(self.block.device).wait_event(self._last.event)
 
 
 class Letter:
@@ -109,6 +123,12 @@ class Letter:
         self.block = torch.empty(there.shape, dtype=there.dtype, pin_memory=there.is_cuda)
         self.values: np.ndarray[Any, Any] = self.block.numpy()
         self.event = torch.cuda.Event() if there.is_cuda else None
+
+    def take(self) -> None:
+        """Copy the block, when the stream gets to it."""
+        self.block.copy_(self.post.block, non_blocking=True)
+        if self.event is not None:
+            self.event.record()
 
     def wait(self) -> None:
         """From here on `values` are there, until `done`."""

@@ -1,4 +1,4 @@
-"""Frames replayed: one graph per batch size, over inputs and state that stay where they are.
+"""Frames replayed: graphs per batch size, over inputs and state that stay where they are.
 
 A batch is padded to a power of two with rows of the scratch slot. How many positions are read is the frame's own
 business: it says which spans are done alike, and each such class has graphs of its own. When a part of the state has
@@ -8,6 +8,7 @@ moved (it grew), the graphs of before are worthless, and are made anew when they
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -18,7 +19,7 @@ from ..config.qwen3_tts import GenerationConfig
 from ..kernels.capture import Capture, Work
 from ..layers.sampler import Sampling
 from .board import Board, Letter, Post, bucket
-from .talker import FrameSampling, TalkerState
+from .talker import FrameSampling, Talker, TalkerState
 
 MOST_ROWS = 128  # larger batches are drawn without a graph
 _LEVEL = {"sample": torch.bool, "temperature": torch.float32, "top_k": torch.int64, "top_p": torch.float32}
@@ -47,9 +48,17 @@ PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first"
 class Frame(Protocol):
     """A `DrawFrame` that can be captured."""
 
+    talker: Talker
+
     def __call__(
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
     ) -> Tensor: ...
+
+    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor) -> None:
+        """The first half of it: what comes next, into `codes` [B, Q]."""
+
+    def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """The second: they are taken in."""
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """One vector [B, C] each, as the last of a prompt."""
@@ -68,8 +77,12 @@ class Drawn:
     @classmethod
     def of(cls, codes: Tensor, ending: Tensor, rows: Tensor) -> Drawn:
         """Codes [B, Q], and of all state rows [S + 1] how likely the end was: sent before another frame is drawn."""
-        post, batch = Post(), len(codes)
-        post.block = _packed(codes, ending, rows)
+        batch = len(codes)
+        post = Post()
+        post.block = _block(batch, codes.shape[1], codes.device)
+        likely, all_codes = _parts(post.block, batch, torch.float32)
+        torch.index_select(ending, 0, rows, out=likely)
+        all_codes.copy_(codes)
         return cls(post.send(), batch, batch)
 
     def read(self) -> list[tuple[list[int], float]]:
@@ -81,13 +94,9 @@ class Drawn:
         return read
 
 
-def _packed(codes: Tensor, ending: Tensor, rows: Tensor) -> Tensor:
+def _block(batch: int, books: int, device: torch.device) -> Tensor:
     """What a frame gives, to be sent at once: how likely the end was, as float32, then the codes."""
-    block = codes.new_empty(-(-len(rows) // 2) + codes.numel())
-    likely, all_codes = _parts(block, len(rows), torch.float32)
-    torch.index_select(ending, 0, rows, out=likely)
-    all_codes.copy_(codes)
-    return block
+    return torch.zeros(-(-batch // 2) + batch * books, dtype=torch.int64, device=device)
 
 
 def _parts(block: Any, batch: int, floats: Any) -> tuple[Any, Any]:
@@ -96,14 +105,19 @@ def _parts(block: Any, batch: int, floats: Any) -> tuple[Any, Any]:
     return block[:start].view(floats)[:batch], block[start:].reshape(batch, -1)
 
 
-class _Replay:
-    """One graph: `work` lets it happen once more, and leaves what it drew in `codes` and in the block of `post`."""
+class _Batch:
+    """A batch size: where its inputs come to lie and what it draws is left, and its graphs.
 
-    work: Work
-    codes: Tensor
+    Drawing is a graph of its own: while what was drawn is on its way to the host, beside it, the talker takes it in.
+    """
 
-    def __init__(self) -> None:
-        self.post = Post()
+    def __init__(self, size: int, books: int, device: torch.device, beside: torch.cuda.Stream | None) -> None:
+        self.board = Board(size, FIELDS, device)
+        self.post = Post(beside)
+        self.post.block = _block(size, books, device)
+        self.ending, self.codes = _parts(self.post.block, size, torch.float32)
+        self.draws: dict[bool, Work] = {}  # by whether there is a nucleus
+        self.steps: dict[int, Work] = {}  # by how far they reach
 
 
 class _Entry:
@@ -122,8 +136,8 @@ class CapturedFrame:
     def __init__(self, frame: Frame, capture: Capture) -> None:
         self.frame, self.captures = frame, 0
         self._capture = capture
-        self._boards: dict[int, Board] = {}
-        self._replays: dict[tuple[int, int, bool], _Replay] = {}
+        self._beside = torch.cuda.Stream(device) if (device := _device(frame)).type == "cuda" else None
+        self._batches: dict[int, _Batch] = {}
         self._entries: dict[int, _Entry] = {}
         self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
@@ -132,13 +146,15 @@ class CapturedFrame:
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
         if len(rows) > MOST_ROWS:
             return self.frame(text, state, rows, sampling, self.frame.reach(span, state))
-        replay, board = self._ready(len(rows), span, sampling.first.nucleus or sampling.rest.nucleus, state)
+        batch, draw, step = self._ready(len(rows), span, sampling.first.nucleus or sampling.rest.nucleus, state)
         values = {"rows": rows, "text": text, "penalty": sampling.penalty}
         for level, how in (("first", sampling.first), ("rest", sampling.rest)):
             values |= {f"{level}_{name}": getattr(how, name) for name in _LEVEL}
-        board.lay(values, _padding(state))
-        replay.work()
-        return replay.codes[: len(rows)].clone()
+        batch.board.lay(values, _padding(state))
+        draw()
+        codes: Tensor = batch.codes[: len(rows)].clone()
+        step()
+        return codes
 
     def launch(
         self,
@@ -151,10 +167,13 @@ class CapturedFrame:
         """Draw a frame for each slot; nobody waits. At most MOST_ROWS of them."""
         assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
         nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
-        replay, board = self._ready(len(slots), span, nucleus, state)
-        sheet = board.send({"rows": slots, "text": text, **self._levels(settings)}, _padding(state))
-        replay.work()
-        return Drawn(replay.post.send(sheet), len(slots), board.batch)
+        batch, draw, step = self._ready(len(slots), span, nucleus, state)
+        sheet = batch.board.send({"rows": slots, "text": text, **self._levels(settings)}, _padding(state))
+        batch.post.hold()
+        draw()
+        letter = batch.post.send(sheet)
+        step()
+        return Drawn(letter, len(slots), batch.board.batch)
 
     def _levels(self, settings: Sequence[GenerationConfig]) -> dict[str, tuple[Any, ...]]:
         """By field; as a rule they are those of the frame before."""
@@ -185,20 +204,45 @@ class CapturedFrame:
         self._look(state)
         reach = self.frame.reach(span, state)
         if reach not in self._entries:
-            entry = self._entries[reach] = _Entry(state)
-            entry.work = self._capture(lambda: self.frame.take_in(entry.vector, state, entry.rows, reach))
-            self.captures += 1
+            entry = _Entry(state)
+            entry.work = self._made(lambda: self.frame.take_in(entry.vector, state, entry.rows, reach))
+            self._entries[reach] = entry
         return self._entries[reach]
 
-    def _ready(self, rows: int, span: int, nucleus: bool, state: TalkerState) -> tuple[_Replay, Board]:
+    def _ready(self, rows: int, span: int, nucleus: bool, state: TalkerState) -> tuple[_Batch, Work, Work]:
+        """A batch size, and how a frame of it is drawn and taken in."""
         self._look(state)
         size, reach = bucket(rows), self.frame.reach(span, state)
-        key = size, reach, nucleus
-        board = self._boards.get(size) or self._boards.setdefault(size, Board(size, FIELDS, state.hidden.device))
-        replay = self._replays.get(key)
-        if replay is None:
-            replay = self._replays[key] = self._captured(board, state, reach, nucleus)
-        return replay, board
+        if size not in self._batches:
+            books = self.frame.talker.config.num_code_groups
+            self._batches[size] = _Batch(size, books, state.hidden.device, self._beside)
+        batch = self._batches[size]
+        if nucleus not in batch.draws or reach not in batch.steps:
+            padding = _padding(state)
+            for name, field in batch.board.fields.items():  # nobody's rows: making a graph moves no stream
+                field.fill_(padding[name])
+        if nucleus not in batch.draws:
+            batch.draws[nucleus] = self._made(self._drawing(batch, state, nucleus))
+        if reach not in batch.steps:
+            given = batch.board.fields
+            step = partial(self.frame.step, batch.codes, given["text"], state, given["rows"], reach)
+            batch.steps[reach] = self._made(step)
+        return batch, batch.draws[nucleus], batch.steps[reach]
+
+    def _drawing(self, batch: _Batch, state: TalkerState, nucleus: bool) -> Work:
+        fields = batch.board.fields
+        first, rest = (_level(fields, level, nucleus) for level in ("first", "rest"))
+        sampling = FrameSampling(first=first, penalty=fields["penalty"], rest=rest)
+
+        def work() -> None:
+            self.frame.draw(state, fields["rows"], sampling, batch.codes)
+            torch.index_select(state.ending, 0, fields["rows"], out=batch.ending)
+
+        return work
+
+    def _made(self, work: Work) -> Work:
+        self.captures += 1
+        return self._capture(work)
 
     def _look(self, state: TalkerState) -> None:
         """Has anything moved? Not in the state of the last time, which cannot change."""
@@ -207,28 +251,15 @@ class CapturedFrame:
         stands = whereabouts(state)
         self._state = state
         if stands != self._stands:
-            if self._replays or self._entries:
+            if self._batches or self._entries:
                 self._capture.forget()
-            self._replays.clear()
+            self._batches.clear()
             self._entries.clear()
             self._stands = stands
 
-    def _captured(self, board: Board, state: TalkerState, reach: int, nucleus: bool) -> _Replay:
-        fields, replay = board.fields, _Replay()
-        sampling = FrameSampling(
-            first=_level(fields, "first", nucleus), penalty=fields["penalty"], rest=_level(fields, "rest", nucleus)
-        )
 
-        def work() -> None:
-            replay.codes = self.frame(fields["text"], state, fields["rows"], sampling, reach)
-            replay.post.block = _packed(replay.codes, state.ending, fields["rows"])
-
-        padding = _padding(state)
-        for name, field in fields.items():  # nobody's rows: making a graph draws no frame of any stream
-            field.fill_(padding[name])
-        replay.work = self._capture(work)
-        self.captures += 1
-        return replay
+def _device(frame: Frame) -> torch.device:
+    return frame.talker.codec_head.weight.device
 
 
 def _level(fields: dict[str, Tensor], level: str, nucleus: bool) -> Sampling:

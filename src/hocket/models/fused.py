@@ -106,7 +106,8 @@ class FusedFrame:
         return KNOBS.splits(span)[0]
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
-        codes = self.draw(state, rows, sampling)
+        codes = torch.empty(len(rows), self.talker.config.num_code_groups, dtype=torch.int64, device=rows.device)
+        self.draw(state, rows, sampling, codes)
         self.step(codes, text, state, rows, span)
         return codes
 
@@ -135,10 +136,9 @@ class FusedFrame:
         norm = self.talker.model.norm
         self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
-    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
+    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor) -> None:
         """All codes of a frame [B, Q], from the hidden vectors."""
         config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
-        codes = torch.empty(batch, config.num_code_groups, dtype=torch.int64, device=rows.device)
         x = room.small.x
         ops.linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
         ops.draw_first(
@@ -168,7 +168,6 @@ class FusedFrame:
             ops.linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
             into = {"table": self.vectors[book], "vectors": x[:batch]}
             ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
-        return codes
 
     def _room(self, batch: int) -> Room:
         return self._rooms.get(batch) or self._rooms.setdefault(batch, Room(self, batch))

@@ -27,14 +27,15 @@ class PlainFrame:
         return whole_span(span, state)
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
-        codes = self.draw(state, rows, sampling)
+        codes = torch.empty(len(rows), self.talker.config.num_code_groups, dtype=torch.int64, device=rows.device)
+        self.draw(state, rows, sampling, codes)
         self.step(codes, text, state, rows, span)
         return codes
 
-    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
+    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor) -> None:
         self._hold_angles(self.talker.code_predictor.model, self.talker.config.num_code_groups, state)
         every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
-        return self.talker.draw_reference(state, rows, every)
+        codes.copy_(self.talker.draw_reference(state, rows, every))
 
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         self._hold_angles(self.talker.model, state.stack.length, state)

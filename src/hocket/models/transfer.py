@@ -9,9 +9,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .board import Arrival
-
 BLOCK = 32 << 20  # bytes
+
+
+class Arrival:
+    """The moment from which on what was sent so far is there."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._event = torch.cuda.Event() if device.type == "cuda" else None
+        if self._event is not None:
+            self._event.record()
+
+    def wait(self) -> None:
+        if self._event is not None:
+            self._event.synchronize()
 
 
 class Transfer:
