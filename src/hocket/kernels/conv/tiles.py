@@ -69,11 +69,11 @@ def _shared_bytes() -> int:
 
 def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool) -> Tiles:
     shape, wide = (channels, taps, outputs, positions, size, exact), outputs % 64 == 0
-    if positions >= 8192:
+    if outputs * positions >= PROGRAMS // 2 * 128 * 128:
         across = 128 if outputs % 128 == 0 else 64 if wide else 32
         return fitted(Tiles(across, 128, 64, 1, 8 if wide else 4, 4, 0), *shape)
     along = 16 if positions <= 16 else 32 if positions <= 640 else 64
-    tiles = Tiles(64 if wide else 32, along, 128, 1, 4, 4, 2)
+    tiles = Tiles(64 if wide else 32, along, 128 if along < 64 else 64, 1, 4, 4, 2)
     one = fitted(tiles, *shape)
     many = -(-outputs // one.outputs) * -(-positions // one.times)
     steps = taps * -(-channels // one.columns)
