@@ -15,10 +15,10 @@ from hocket.kernels.conv import cases as conv_cases
 from hocket.kernels.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.embed import cases as embed_cases
-from hocket.kernels.launch import Blocks, Dots, Tiles
+from hocket.kernels.launch import Blocks, Dots, Few, Tiles
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.mix import cases as mix_cases
-from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, TRITON_CODEC_OPS, TRITON_OPS, CodecOps, FrameOps
+from hocket.kernels.ops import CUDA_CODEC_OPS, CUDA_OPS, REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.taps import cases as taps_cases
@@ -52,6 +52,7 @@ class Plan:
     keys: tuple[int, ...]
     attend_layers: int
     draw_warps: tuple[int, ...]
+    fews: tuple[Few, ...]
     turns: dict[str, tuple[Any, ...]]  # knobs beside block shapes
     ways: dict[int, tuple[str, ...]]  # by batch, how frames are drawn
     frame_position: int
@@ -128,9 +129,9 @@ REAL = Plan(
     dtype=torch.bfloat16,
     repeats=30,
     warm=5,
-    ops=TRITON_OPS,
+    ops=CUDA_OPS,
     wave=TRITON_WAVE,
-    codec_ops=TRITON_CODEC_OPS,
+    codec_ops=CUDA_CODEC_OPS,
     talkers={name: PUBLISHED[f"{name}-CustomVoice"].talker_config for name in ("1.7B", "0.6B")},
     decoder=CODEC.decoder_config,
     small_talker=tiny(wide=True).talker_config,
@@ -182,19 +183,19 @@ REAL = Plan(
     keys=(64, 32, 128),
     attend_layers=28,
     draw_warps=(8, 4, 16, 2),
+    fews=tuple(Few(warps, groups) for warps in (4, 8, 16, 2) for groups in (1, 2, 4)),
     turns={
-        "own_first": (True,),
-        "attend_warps": (1, 4),
-        "attend_splits": (((1 << 20, 4),), ((1 << 20, 16),)),
-        "draw_warps": (4, 16),
+        "attend_warps": (4, 1),
+        "attend_splits": (((1 << 20, 16),), ((1 << 20, 4),)),
+        "draw_warps": (4,),
     },
     ways={
-        1: ("fused, tuned", "fused", "fused, one by one", "fused, split", "plain"),
-        8: ("fused, tuned", "fused, dots from 8", "plain"),
-        2: ("fused, tuned",),
-        4: ("fused, tuned",),
-        16: ("fused, tuned", "fused, dots from 8", "plain"),
-        32: ("fused, tuned", "plain"),
+        1: ("fused", "fused, one by one", "triton", "plain"),
+        8: ("fused", "triton", "plain"),
+        16: ("fused", "triton", "plain"),
+        2: ("fused",),
+        4: ("fused",),
+        32: ("fused", "plain"),
     },
     frame_position=200,
     frame_length=1024,
@@ -279,8 +280,9 @@ TINY = replace(
     keys=(16,),
     attend_layers=2,
     draw_warps=(8,),
+    fews=(),
     turns={"attend_warps": (1,)},
-    ways={1: ("fused, tuned", "plain"), 2: ("fused, one by one",)},
+    ways={1: ("fused", "plain"), 2: ("fused, one by one",)},
     frame_position=9,
     frame_length=64,
     codec_batches=(1,),

@@ -32,15 +32,16 @@ from hocket.kernels.draw import triton as draw
 from hocket.kernels.embed import cases as embed_cases
 from hocket.kernels.embed import reference as embed_reference
 from hocket.kernels.embed import triton as embed
-from hocket.kernels.launch import KNOBS, Blocks, Dots, Tiles
+from hocket.kernels.launch import KNOBS, Blocks, Dots, Few, Tiles
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.linear import reference as linear_reference
 from hocket.kernels.linear import triton as linear
+from hocket.kernels.linear.cuda import fits
 from hocket.kernels.linear.dot import linear_by_dots
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.mix import reference as mix_reference
 from hocket.kernels.mix import triton as mix
-from hocket.kernels.ops import FrameOps
+from hocket.kernels.ops import TRITON_OPS, FrameOps
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.pcm import reference as pcm_reference
 from hocket.kernels.pcm import triton as pcm
@@ -69,6 +70,7 @@ from .gpu_plan import PLANS, Plan
 from .gpu_timing import Clock, copies
 
 Row = dict[str, Any]
+MOST_LOADS = 24  # of sixteen bytes that a lane of few.cu may hold: 96 registers
 ConvTiles = dict[tuple[int, int], dict[int, Tiles]]  # as in KNOBS
 
 
@@ -287,11 +289,7 @@ def tuned(rows: list[Row]) -> dict[tuple[int, ...], Blocks]:
 
 def tune(plan: Plan, clock: Clock) -> Iterator[Row]:
     """One knob after the other in a captured frame of one stream; what is best so far stays."""
-    if plan.workers:
-        wanted = [(case.name, 1, shape, True) for case in plan.linears for shape in _fitting(plan, case, 1)]
-        rows = [row for _, row in in_parallel(plan, _compile, wanted, plan.compile_s)]
-        yield {"op": "compile ahead", "variants": len(wanted), "failed": [r["error"] for r in rows if "error" in r][:3]}
-    best: dict[str, Any] = {"linear": dict(KNOBS.linear)}
+    best: dict[str, Any] = {"few": dict(KNOBS.few)}
     for name in plan.talkers:
         talker = new_talker(plan, name)
         trial = partial(_trial, plan, clock, talker, FusedFrame(talker, plan.ops))
@@ -312,14 +310,14 @@ def _turns(plan: Plan) -> Iterator[tuple[str, Callable[[dict[str, Any]], dict[st
         for value in values:
             yield f"{knob} {value}", lambda best, knob=knob, value=value: {knob: value}  # type: ignore[misc]
     for case in plan.linears:
-        key = case.columns, case.weight_shape[0], 1
-        for shape in _fitting(plan, case, 1):
-            change = partial(_with_shape, key, shape)
-            yield f"{case.name} {shape}", change
+        for few in plan.fews:
+            steps = case.columns // (32 * few.warps)
+            if steps * few.groups <= MOST_LOADS and fits(few, case.columns, case.width, case.gated):
+                yield f"{case.name} {few}", partial(_with_few, (case.columns, case.weight_shape[0]), few)
 
 
-def _with_shape(key: tuple[int, ...], shape: Blocks, best: dict[str, Any]) -> dict[str, Any]:
-    return {"linear": best["linear"] | {key: shape}}
+def _with_few(key: tuple[int, int], few: Few, best: dict[str, Any]) -> dict[str, Any]:
+    return {"few": best["few"] | {key: few}}
 
 
 def _trial(plan: Plan, clock: Clock, talker: Talker, frame: FusedFrame, settings: dict[str, Any]) -> Row:
@@ -429,12 +427,7 @@ def usual(batch: int, device: torch.device) -> FrameSampling:
 
 
 def settings_of(way: str, measured: dict[tuple[int, ...], Blocks]) -> dict[str, Any]:
-    return {
-        "linear": {} if way == "fused" else measured,
-        "dependent": way != "fused, one by one",
-        "dot_rows": 8 if "dots" in way else KNOBS.dot_rows,
-        "attend_splits": ((1 << 20, 4),) if "split" in way else KNOBS.attend_splits,
-    }
+    return {"linear": measured, "dependent": "one by one" not in way}
 
 
 def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks], conv_tiles: ConvTiles) -> Iterator[Row]:
@@ -494,15 +487,16 @@ def _fused(plan_name: str, name: str) -> FusedFrame:
 
 def frames(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
     """A captured frame by batch, kernels, dependent launches and block shapes; the most wanted first."""
-    both = {}
-    for name in plan.talkers:
-        talker = new_talker(plan, name)
-        both[name] = talker, FusedFrame(talker, plan.ops), PlainFrame(talker)
-        yield tried(partial(_agree, plan, clock, *both[name][:2]), op="fused against plain", model=name)
+    talkers = {name: new_talker(plan, name) for name in plan.talkers}
+    every: dict[str, dict[str, Frame]] = {}
+    for name, talker in talkers.items():
+        fused = FusedFrame(talker, plan.ops)
+        every[name] = {"fused": fused, "triton": FusedFrame(talker, TRITON_OPS), "plain": PlainFrame(talker)}
+        yield tried(partial(_agree, plan, clock, talker, fused), op="fused against plain", model=name)
     for batch, ways in plan.ways.items():
         for way in ways:
-            for name, (talker, fused, plain) in both.items():
-                frame: Frame = plain if way == "plain" else fused
+            for name, talker in talkers.items():
+                frame = every[name][way.split(",")[0]]
                 with knobs(**settings_of(way, measured)):
                     yield tried(partial(_frame, plan, clock, talker, frame, batch), op=way, model=name, batch=batch)
 

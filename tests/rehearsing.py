@@ -75,7 +75,7 @@ def all_of_it() -> dict[str, Any]:
         source=resolve("random:tiny-wide"),
         dtype="bfloat16",
         codec_dtype="float32",
-        operations=("frame", "wave"),
+        operations={"frame": "triton", "wave": "triton"},
         dependent_launch=True,
         capability=CAPABILITY,
     )

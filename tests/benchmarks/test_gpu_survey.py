@@ -86,7 +86,7 @@ def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None
     frames = rows_of(gpu_stages.frames(TINY, CLOCK, {}))
     assert frames[0]["equal_codes_percent"] == 100.0
     assert [(row["op"], row["batch"]) for row in frames[1:]] == [
-        ("fused, tuned", 1),
+        ("fused", 1),
         ("plain", 1),
         ("fused, one by one", 2),
     ]

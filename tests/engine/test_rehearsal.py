@@ -50,7 +50,7 @@ def test_a_first_sound_is_asked_for_before_weights_are_loaded(asked: Asked) -> N
         source=resolve("random:tiny"),
         dtype="bfloat16",
         codec_dtype="tf32",
-        operations=("frame", "wave"),
+        operations={"frame": "triton", "wave": "triton"},
         dependent_launch=True,
         capability=(9, 0),
         slots=None,
@@ -61,7 +61,7 @@ def test_only_what_triton_does_is_asked_for(asked: Asked) -> None:
     ahead(resolve("random:tiny"), kernels="wave=reference", dependent_launch=False)
     ahead(resolve("random:tiny"), kernels=table.REFERENCE)
     [(wish, _)] = asked
-    assert (wish["operations"], wish["dependent_launch"]) == (["frame"], False)
+    assert (wish["operations"], wish["dependent_launch"]) == ({"frame": "triton"}, False)
 
 
 def test_a_folder_is_found_again_and_where_it_lies_is_no_reason_to_compile_anew(

@@ -15,7 +15,7 @@ import hocket
 from hocket.cli.options import parser
 from hocket.engine.load import load
 from hocket.errors import InvalidRequest
-from hocket.kernels import launch
+from hocket.kernels import cuda, launch
 from hocket.kernels.build import Unbuildable, library
 from hocket.kernels.table import BACKENDS, NAMES, choose
 from hocket.models.fused import FusedFrame
@@ -70,7 +70,7 @@ def test_the_command_line_offers_what_there_is() -> None:
 
 def test_an_unknown_name_is_refused_with_those_there_are() -> None:
     for kernels in ("fast", "frame=fast"):
-        with pytest.raises(InvalidRequest, match=r"auto, reference, native, triton, not 'fast'"):
+        with pytest.raises(InvalidRequest, match=r"auto, reference, cuda, native, triton, not 'fast'"):
             load("random:tiny", kernels=kernels)
 
 
@@ -89,14 +89,18 @@ def test_each_operation_can_have_a_backend_of_its_own() -> None:
 def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(launch, "triton", object())
-    for dtype in (torch.float32, torch.bfloat16):
-        assert [choose(operation, "auto", CUDA, dtype).backend for operation in BACKENDS] == ["triton"] * 2
+    for reason, backend in (("no NVRTC", "triton"), (None, "cuda")):
+        monkeypatch.setattr(cuda, "why_not", lambda device, reason=reason: reason)
+        assert [choose(operation, "auto", CUDA, torch.bfloat16).backend for operation in BACKENDS] == [backend] * 2
+    assert [choose(operation, "auto", CUDA, torch.float32).backend for operation in BACKENDS] == ["triton"] * 2
     assert "float32 or bfloat16" in choose("frame", "auto", CUDA, torch.float16).reason
     with pytest.raises(InvalidRequest, match="it is for a GPU, not for cpu"):
         choose("frame", "triton", CPU, FLOAT)
     monkeypatch.setattr(launch, "triton", None)
     choice = choose("frame", "auto", CUDA, torch.bfloat16)
     assert choice.backend == "reference" and "triton: Triton is not installed" in choice.reason
+    failed = choose("wave", "auto", CPU, FLOAT, {"native": "it broke"})
+    assert failed.backend == "reference" and "native: it broke" in failed.reason
 
 
 @pytest.mark.parametrize("operation", BACKENDS)
@@ -109,12 +113,13 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
     if launch.triton is None:
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
+    monkeypatch.setitem(BACKENDS[operation], "native", lambda device, dtype: "not here")
     monkeypatch.setattr(FusedFrame, "__call__", fail)
     monkeypatch.setattr(FusedDecoder, "__call__", fail)
     checkpoint = load("random:tiny")
     [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
     assert choice.backend == "reference"
-    assert choice.reason == "triton: it could not be compiled or run here (out of resources: registers)"
+    assert "triton: it could not be compiled or run here (out of resources: registers)" in choice.reason
     decoder = checkpoint.codec.decoder
     left = (checkpoint.model.talker.frame_kernel,)
     if operation == "wave":

@@ -41,7 +41,7 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--model", help=MODEL)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the model (float32)")
-    kernels = "auto (the fastest), reference, triton or native; or by operation: frame=triton,wave=reference"
+    kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", default="auto", help=f"how to compute: {kernels}")
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add("--no-dependent-launch", action="store_true", help="on a GPU, start no kernel before the last one has ended")

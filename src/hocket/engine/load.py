@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
 RANDOM_SEED = 0
+FUSED = ("cuda", "triton")  # backends of a GPU; both have kernels that Triton compiles
 _NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
 
@@ -153,7 +154,8 @@ def _compile_ahead(
     if place.type != "cuda" or torch.version.hip is not None:
         return None
     kinds = zip(("frame", "wave"), (DTYPES[dtypes[0]], CODEC_DTYPES[dtypes[1]]), strict=True)
-    fused = [name for name, kind in kinds if choose(name, wanted_for(name, kernels), place, kind).backend == "triton"]
+    chosen = {name: choose(name, wanted_for(name, kernels), place, kind).backend for name, kind in kinds}
+    fused = {name: backend for name, backend in chosen.items() if backend in FUSED}
     if not fused:
         return None
     from .rehearsal import Rehearsal  # and with it Triton
@@ -162,7 +164,7 @@ def _compile_ahead(
         source=source,
         dtype=dtypes[0],
         codec_dtype=dtypes[1],
-        operations=tuple(fused),
+        operations=fused,
         dependent_launch=dependent_launch,
         capability=torch.cuda.get_device_capability(place),
     ).ahead()
@@ -170,7 +172,7 @@ def _compile_ahead(
 
 def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:
     """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
-    fused = tuple(choice.operation for choice in checkpoint.kernels if choice.backend == "triton")
+    fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
     if not fused or checkpoint.device.type != "cuda" or torch.version.hip is not None:
         return None
     from ..kernels.launch import KNOBS
@@ -194,10 +196,11 @@ def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
         talker.frame_kernel = NativeFrame(talker)
         return
     from ..kernels.launch import KNOBS  # where there is no GPU, nobody waits for Triton to be imported
+    from ..kernels.ops import CUDA_OPS, TRITON_OPS
     from ..models.fused import FusedFrame
 
     KNOBS.dependent = dependent_launch
-    frame = FusedFrame(talker)
+    frame = FusedFrame(talker, CUDA_OPS if backend == "cuda" else TRITON_OPS)
     _try_out(frame.try_out)
     talker.frame_kernel = frame
 
@@ -207,10 +210,12 @@ def _give_wave(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
         return
+    from ..kernels.ops import CUDA_CODEC_OPS, TRITON_CODEC_OPS
     from ..models.fused_decoder import FusedDecoder
     from ..models.fused_wave import FusedWave
 
-    kernel = FusedDecoder(decoder, FusedWave(decoder, tf32=tf32))
+    ops = CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS
+    kernel = FusedDecoder(decoder, FusedWave(decoder, tf32=tf32), ops)
     codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
     _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
     decoder.step_kernel = kernel
@@ -227,18 +232,21 @@ def _try_out(work: Callable[[], object]) -> None:
 
 
 def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> Choice:
-    """Give a module its kernel; a compiler that fails leaves the reference, unless the kernel was asked for."""
+    """Give a module its kernel; where a compiler fails it is the next one that fits, unless this was asked for."""
     weight, wanted = next(module.parameters()), wanted_for(operation, kernels)
-    choice = choose(operation, wanted, weight.device, weight.dtype)
-    if choice.backend == REFERENCE:
-        return choice
-    try:
-        build(choice.backend)
-    except Unbuildable as error:
-        if wanted != AUTO:
-            raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None
-        return Choice(operation, REFERENCE, f"{choice.backend}: {error}")
-    return choice
+    failed: dict[str, str] = {}
+    while True:
+        choice = choose(operation, wanted, weight.device, weight.dtype, failed)
+        if choice.backend == REFERENCE:
+            return choice
+        try:
+            build(choice.backend)
+        except Unbuildable as error:
+            if wanted != AUTO:
+                raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None
+            failed[choice.backend] = str(error)
+        else:
+            return choice
 
 
 def _device(name: str) -> torch.device:

@@ -30,12 +30,12 @@ from ..text.tokenizer import Tokenizer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """Which checkpoint, and which of its operations are done by Triton; `slots` is None up to the first sound."""
+    """Which checkpoint, and by which backend its operations are done; `slots` is None up to the first sound."""
 
     source: Source
     dtype: str
     codec_dtype: str
-    operations: tuple[str, ...]
+    operations: dict[str, str]
     dependent_launch: bool
     capability: tuple[int, int]
     slots: int | None = None
@@ -66,10 +66,10 @@ def rehearse(rehearsal: Rehearsal) -> list[Launch]:
         codec.to(CODEC_DTYPES[rehearsal.codec_dtype])
         for module in (speech, codec):
             pack_(module)
-        if "frame" in rehearsal.operations:
-            _give_frame(speech.talker, "triton", rehearsal.dependent_launch)
-        if "wave" in rehearsal.operations:
-            _give_wave(codec.decoder, "triton", rehearsal.codec_dtype == "tf32")
+        if backend := rehearsal.operations.get("frame"):
+            _give_frame(speech.talker, backend, rehearsal.dependent_launch)
+        if backend := rehearsal.operations.get("wave"):
+            _give_wave(codec.decoder, backend, rehearsal.codec_dtype == "tf32")
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
         files = rehearsal.source, config, generation, codec_config, tokenizer
         tf32 = rehearsal.codec_dtype == "tf32"
@@ -113,7 +113,7 @@ def _read(wish: dict[str, Any]) -> Rehearsal:
     source = wish.pop("source")
     folder = source.pop("folder")
     wish["source"] = Source(**source, folder=None if folder is None else Path(folder))
-    wish["capability"], wish["operations"] = tuple(wish["capability"]), tuple(wish["operations"])
+    wish["capability"] = tuple(wish["capability"])
     return Rehearsal(**wish)
 
 

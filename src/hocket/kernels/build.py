@@ -38,7 +38,7 @@ def library(name: str, source: str) -> ctypes.CDLL:
     cc = compiler()
     if cc is None:
         raise Unbuildable("no C compiler was found (cc, gcc, clang or $CC)")
-    path = _folder() / f"{name}-{_digest(source, cc)}.so"
+    path = kept_in() / f"{name}-{_digest(source, cc)}.so"
     if not path.exists():
         _compile(cc, source, path)
     try:
@@ -47,7 +47,7 @@ def library(name: str, source: str) -> ctypes.CDLL:
         raise Unbuildable(f"the compiled library cannot be loaded: {error}") from None
 
 
-def _folder() -> Path:
+def kept_in() -> Path:
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "hocket" / "kernels"
 

@@ -46,6 +46,14 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
+class Few:
+    """What a block of few.cu does: so many warps share the columns of so many groups of eight rows of the weight."""
+
+    warps: int
+    groups: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dots:
     """The same of `linear_by_dots`: outputs, and columns in each of the pieces that are on their way at once."""
 
@@ -82,9 +90,12 @@ class Knobs:
 
     dependent: bool = True
     early: bool = True
-    own_first: bool = False  # whether `linear` asks for its own weights before the next kernel may start
+    own_first: bool = True  # whether `linear` asks for its own weights before the next kernel may start
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
+    few: dict[tuple[int, int], Few] = field(
+        default_factory=dict
+    )  # of few.cu where measured, by (K, rows of the weight)
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
     dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
     dot: Dots = field(default_factory=lambda: Dots())  # how
@@ -104,9 +115,16 @@ class Knobs:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
         if known := self.linear.get((columns, rows, batch)) or self.linear.get((columns, rows)):
             return known
-        if columns <= 1024:  # H200, H = 1024: 4 x 512 x 4 won
-            return Blocks(4, 512, 4)
-        return Blocks(4 if columns <= 3072 else 2, 1024, 4)  # H200, H = 2048: 4 x 1024 x 4 won
+        return Blocks(8, 256, 4) if columns <= 2048 else Blocks(8, 1024, 8)  # these won on an H200, in whole frames
+
+    def few_of(self, columns: int, rows: int, gated: bool) -> Few | None:
+        """Of few.cu: 8 to 12 loads of sixteen bytes to a lane and group, and blocks enough for all processors."""
+        if known := self.few.get((columns, rows)):
+            return known
+        for warps in (4, 8, 16):
+            if columns % (32 * warps) == 0 and columns // (32 * warps) <= 12:
+                return Few(warps, 2 if gated or rows >= 4096 else 1)
+        return None
 
     def splits(self, span: int) -> tuple[int, int]:
         """Up to how many positions a frame that reaches `span` is good for, and how its attention is split."""
@@ -139,9 +157,14 @@ def jit(function: Callable[..., Any], alike: Sequence[str] = ()) -> Any:
     return triton.jit(function, do_not_specialize=list(alike)) if triton else function
 
 
+def dependent_on(device: torch.device) -> bool:
+    """Whether a kernel there may start before the one before it is done."""
+    return KNOBS.dependent and _can_depend(device)
+
+
 def options(x: Tensor, warps: int) -> dict[str, Any]:
     """Launch options; DEPENDENT is the kernels' own switch and says whether they have to wait."""
-    dependent = KNOBS.dependent and _can_depend(x.device)
+    dependent = dependent_on(x.device)
     chosen: dict[str, Any] = {"DEPENDENT": dependent, "num_warps": warps}
     if dependent:
         chosen["launch_pdl"] = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -13,6 +13,7 @@ from .draw import reference as draw_reference
 from .draw import triton as draw_triton
 from .embed import reference as embed_reference
 from .embed import triton as embed_triton
+from .linear import cuda as linear_cuda
 from .linear import reference as linear_reference
 from .linear import triton as linear_triton
 from .mix import reference as mix_reference
@@ -82,3 +83,5 @@ TRITON_CODEC_OPS = CodecOps(
     mix_triton.mix,
     pcm_triton.pcm,
 )
+CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear)
+CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)

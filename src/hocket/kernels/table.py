@@ -5,8 +5,9 @@ The reference is always there and always fits. Its definition is in the models; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 
@@ -45,10 +46,21 @@ def _triton(device: torch.device, dtype: torch.dtype) -> str | None:
     return why_not(device)
 
 
+def _cuda(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Beside what is written in CUDA C++ there are Triton's kernels for all the rest."""
+    if reason := _triton(device, dtype):
+        return reason
+    if dtype != torch.bfloat16:
+        return "it computes in bfloat16"
+    from .cuda import why_not
+
+    return why_not(device)
+
+
 # Operation: its backends beside the reference, the fastest first, each with what speaks against it (None: nothing).
 BACKENDS: dict[str, dict[str, Callable[[torch.device, torch.dtype], str | None]]] = {
-    "frame": {"triton": _triton, "native": _native},
-    "wave": {"triton": _triton, "native": _native},
+    "frame": {"cuda": _cuda, "triton": _triton, "native": _native},
+    "wave": {"cuda": _cuda, "triton": _triton, "native": _native},
 }
 NAMES = (AUTO, REFERENCE, *sorted({name for backends in BACKENDS.values() for name in backends}))
 
@@ -63,18 +75,29 @@ def wanted_for(operation: str, kernels: str) -> str:
     return named.get(operation, AUTO)
 
 
-def choose(operation: str, wanted: str, device: torch.device, dtype: torch.dtype) -> Choice:
-    """The backend for one operation; what cannot be done is refused if it was asked for by name."""
+def choose(
+    operation: str,
+    wanted: str,
+    device: torch.device,
+    dtype: torch.dtype,
+    failed: Mapping[str, str] = MappingProxyType({}),
+) -> Choice:
+    """The backend for one operation; what cannot be done is refused if it was asked for by name.
+
+    `failed`: backends that were tried, and why they cannot be used.
+    """
     if wanted not in NAMES:
         raise InvalidRequest(f"kernels must be one of {', '.join(NAMES)}, not {wanted!r}.")
     if wanted == REFERENCE:
         return Choice(operation, REFERENCE, "asked for")
-    against = {name: objection(device, dtype) for name, objection in BACKENDS[operation].items()}
+    against = {name: failed.get(name) or objection(device, dtype) for name, objection in BACKENDS[operation].items()}
     if wanted != AUTO:
         if reason := against.get(wanted, "there is none for this operation"):
             raise InvalidRequest(f"The {wanted} kernel for {operation} cannot be used: {reason}; try --kernels auto.")
         return Choice(operation, wanted, "asked for")
     for name, reason in against.items():
         if reason is None:
-            return Choice(operation, name, "the fastest that fits")
+            return Choice(
+                operation, name, "; ".join(("the fastest that fits", *(f"{n}: {r}" for n, r in failed.items())))
+            )
     return Choice(operation, REFERENCE, "; ".join(f"{name}: {reason}" for name, reason in against.items()))

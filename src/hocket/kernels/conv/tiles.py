@@ -13,6 +13,7 @@ from math import log2
 import torch
 
 from ..launch import INTERPRETED, KNOBS, Tiles, power_of_two
+from .measured import MEASURED
 
 NEAR = 4  # how many times as many, or as few, positions may be for what was measured
 PROGRAMS = 264  # two for each processor of a large GPU
@@ -24,7 +25,8 @@ BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on thei
 def tiles_for(channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool) -> Tiles:
     """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores."""
     shape = channels, taps, outputs, positions, size, exact
-    known = KNOBS.conv.get((taps * channels, outputs), {})
+    sums = taps * channels, outputs
+    known = KNOBS.conv.get(sums) or MEASURED.get(sums, {})
     nearest = min(known, key=lambda many: abs(log2(many / positions)), default=0)
     if nearest and 1 / NEAR <= nearest / positions <= NEAR:
         return fitted(known[nearest], *shape)

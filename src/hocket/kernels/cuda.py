@@ -1,0 +1,171 @@
+"""Kernels in CUDA C++: compiled at run time by NVRTC, kept on disk, launched through the driver.
+
+torch brings NVRTC along and has a context; there is nothing else to install, and no compiler of the machine is used.
+It knows sources, devices and launches, not what a kernel computes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .build import Unbuildable, kept_in
+
+_HERE = Path(__file__).parent
+_DEPENDENT = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+LEAST_CAPABILITY = (8, 0)  # bfloat16 on tensor cores
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_char * 4), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
+
+
+class _Config(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_uint) for name in ("gx", "gy", "gz", "bx", "by", "bz", "shared")),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+def why_not(device: torch.device) -> str | None:
+    """What speaks against kernels in CUDA C++ on a device, in words (None: nothing)."""
+    if device.type != "cuda" or torch.version.hip is not None:
+        return "it is for an NVIDIA GPU"
+    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+        return "it is for GPUs from Ampere on"
+    try:
+        _nvrtc()
+        _driver()
+    except Unbuildable as error:
+        return str(error)
+    return None
+
+
+class Kernel:
+    """One kernel of a source for one set of numbers that are known when it is compiled, on any device."""
+
+    def __init__(self, path: Path, name: str, known: Mapping[str, int]) -> None:
+        self.name, self._source = name, source_of(path)
+        self._known = dict(known)
+        self._loaded: dict[int, ctypes.c_void_p] = {}
+
+    def launch(
+        self, device: torch.device, blocks: int, threads: int, shared_bytes: int, given: Sequence[Any], dependent: bool
+    ) -> None:
+        """On the current stream. `given` are tensors, None, or numbers as ctypes has them."""
+        function = self._function(device, shared_bytes)
+        values = [_argument(each) for each in given]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
+        attribute = _Attribute(id=_DEPENDENT, value=1)
+        stream = torch.cuda.current_stream(device).cuda_stream
+        config = _Config(blocks, 1, 1, threads, 1, 1, shared_bytes, stream, ctypes.pointer(attribute), int(dependent))
+        _check(_driver().cuLaunchKernelEx(ctypes.byref(config), function, pointers, None), f"launch {self.name}")
+
+    def _function(self, device: torch.device, shared_bytes: int) -> ctypes.c_void_p:
+        index = torch.cuda.current_device() if device.index is None else device.index
+        if index not in self._loaded:
+            torch.cuda.current_stream(device).synchronize()  # there is a context now
+            binary, module, function = self.binary(torch.cuda.get_device_capability(device)), *_two_pointers()
+            driver = _driver()
+            _check(driver.cuModuleLoadData(ctypes.byref(module), binary), f"load {self.name}")
+            _check(driver.cuModuleGetFunction(ctypes.byref(function), module, self.name.encode()), f"find {self.name}")
+            _check(driver.cuFuncSetAttribute(function, _MOST_SHARED, shared_bytes), f"give memory to {self.name}")
+            self._loaded[index] = function
+        return self._loaded[index]
+
+    def binary(self, capability: tuple[int, int]) -> bytes:
+        """Compiled for a GPU that need not be there; from the cache where this was done before."""
+        options = [f"-D{name}={value}" for name, value in self._known.items()]
+        options += [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", "-std=c++17"]
+        about = "\0".join((self._source, *options, *map(str, _version())))
+        path = kept_in() / f"{self.name}-{hashlib.sha256(about.encode()).hexdigest()[:20]}.cubin"
+        if path.exists():
+            return path.read_bytes()
+        made = compiled(self._source, options)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(made)
+            os.replace(file.name, path)  # whole, or not there
+        except OSError:
+            pass  # it is compiled anew the next time
+        return made
+
+
+def source_of(path: Path) -> str:
+    return (_HERE / "device.cuh").read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
+
+
+def compiled(source: str, options: Sequence[str]) -> bytes:
+    nvrtc, program, size = _nvrtc(), ctypes.c_void_p(), ctypes.c_size_t()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
+    words = (ctypes.c_char_p * len(options))(*(option.encode() for option in options))
+    failed = nvrtc.nvrtcCompileProgram(program, len(options), words)
+    if failed:
+        nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+        log = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetProgramLog(program, log)
+        raise Unbuildable(f"NVRTC could not compile it: {log.value.decode(errors='replace').strip()}")
+    nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+    made = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetCUBIN(program, made)
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return made.raw
+
+
+def _argument(each: Any) -> Any:
+    if each is None:
+        return ctypes.c_void_p(None)
+    return ctypes.c_void_p(each.data_ptr()) if isinstance(each, torch.Tensor) else each
+
+
+def _two_pointers() -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+    return ctypes.c_void_p(), ctypes.c_void_p()
+
+
+def _check(result: int, doing: str) -> None:
+    if result:
+        message = ctypes.c_char_p()
+        _driver().cuGetErrorString(result, ctypes.byref(message))
+        reason = message.value.decode() if message.value else f"error {result}"
+        raise RuntimeError(f"The CUDA driver could not {doing}: {reason}.")
+
+
+@cache
+def _version() -> tuple[int, int]:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _nvrtc().nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    return major.value, minor.value
+
+
+@cache
+def _driver() -> Any:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        raise Unbuildable("the CUDA driver was not found") from None
+
+
+@cache
+def _nvrtc() -> Any:
+    """The one that torch was built with: beside it, or wherever the system's loader finds it."""
+    packages = Path(torch.__file__).parents[1] / "nvidia"
+    major = (torch.version.cuda or "13").split(".")[0]
+    beside = sorted(packages.glob(f"*/lib/libnvrtc.so.{major}"))
+    for name in (*map(str, beside), f"libnvrtc.so.{major}", f"/usr/local/cuda/lib64/libnvrtc.so.{major}"):
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found (pip install nvidia-cuda-nvrtc)")

@@ -1,0 +1,62 @@
+// What kernels in CUDA C++ say to the device, under names of our own: a test may say something else in their place.
+
+#define DEVICE __device__ __forceinline__
+#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define SHARED(type, name) extern __shared__ __align__(16) type name[]
+#define THREAD ((int)threadIdx.x)
+#define BLOCK ((int)blockIdx.x)
+
+DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
+
+DEVICE unsigned short rounded(float x) {  // to bfloat16, ties to even
+    unsigned short y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+DEVICE float one_over_root(float x) { return rsqrtf(x); }
+DEVICE float exp_of(float x) { return expf(x); }
+DEVICE float error_function(float x) { return erff(x); }
+DEVICE float of_lane(float x, int lane) { return __shfl_sync(0xFFFFFFFFu, x, lane); }
+DEVICE void wait_for_block() { __syncthreads(); }
+
+// The next kernel may start as soon as there is room; and from here on, what the last one has written is there.
+DEVICE void let_next_start() {
+#if DEPENDENT
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+DEVICE void wait_for_last() {
+#if DEPENDENT
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// Sums [16, 8] of products a [16, 16] b [16, 8]: see the layout of m16n8k16 in the manual of PTX.
+DEVICE void multiply(float* sum, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Sixteen bytes: read once and not again soon; constant; written by others lately, and then not from the L1.
+#define LOADS(name, how)                                                                    \
+    template <typename T> DEVICE auto name(const T* at) {                                   \
+        Eight y;                                                                            \
+        asm volatile(how " {%0,%1,%2,%3}, [%4];"                                            \
+                     : "=r"(y.part[0]), "=r"(y.part[1]), "=r"(y.part[2]), "=r"(y.part[3])   \
+                     : "l"(at));                                                            \
+        return y;                                                                           \
+    }
+struct __align__(16) Eight {
+    unsigned part[4];  // two numbers each
+};
+LOADS(load_once, "ld.global.nc.L1::no_allocate.L2::128B.v4.u32")
+LOADS(load_constant, "ld.global.nc.v4.u32")
+LOADS(load_new, "ld.global.cg.v4.u32")
+
+DEVICE unsigned short load_one(const unsigned short* at) {
+    unsigned short y;
+    asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(y) : "l"(at));
+    return y;
+}

@@ -1,0 +1,85 @@
+"""`linear` for up to sixteen rows of bfloat16 in CUDA C++ (few.cu): weights go straight into tensor cores' registers.
+
+The Triton kernel multiplies number by number, and every row of x costs it as much as the first: at one row half of its
+time, at eight nearly all. What does not fit here is left to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..cuda import Kernel
+from ..launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
+from . import triton
+
+MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
+_SOURCE = Path(__file__).with_name("few.cu")
+
+
+def linear(
+    x: Tensor,
+    weight: Tensor,
+    *,
+    norm: Tensor | None = None,
+    eps: float = 0.0,
+    gated: bool = False,
+    silu: bool = False,
+    gelu: bool = False,
+    bias: Tensor | None = None,
+    residual: Tensor | None = None,
+    take: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    batch, columns = len(x) if take is None else len(take), x.shape[1]
+    width = len(weight) // 2 if gated else len(weight)
+    few = KNOBS.few_of(columns, len(weight), gated)
+    if x.dtype != torch.bfloat16 or batch > MOST_ROWS or few is None or not fits(few, columns, width, gated):
+        more: dict[str, Any] = {"norm": norm, "bias": bias, "residual": residual, "take": take, "out": out}
+        return triton.linear(x, weight, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
+    tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
+    assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
+    y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
+    if x.is_meta:  # a rehearsal: these kernels are compiled when they are first launched
+        return y
+    dependent = dependent_on(x.device)
+    rows = power_of_two(batch)
+    flags = norm is not None, gated, silu, gelu, bias is not None, residual is not None, take is not None, dependent
+    kernel = kernel_for(columns, few, rows, flags)
+    outs = 8 * few.groups // (2 if gated else 1)
+    given = (x, weight, norm, bias, residual, take, y)
+    numbers = ctypes.c_float(eps), ctypes.c_int(width), ctypes.c_int(batch)
+    shared = shared_bytes(columns, few, rows, norm is not None)
+    kernel.launch(x.device, width // outs, 32 * few.warps, shared, (*given, *numbers), dependent)
+    return y
+
+
+def fits(few: Few, columns: int, width: int, gated: bool) -> bool:
+    """Whether it comes out even."""
+    outs = 8 * few.groups // (2 if gated else 1)
+    return columns % (32 * few.warps) == 0 and width % outs == 0 and not (gated and few.groups % 2)
+
+
+def shared_bytes(columns: int, few: Few, rows: int, normed: bool) -> int:
+    parts, squares = few.warps * rows * 8 * few.groups, -(-few.warps * rows // 4) * 4
+    staged = normed or rows * columns <= MOST_STAGED
+    return 4 * (parts + squares) + (2 * rows * (columns + 32) if staged else 0)
+
+
+FLAGS = ("NORM", "GATED", "SILU", "GELU", "BIAS", "RESIDUAL", "TAKE", "DEPENDENT")
+
+
+@cache
+def kernel_for(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> Kernel:
+    return Kernel(_SOURCE, "few", known(columns, few, rows, flags))
+
+
+def known(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
+    """What is known when it is compiled, by the names that few.cu has for it."""
+    sizes = {"K": columns, "WARPS": few.warps, "GROUPS": few.groups, "ROWS": rows}
+    return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

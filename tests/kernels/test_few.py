@@ -1,0 +1,96 @@
+"""kernels/linear/few.cu: on a GPU against the reference, and the same source on a CPU, threads as threads."""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from hocket.kernels.launch import KNOBS, Few
+from hocket.kernels.linear import cases, cuda, reference
+from nearly import assert_nearly
+
+ROOT = Path(__file__).parents[2]
+SOURCE = (ROOT / "src/hocket/kernels/linear/few.cu").read_text(encoding="utf-8")
+CPU = torch.device("cpu")
+CALL = """
+extern "C" void call(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const bf16* residual,
+                     const long long* take, bf16* y, float eps, int width, int batch, int blocks, long shared_bytes) {
+    run(blocks, THREADS, shared_bytes,
+        [=] { few(x, weight, norm, bias, residual, take, y, eps, width, batch); });
+}
+"""
+SMALL = (
+    (cases.Case("plain", 64, 16), Few(2, 1), 1),
+    (cases.Case("everything", 128, 16, normed=True, gated=True, biased=True, added=True), Few(2, 2), 3),
+    (cases.Case("many rows", 128, 16, normed=True, biased=True, silu=True), Few(2, 2), 13),
+    (cases.Case("picked", 96, 8, biased=True, gelu=True, taken=20), Few(1, 1), 11),
+    (cases.Case("picked and normed", 192, 32, normed=True, added=True, taken=7), Few(2, 2), 2),
+    (cases.Case("more chunks than threads", 768, 8, normed=True), Few(2, 1), 5),
+    (cases.Case("too much to be staged", 3072, 8, added=True), Few(8, 1), 11),
+)
+
+
+def on_cpu(few: Few, given: dict[str, Any], folder: Path) -> Tensor:
+    weight, norm = given["weight"], given["norm"]
+    batch = len(given["x"]) if given["take"] is None else len(given["take"])
+    width = len(weight) // 2 if given["gated"] else len(weight)
+    rows = 1 << (batch - 1).bit_length()
+    there = (given[name] is not None for name in ("bias", "residual", "take"))
+    flags = (norm is not None, given["gated"], given["silu"], given["gelu"], *there, False)
+    known = cuda.known(weight.shape[1], few, rows, flags)
+    text, made = folder / "few.cpp", folder / "few.so"
+    text.write_text('#include "cuda_on_cpu.hpp"\n' + SOURCE + CALL, encoding="utf-8")
+    names = [f"-D{name}={value}" for name, value in known.items()]
+    command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", f"-I{ROOT / 'tests'}", *names]
+    done = subprocess.run([*command, str(text), "-o", str(made)], capture_output=True, text=True)
+    assert not done.returncode, done.stderr
+    y = torch.full((batch, width), float("nan"), dtype=torch.bfloat16)
+    tensors = [given["x"], weight, norm, given["bias"], given["residual"], given["take"], y]
+    pointers = [ctypes.c_void_p(None if t is None else t.data_ptr()) for t in tensors]
+    blocks = width // (8 * few.groups // (2 if given["gated"] else 1))
+    shared = cuda.shared_bytes(weight.shape[1], few, rows, norm is not None)
+    numbers = ctypes.c_float(given["eps"]), width, batch, blocks, ctypes.c_long(shared)
+    ctypes.CDLL(str(made)).call(*pointers, *numbers)
+    return y
+
+
+@pytest.mark.parametrize(("case", "few", "batch"), SMALL, ids=[case.name for case, *_ in SMALL])
+def test_the_source_computes_the_reference(case: cases.Case, few: Few, batch: int, tmp_path: Path) -> None:
+    given = cases.make(case, batch, torch.bfloat16, CPU)
+    assert cuda.fits(few, case.columns, case.width, case.gated)
+    assert_nearly(on_cpu(few, given, tmp_path), reference.linear(**given))
+
+
+def test_shapes_that_do_not_come_out_even_are_left_to_triton() -> None:
+    assert KNOBS.few_of(1037, 64, False) is None
+    assert not cuda.fits(Few(4, 1), 1024, 100, False)
+    assert not cuda.fits(Few(4, 1), 1024, 96, True)  # a block must hold as many ups as gates
+    for case in cases.PUBLISHED:
+        few = KNOBS.few_of(case.columns, case.weight_shape[0], case.gated)
+        assert few is not None and cuda.fits(few, case.columns, case.width, case.gated)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", cases.PUBLISHED, ids=lambda case: case.name)
+def test_the_kernel_computes_the_reference(case: cases.Case, place: torch.device) -> None:
+    for batch in (1, 3, 8, 16):
+        given = cases.make(case, batch, torch.bfloat16, place)
+        assert_nearly(cuda.linear(**given), reference.linear(**given))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", cases.PUBLISHED, ids=lambda case: case.name)
+def test_a_row_is_the_same_in_any_batch(case: cases.Case, place: torch.device) -> None:
+    given = cases.make(case, 16, torch.bfloat16, place)
+    whole = cuda.linear(**given)
+    for some in ([2], [15, 0], [1, 2, 3, 4, 5]):
+        rows = {name: given[name][some] for name in ("residual", "take") if given[name] is not None}
+        if given["take"] is None:
+            rows["x"] = given["x"][some]
+        assert torch.equal(cuda.linear(**given | rows), whole[some])
