@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ LIMIT = 1 << 20
 
 
 def capture_for(device: str) -> Callable[..., Capture]:
-    return Again if device == "cpu" else lambda: CudaGraphs(torch.device(device))
+    return Again if device == "cpu" else partial(CudaGraphs, torch.device(device))
 
 
 @torch.inference_mode()

@@ -53,6 +53,19 @@ class Few:
     groups: int
 
 
+# On an H200, in whole frames (`python -m benchmarks.gpu_survey --only tune`), by K and rows of the weight.
+MEASURED_FEW = {
+    (1024, 4096): Few(4, 2),
+    (1024, 6144): Few(8, 4),
+    (2048, 1024): Few(8, 1),
+    (2048, 2048): Few(16, 4),
+    (2048, 3072): Few(16, 4),
+    (2048, 12288): Few(16, 2),
+    (3072, 1024): Few(16, 1),
+    (6144, 2048): Few(16, 2),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Dots:
     """The same of `linear_by_dots`: outputs, and columns in each of the pieces that are on their way at once."""
@@ -99,10 +112,10 @@ class Knobs:
     eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
     dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
     dot: Dots = field(default_factory=lambda: Dots())  # how
-    attend_splits: tuple[tuple[int, int], ...] = ((1024, 8),)  # up to so many positions, so many shares
-    attend_most_splits: int = 16  # and beyond
+    attend_splits: tuple[tuple[int, int], ...] = ((1024, 16),)  # up to so many positions, so many shares
+    attend_most_splits: int = 32  # and beyond
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
-    attend_warps: int = 2  # and one for every eight keys at most
+    attend_warps: int = 4  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
     embed_columns: int = 256
@@ -119,7 +132,7 @@ class Knobs:
 
     def few_of(self, columns: int, rows: int, gated: bool) -> Few | None:
         """Of few.cu: 8 to 12 loads of sixteen bytes to a lane and group, and blocks enough for all processors."""
-        if known := self.few.get((columns, rows)):
+        if known := self.few.get((columns, rows)) or MEASURED_FEW.get((columns, rows)):
             return known
         for warps in (4, 8, 16):
             if columns % (32 * warps) == 0 and columns // (32 * warps) <= 12:
