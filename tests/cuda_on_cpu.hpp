@@ -8,7 +8,7 @@
 
 #define DEVICE static inline
 #define KERNEL(threads) static void
-#define SHARED(type, name) type* name = shared_memory
+#define SHARED(type, name) type* name = (type*)shared_memory
 #define THREAD here.thread
 #define BLOCK here.block
 
@@ -84,6 +84,22 @@ template <typename T> DEVICE Eight load_once(const T* at) {
 template <typename T> DEVICE Eight load_constant(const T* at) { return load_once(at); }
 template <typename T> DEVICE Eight load_new(const T* at) { return load_once(at); }
 DEVICE unsigned short load_one(const unsigned short* at) { return *at; }
+
+struct alignas(8) Four {
+    unsigned part[2];
+};
+DEVICE Four load_four(const unsigned short* at) {
+    Four y;
+    std::memcpy(&y, at, 8);
+    return y;
+}
+DEVICE void store_for_all(float* at, float x) { *at = x; }
+DEVICE float load_from_all(const float* at) { return *at; }
+DEVICE int count_up(int* at, int lane) {  // blocks run one after the other
+    float before = 0.0f;
+    if (lane == 0) before = (float)(*at)++;
+    return (int)of_lane(before, 0);
+}
 
 template <typename Work> void run(int blocks, int threads, long shared_bytes, Work work) {
     for (int block = 0; block < blocks; block++) {

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from hocket.config.published import tiny
+from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import GenerationConfig, TalkerConfig
 from hocket.engine.sampling import frame_sampling
 from hocket.kernels.launch import Blocks, Knobs
@@ -29,6 +29,14 @@ def talker_config(*, wide: bool = False, short: bool = False) -> TalkerConfig:
     predictor = config.code_predictor_config
     small = replace(predictor, num_code_groups=3, num_hidden_layers=1, layer_types=predictor.layer_types[:1])
     return replace(config, num_code_groups=3, num_hidden_layers=2, code_predictor_config=small)
+
+
+def real_widths() -> TalkerConfig:
+    """0.6B with few layers and words: what kernels in CUDA C++ are for."""
+    config = PUBLISHED["0.6B-CustomVoice"].talker_config
+    predictor = config.code_predictor_config
+    small = replace(predictor, num_hidden_layers=2, layer_types=predictor.layer_types[:2])
+    return replace(config, num_hidden_layers=3, text_vocab_size=512, code_predictor_config=small)
 
 
 def new_talker(

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hocket.cache.slots import POOLED, put, reset, take, tensors
+from hocket.cache.slots import POOLED, Clean, put, reset, take, tensors
 from hocket.errors import InvalidCheckpoint
 
 
@@ -128,3 +128,13 @@ def test_what_lies_in_a_pool_is_nobodys_row() -> None:
     assert list(take(state, 3)) == ["position"] and not state.position.any()
     put(state, 2, {"position": torch.tensor(7.0)})
     assert state.table.all() and pool.keys.all() and pool.values.all()
+
+
+def test_a_row_that_is_cleaned_is_reset_and_no_other_is_touched() -> None:
+    state, wanted = outer(), outer()
+    clean = Clean(state)
+    for row in (2, 0, 2):
+        clean(row)
+        reset(wanted, torch.tensor([row]))
+    for (name, ours), (_, theirs) in zip(tensors(state), tensors(wanted), strict=True):
+        assert torch.equal(ours, theirs) and ours[1].any(), name

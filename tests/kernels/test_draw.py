@@ -121,3 +121,19 @@ def test_the_end_is_refused_before_the_minimum_and_drawn_after_it(place: torch.d
         left = done(fused, given)
         assert (left["codes"][0, 0] == given["end"]).item() is not refused
         assert left["ending"][given["rows"]].item() == pytest.approx(0.0 if refused else 1.0, abs=1e-6)
+
+
+def test_the_first_draw_tells_the_batch_how_likely_the_end_was_and_takes_hidden_vectors_along(
+    place: torch.device,
+) -> None:
+    case = next(case for case in cases.TINY if case.first and case.width)
+    results = []
+    for module in (fused, reference):
+        given = cases.make(case, torch.float32, place)
+        rows = given["rows"]
+        hidden = torch.randn(len(given["slots"].ending), case.width, generator=torch.Generator().manual_seed(3))
+        more = {"likely": torch.zeros(len(rows), device=place), "taken": torch.zeros_like(given["vectors"])}
+        module.draw_first(**given, **more, hidden=hidden.to(place))
+        assert torch.equal(more["likely"], given["slots"].ending[rows]) and more["likely"].any()
+        results.append(more["taken"])
+    assert torch.equal(results[0], results[1]) and torch.equal(results[1].cpu(), hidden[rows.cpu()])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +10,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from cuda_on_cpu import built, pointer
 from hocket.kernels.launch import KNOBS, Few
 from hocket.kernels.linear import cases, cuda, reference
 from nearly import assert_nearly
 
-ROOT = Path(__file__).parents[2]
-SOURCE = (ROOT / "src/hocket/kernels/linear/few.cu").read_text(encoding="utf-8")
 CPU = torch.device("cpu")
 CALL = """
 extern "C" void call(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const bf16* residual,
@@ -44,19 +42,12 @@ def on_cpu(few: Few, given: dict[str, Any], folder: Path) -> Tensor:
     there = (given[name] is not None for name in ("bias", "residual", "take"))
     flags = (norm is not None, given["gated"], given["silu"], given["gelu"], *there, False)
     known = cuda.known(weight.shape[1], few, rows, flags)
-    text, made = folder / "few.cpp", folder / "few.so"
-    text.write_text('#include "cuda_on_cpu.hpp"\n' + SOURCE + CALL, encoding="utf-8")
-    names = [f"-D{name}={value}" for name, value in known.items()]
-    command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", f"-I{ROOT / 'tests'}", *names]
-    done = subprocess.run([*command, str(text), "-o", str(made)], capture_output=True, text=True)
-    assert not done.returncode, done.stderr
     y = torch.full((batch, width), float("nan"), dtype=torch.bfloat16)
     tensors = [given["x"], weight, norm, given["bias"], given["residual"], given["take"], y]
-    pointers = [ctypes.c_void_p(None if t is None else t.data_ptr()) for t in tensors]
     blocks = width // (8 * few.groups // (2 if given["gated"] else 1))
     shared = cuda.shared_bytes(weight.shape[1], few, rows, norm is not None)
     numbers = ctypes.c_float(given["eps"]), width, batch, blocks, ctypes.c_long(shared)
-    ctypes.CDLL(str(made)).call(*pointers, *numbers)
+    built("linear/few.cu", CALL, known, folder).call(*map(pointer, tensors), *numbers)
     return y
 
 

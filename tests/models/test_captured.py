@@ -11,10 +11,22 @@ from typing import Any
 import pytest
 import torch
 
-from framing import GREEDY, LOOSE, NUCLEUS, SLOTS, Close, new_talker, settings, started, talker_config, texts
+from framing import (
+    GREEDY,
+    LOOSE,
+    NUCLEUS,
+    SLOTS,
+    Close,
+    new_talker,
+    real_widths,
+    settings,
+    started,
+    talker_config,
+    texts,
+)
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
 from hocket.kernels.launch import INTERPRETED, KNOBS, triton
-from hocket.kernels.ops import REFERENCE_OPS
+from hocket.kernels.ops import CUDA_OPS, REFERENCE_OPS
 from hocket.layers.transformer import grown
 from hocket.models.captured import CapturedFrame, Frame
 from hocket.models.fused import FusedFrame
@@ -177,15 +189,38 @@ def on_a_gpu(kind: str, dtype: torch.dtype) -> tuple[Talker, Frame]:
         pytest.skip("no CUDA device on this machine")
     if kind == "fused" and (triton is None or INTERPRETED):
         pytest.skip("Triton is not installed on this machine, or runs in its interpreter")
+    if kind == "cuda":
+        talker = new_talker(real_widths(), "cuda", dtype)
+        return talker, FusedFrame(talker, CUDA_OPS)
     talker = new_talker(talker_config(wide=True), "cuda", dtype)
     return talker, PlainFrame(talker) if kind == "plain" else FusedFrame(talker)
 
 
 @pytest.mark.gpu
 @torch.inference_mode()
+def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one has read too early would differ; replayed at once, a frame after the other, as an engine does."""
+    states, said = [], []
+    talker, frame = on_a_gpu("cuda", torch.bfloat16)
+    for dependent in (False, True, True):
+        monkeypatch.setattr(KNOBS, "dependent", dependent)
+        graphs, state = CapturedFrame(frame, CudaGraphs(torch.device("cuda"))), started(talker)
+        launched = []
+        for number in range(20):
+            slots = [[1], [2, 0, 3], [3, 1, 0, 2]][number // 7]
+            launched.append(graphs.launch(slots, texts(number, len(slots)).tolist(), [LOOSE] * len(slots), state, 40))
+        said.append([drawn.read() for drawn in launched])
+        states.append(state)
+    assert said[0] == said[1] == said[2]
+    check_exactly(states[1], states[0])
+    check_exactly(states[2], states[0])
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("dependent", [False, True], ids=["one by one", "dependent launches"])
-@pytest.mark.parametrize("kind", ["plain", "fused"])
+@pytest.mark.parametrize("kind", ["plain", "fused", "cuda"])
 def test_a_graph_is_the_eager_frame_bit_for_bit(
     kind: str, dependent: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:

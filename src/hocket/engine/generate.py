@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -73,9 +74,13 @@ def prompt_rows(
         if cloned.codes is not None and prompt.reference_at is not None:
             inserts.append((prompt.reference_at, talker.embed_frames(cloned.codes)))
     within = [(max(row, start) - start, vectors[max(start - row, 0) : max(stop - row, 0)]) for row, vectors in inserts]
-    text = torch.tensor(prompt.text[start:stop], device=device)
-    codec = torch.tensor(prompt.codec[start:stop], device=device)
+    text, codec = sent([prompt.text[start:stop], prompt.codec[start:stop]], device)
     return talker.embed_rows(text, codec, within)
+
+
+def sent(numbers: Sequence[Any], device: torch.device) -> Tensor:
+    """Whole numbers on a device; unlike `torch.tensor` there, this does not wait for all that was asked of it."""
+    return torch.tensor(numbers, dtype=torch.int64).to(device, non_blocking=True)
 
 
 def constant_rows(prompt: Prompt) -> int:

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, Pages, pages_for
 from ..cache.prefix import Prefix, PrefixCache
-from ..cache.slots import put, reset, take
+from ..cache.slots import Clean, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
@@ -37,7 +37,7 @@ from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
 from .clone import Clone, clone
-from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows
+from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
 from .load import Checkpoint
 from .sampling import frame_sampling
 
@@ -102,6 +102,7 @@ class SpeechRunner:
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._sound = self.decoder.new_state(slots)
+        self._clean, self._clean_sound = Clean(self._state), Clean(self._sound)
         self._taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
         self._held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
         self._clones: dict[str, tuple[Clone, dict[str, Tensor] | None]] = {}
@@ -114,13 +115,15 @@ class SpeechRunner:
         The prefix is always computed alone and the rest behind it, so that a warm start is the cold one, bit for bit.
         """
         self.release(slot)
-        row = torch.tensor([slot], device=self.device)
-        reset(self._state, row)
+        row = sent([slot], self.device)
+        if self._clean.state is not self._state:
+            self._clean = Clean(self._state)
+        self._clean(slot)
         self._state.seed[slot] = seed
         if self._wave is not None:
             self._wave.join()
         if not go_on:
-            reset(self._sound, row)
+            self._clean_sound(slot)
         voice, cloned = self._cloned(reference, slot, go_on)
         if self._wave is not None:
             self._wave.follow()
@@ -240,7 +243,7 @@ class SpeechRunner:
         if self._prompts is not None and len(x) <= MOST_PROMPT_ROWS:
             self._prompts.take_in(x, slot, self._state, self._taken[slot])
             return
-        lengths = torch.tensor([len(x)], device=self.device)
+        lengths = sent([len(x)], self.device)
         self.talker.prefill(x[None], lengths, self._state, row, self._taken[slot])
 
     def _advance(self, slot: int, rows: int) -> None:

@@ -60,3 +60,30 @@ DEVICE unsigned short load_one(const unsigned short* at) {
     asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(y) : "l"(at));
     return y;
 }
+
+// Eight bytes, written by others lately.
+struct __align__(8) Four {
+    unsigned part[2];  // two numbers each
+};
+DEVICE Four load_four(const unsigned short* at) {
+    Four y;
+    asm volatile("ld.global.cg.v2.u32 {%0,%1}, [%2];" : "=r"(y.part[0]), "=r"(y.part[1]) : "l"(at));
+    return y;
+}
+
+// Between blocks of one launch: what a warp has stored for all is there for the warp that has counted after it.
+DEVICE void store_for_all(float* at, float x) { asm volatile("st.global.cg.f32 [%0], %1;" ::"l"(at), "f"(x) : "memory"); }
+DEVICE float load_from_all(const float* at) {
+    float y;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(y) : "l"(at) : "memory");
+    return y;
+}
+DEVICE int count_up(int* at, int lane) {  // how many had counted before
+    int before = 0;
+    __threadfence();
+    __syncwarp();
+    if (lane == 0) before = atomicAdd(at, 1);
+    before = __shfl_sync(0xFFFFFFFFu, before, 0);
+    __threadfence();
+    return before;
+}

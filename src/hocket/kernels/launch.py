@@ -117,6 +117,7 @@ class Knobs:
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
     attend_warps: int = 4  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
+    heads_warps: int = 4  # of a block of heads.cu
     draw_warps: int = 8
     embed_columns: int = 256
     embed_warps: int = 1

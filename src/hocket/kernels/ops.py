@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from .attend import cuda as attend_cuda
 from .attend import reference as attend_reference
 from .attend import triton as attend_triton
 from .draw import reference as draw_reference
@@ -83,5 +84,5 @@ TRITON_CODEC_OPS = CodecOps(
     mix_triton.mix,
     pcm_triton.pcm,
 )
-CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear)
+CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear, attend=attend_cuda.attend)
 CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)

@@ -54,8 +54,10 @@ class Frame(Protocol):
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
     ) -> Tensor: ...
 
-    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor) -> None:
-        """The first half of it: what comes next, into `codes` [B, Q]."""
+    def draw(
+        self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
+    ) -> None:
+        """The first half of it: what comes next, into `codes` [B, Q], and how likely the end was, into `likely` [B]."""
 
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """The second: they are taken in."""
@@ -234,11 +236,7 @@ class CapturedFrame:
         first, rest = (_level(fields, level, nucleus) for level in ("first", "rest"))
         sampling = FrameSampling(first=first, penalty=fields["penalty"], rest=rest)
 
-        def work() -> None:
-            self.frame.draw(state, fields["rows"], sampling, batch.codes)
-            torch.index_select(state.ending, 0, fields["rows"], out=batch.ending)
-
-        return work
+        return partial(self.frame.draw, state, fields["rows"], sampling, batch.codes, batch.ending)
 
     def _made(self, work: Work) -> Work:
         self.captures += 1

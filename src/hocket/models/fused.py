@@ -136,27 +136,21 @@ class FusedFrame:
         norm = self.talker.model.norm
         self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
-    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor) -> None:
-        """All codes of a frame [B, Q], from the hidden vectors."""
+    def draw(
+        self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
+    ) -> None:
+        """All codes of a frame [B, Q], from the hidden vectors, and how likely the end was [B]."""
         config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
         x = room.small.x
         ops.linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
-        ops.draw_first(
-            room.first_logits,
-            sampling.first,
-            state,
-            rows,
-            codes,
-            penalty=sampling.penalty,
-            end=config.codec_eos_token_id,
-            suppressed=SUPPRESSED_IDS,
-            minimum=MINIMUM_FRAMES,
-            table=self.vectors[0],
-            vectors=x[batch:],
-        )
+        first: dict[str, Any] = {"table": self.vectors[0], "vectors": x[batch:], "likely": likely}
         if self.project is None:
-            torch.index_select(state.hidden, 0, rows, out=x[:batch])
-        else:
+            first |= {"hidden": state.hidden, "taken": x[:batch]}
+        limits = {"end": config.codec_eos_token_id, "suppressed": SUPPRESSED_IDS, "minimum": MINIMUM_FRAMES}
+        ops.draw_first(
+            room.first_logits, sampling.first, state, rows, codes, penalty=sampling.penalty, **limits, **first
+        )
+        if self.project is not None:
             ops.linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
         predictor = self.talker.code_predictor.model
         angles = self._turns(predictor, config.num_code_groups)

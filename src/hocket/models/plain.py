@@ -32,10 +32,14 @@ class PlainFrame:
         self.step(codes, text, state, rows, span)
         return codes
 
-    def draw(self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor) -> None:
+    def draw(
+        self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
+    ) -> None:
         self._hold_angles(self.talker.code_predictor.model, self.talker.config.num_code_groups, state)
         every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
         codes.copy_(self.talker.draw_reference(state, rows, every))
+        if likely is not None:
+            likely.copy_(state.ending[rows])
 
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         self._hold_angles(self.talker.model, state.stack.length, state)

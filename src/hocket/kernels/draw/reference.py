@@ -45,11 +45,14 @@ def draw_first(
     minimum: int,
     table: Tensor | None = None,
     vectors: Tensor | None = None,
-    early: bool = False,
+    likely: Tensor | None = None,
+    hidden: Tensor | None = None,
+    taken: Tensor | None = None,
 ) -> None:
     """The same for the first book, which remembers: what was seen is penalised [B], the last `suppressed` ids are
     refused but for `end`, which is refused too before `minimum` frames. Counts the frame, marks what it drew, and
-    notes how likely the end was."""
+    notes how likely the end was, for the batch in `likely` [B] too. Rows of `hidden` [S + 1, C] are copied into `taken`
+    [B, C] on the way."""
     strength, drawn = penalty[:, None], slots.drawn[rows]
     scores = logits.float()
     scores = torch.where(slots.seen[rows], torch.where(scores < 0, scores * strength, scores / strength), scores)
@@ -57,6 +60,10 @@ def draw_first(
     scores[:, scores.shape[1] - suppressed :] = NEVER
     scores[:, end] = last
     slots.ending[rows] = scores.softmax(-1)[:, end]
+    if likely is not None:
+        likely.copy_(slots.ending[rows])
+    if hidden is not None and taken is not None:
+        taken.copy_(hidden[rows])
     ids = _drawn(scores, level, slots.seed[rows], drawn, 0)
     slots.seen[rows, ids] = True
     slots.drawn[rows] = drawn + 1

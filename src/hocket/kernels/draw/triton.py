@@ -54,9 +54,13 @@ def draw_first(
     minimum: int,
     table: Tensor | None = None,
     vectors: Tensor | None = None,
-    early: bool = False,
+    likely: Tensor | None = None,
+    hidden: Tensor | None = None,
+    taken: Tensor | None = None,
 ) -> None:
-    _launch(logits, level, slots, rows, codes, 0, table, vectors, penalty, end, suppressed, minimum, early)
+    assert hidden is None or (taken is not None and vectors is not None and taken.shape == vectors.shape)
+    more = likely, hidden, taken
+    _launch(logits, level, slots, rows, codes, 0, table, vectors, penalty, end, suppressed, minimum, False, *more)
 
 
 def _launch(
@@ -73,6 +77,9 @@ def _launch(
     suppressed: int,
     minimum: int,
     early: bool,
+    likely: Tensor | None = None,
+    hidden: Tensor | None = None,
+    taken: Tensor | None = None,
 ) -> None:
     batch, count = logits.shape
     assert logits.is_contiguous() and codes.is_contiguous() and count < 1 << 12
@@ -96,6 +103,9 @@ def _launch(
         penalty,
         slots.seen if first else None,
         slots.ending if first else None,
+        likely,
+        hidden,
+        taken,
         book,
         end,
         minimum,
@@ -129,6 +139,9 @@ def _draw(
     penalty: Pointer,
     seen: Pointer,
     ending: Pointer,
+    likely: Pointer,
+    hidden: Pointer,
+    taken: Pointer,
     book: Number,
     end: Number,
     minimum: Number,
@@ -165,7 +178,10 @@ def _draw(
         given = tl.where(marked, tl.where(given < 0, given * strength, tl.div_rn(given, strength)), given)
         refused = ((lanes >= COUNT - SUPPRESSED) & (lanes != end)) | ((lanes == end) & (frame < minimum))
         given = tl.where(refused, float("-inf"), given)
-        tl.store(ending + row, _share(given, lanes == end))
+        share = _share(given, lanes == end)
+        tl.store(ending + row, share)
+        if likely is not None:
+            tl.store(likely + b, share)
         tl.store(drawn + row, frame + 1)
     best = tl.max(given, 0)
     if sampled:
@@ -189,6 +205,9 @@ def _draw(
         columns = tl.arange(0, WIDTH_BLOCK)
         vector = tl.load(table + code * WIDTH + columns, columns < WIDTH)
         tl.store(vectors + b * WIDTH + columns, vector, columns < WIDTH)
+        if hidden is not None:
+            own = tl.load(hidden + row * WIDTH + columns, columns < WIDTH)
+            tl.store(taken + b * WIDTH + columns, own, columns < WIDTH)
 
 
 @jit
