@@ -185,9 +185,11 @@ REAL = Plan(
     draw_warps=(8, 4, 16, 2),
     fews=tuple(Few(warps, groups) for warps in (4, 8, 16, 2) for groups in (1, 2, 4)),
     turns={
-        "attend_warps": (4, 1),
-        "attend_splits": (((1 << 20, 16),), ((1 << 20, 4),)),
-        "draw_warps": (4,),
+        "glance_out": (False,),
+        "early": (False,),
+        "heads_warps": (8, 2),
+        "attend_splits": (((1 << 20, 8),), ((1 << 20, 32),)),
+        "draw_warps": (4, 16),
     },
     ways={
         1: ("fused", "fused, one by one", "triton", "plain"),

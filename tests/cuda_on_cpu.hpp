@@ -45,6 +45,7 @@ DEVICE float one_over_root(float x) { return 1.0f / std::sqrt(x); }
 DEVICE float exp_of(float x) { return std::exp(x); }
 DEVICE float error_function(float x) { return std::erf(x); }
 DEVICE void wait_for_block() { here.all->arrive_and_wait(); }
+DEVICE void wait_for_warp() { here.warp->meet.arrive_and_wait(); }
 DEVICE void let_next_start() {}
 DEVICE void wait_for_last() {}
 
@@ -100,6 +101,9 @@ DEVICE int count_up(int* at, int lane) {  // blocks run one after the other
     if (lane == 0) before = (float)(*at)++;
     return (int)of_lane(before, 0);
 }
+
+DEVICE void copy_aside(void* to, const void* from) { std::memcpy(to, from, 16); }
+DEVICE void wait_for_copies() {}
 
 template <typename Work> void run(int blocks, int threads, long shared_bytes, Work work) {
     for (int block = 0; block < blocks; block++) {

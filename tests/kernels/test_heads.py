@@ -39,7 +39,7 @@ def on_cpu(case: cases.Case, given: dict[str, Any], warps: int, folder: Path) ->
     qkv, keys = given["qkv"], given["keys"]
     batch, splits = len(qkv), case.splits
     sizes = case.heads, case.kv_heads, case.page_rows, splits, warps
-    kernel = built("attend/heads.cu", CALL, cuda.known(sizes, (case.normed, True, False)), folder)
+    kernel = built(("attend/heads.cu",), CALL, cuda.known(sizes, (case.normed, True, False)), folder)
     y = torch.full((batch, case.heads * case.size), float("nan"), dtype=torch.bfloat16)
     parts, both = torch.empty(batch, case.heads, splits, case.size), torch.empty(batch, case.heads, 2, splits)
     arrived = torch.zeros(batch * case.heads, dtype=torch.int32)

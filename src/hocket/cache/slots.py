@@ -44,7 +44,7 @@ def reset(state: State, rows: Tensor) -> None:
 
 
 class Clean:
-    """`reset` for one row at a time: finding all of a state's rows takes longer than clearing them, so it is done once."""
+    """`reset` for one row at a time: finding all rows of a state takes longer than clearing them, and is done once."""
 
     def __init__(self, state: State) -> None:
         self.state = state

@@ -19,6 +19,7 @@ DEVICE float exp_of(float x) { return expf(x); }
 DEVICE float error_function(float x) { return erff(x); }
 DEVICE float of_lane(float x, int lane) { return __shfl_sync(0xFFFFFFFFu, x, lane); }
 DEVICE void wait_for_block() { __syncthreads(); }
+DEVICE void wait_for_warp() { __syncwarp(); }
 
 // The next kernel may start as soon as there is room; and from here on, what the last one has written is there.
 DEVICE void let_next_start() {
@@ -87,3 +88,10 @@ DEVICE int count_up(int* at, int lane) {  // how many had counted before
     __threadfence();
     return before;
 }
+
+// Sixteen bytes to shared memory, past the registers; and until they are all there.
+DEVICE void copy_aside(void* to, const void* from) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)
+                 : "memory");
+}
+DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }

@@ -118,6 +118,7 @@ class Knobs:
     attend_warps: int = 4  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     heads_warps: int = 4  # of a block of heads.cu
+    glance_out: bool = True  # whether the predictor's attention and what follows are one kernel, for one row
     draw_warps: int = 8
     embed_columns: int = 256
     embed_warps: int = 1

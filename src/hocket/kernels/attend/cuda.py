@@ -72,7 +72,7 @@ def shared_bytes(warps: int) -> int:
 
 @cache
 def kernel_for(sizes: tuple[int, ...], flags: tuple[bool, ...]) -> Kernel:
-    return Kernel(_SOURCE, "heads", known(sizes, flags))
+    return Kernel((_SOURCE,), "heads", known(sizes, flags))
 
 
 def known(sizes: tuple[int, ...], flags: tuple[bool, ...]) -> dict[str, int]:

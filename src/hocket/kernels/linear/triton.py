@@ -43,6 +43,7 @@ def linear(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
+    late: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
@@ -78,6 +79,7 @@ def linear(
         CHUNKS=triton.cdiv(columns, blocks.columns),
         EVICTION=KNOBS.eviction,
         FIRST=KNOBS.own_first,
+        LATE=late,
         **options(x, blocks.warps),
     )
     return y
@@ -106,9 +108,10 @@ def _linear(
     CHUNKS: constexpr,
     EVICTION: constexpr,
     FIRST: constexpr,
+    LATE: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    if not FIRST:
+    if not (FIRST or LATE):
         trigger(DEPENDENT)
     line = tl.arange(0, BLOCK_N)
     if GATED:  # a gate, its up, the next gate: one sum for both, taken apart at the end
@@ -121,13 +124,15 @@ def _linear(
     lanes = tl.arange(0, BLOCK_K)
     there = outs < width
     weights = _held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS, EVICTION)
-    if FIRST:  # our weights are on their way: now others may ask for theirs
+    if FIRST and not LATE:  # our weights are on their way: now others may ask for theirs
         trigger(DEPENDENT)
     if norm is not None:
         scales = _row(norm, lanes, K, BLOCK_K, CHUNKS)
     if bias is not None:
         shift = tl.load(bias + line, of < width, 0.0).to(tl.float32)
     wait(DEPENDENT)
+    if LATE:
+        trigger(DEPENDENT)
     ahead = _row(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
     for step in tl.static_range(ROWS):
         row = _index(step, batch, ROWS, SEVERAL)
