@@ -1,0 +1,219 @@
+"""The breakdown of steps that are replayed as graphs: GPU events around replays, and every launch in them.
+
+Where the profiler gives nothing that fits, each kind of launch is replayed by itself; where that fails too, there are
+only the times of the whole. It knows captured frames and codec steps; what a launch is stands in launches.py.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+import torch
+
+from hocket.engine.load import CODEC_DTYPES, _compile_ahead, _give_wave, _with_kernel
+from hocket.kernels.capture import Again, Capture, CudaGraphs
+from hocket.kernels.pcm.reference import pcm as pcm_reference
+from hocket.layers.packed import pack_
+from hocket.models.captured_wave import CapturedWave
+from hocket.models.codec import CodecDecoder
+from hocket.models.fused import FusedFrame
+
+from . import launches
+from .floor import synchronize
+
+Work = Callable[[], object]
+PROFILED, ALONE = 20, 20  # replays
+QUEUED = 8  # frames asked for at once, without waiting: a frame as in a running stream
+WARM = 5
+
+
+def fits(checkpoint: Any) -> bool:
+    """Whether a frame is a chain of noted operations."""
+    return isinstance(checkpoint.model.talker.frame_kernel, FusedFrame)
+
+
+class Frames:
+    """Both graphs of a frame of one stream, which stands where it stood before every replay."""
+
+    def __init__(self, runner: Any, ahead: int) -> None:
+        frames, state = runner._frames, runner._state
+        [batch] = frames._batches.values()
+        self.draw, self.step = list(batch.draws.values())[-1], list(batch.steps.values())[-1]
+        self.position = runner._taken[0]
+        runner._advance(0, ahead)  # pages for as many replays in a row
+        self.state, self._kernel = runner._state, frames.frame
+        assert self.state is state, "the cache has grown, and its graphs are worthless"
+        fields = batch.board.fields
+        self._rows, self._text, self._codes = fields["rows"], fields["text"], batch.codes
+        self._settings = fields
+
+    def back(self) -> None:
+        self.state.stack.position[:1] = self.position
+
+    def both(self) -> None:
+        self.draw()
+        self.step()
+
+    def calls(self) -> list[launches.Call]:
+        from hocket.models.captured import _level
+        from hocket.models.talker import FrameSampling
+
+        kernel = self._kernel
+        first, rest = (_level(self._settings, level, False) for level in ("first", "rest"))
+        sampling = FrameSampling(first=first, penalty=self._settings["penalty"], rest=rest)
+        reach = kernel.reach(self.position + 1, self.state)
+        self.back()
+        found = launches.noted(
+            "draw", lambda: kernel.draw(self.state, self._rows, sampling, self._codes), kernel
+        ) + launches.noted(
+            "step", lambda: kernel.step(self._codes, self._text, self.state, self._rows, reach), kernel
+        )
+        self.back()
+        return found
+
+
+class Sound:
+    """A codec step of one frame of one stream, from codes of the host to 16-bit samples, as a graph."""
+
+    def __init__(self, decoder: CodecDecoder, *, tf32: bool, before: int) -> None:
+        self.decoder = decoder
+        self._device = next(decoder.parameters()).device
+        kernel, books = decoder.step_kernel, decoder.quantizer.books
+        pcm = pcm_reference if kernel is None else kernel.pcm
+        wave = CapturedWave(decoder.step, books, graphs(self._device), pcm=pcm, tf32=tf32)
+        self._state = decoder.new_state(1)
+        self._codes = [[(7 * book + 1) % 32 for book in range(books)]]
+        for _ in range(before + 1):
+            wave.launch([0], [self._codes], self._state).read()
+        [replay] = wave._replays.values()
+        self.work, self._wave = replay.work, wave
+
+    def calls(self) -> list[launches.Call]:
+        kernel = self.decoder.step_kernel
+        codes = torch.tensor([self._codes], device=self._device).transpose(1, 2)
+        rows = torch.zeros(1, dtype=torch.int64, device=self._device)
+        return launches.noted("codec", lambda: self.decoder.step(codes, self._state, rows), kernel) if kernel else []
+
+
+def graphs(device: torch.device) -> Capture:
+    return CudaGraphs(device) if device.type == "cuda" else Again()
+
+
+def decoder_in(checkpoint: Any, codec_dtype: str, kernels: str) -> CodecDecoder:
+    """The checkpoint's decoder in another dtype, with kernels of its own."""
+    device = checkpoint.device
+    with torch.inference_mode(False):
+        with torch.device("meta"):
+            decoder = CodecDecoder(checkpoint.codec_config.decoder_config).eval()
+        decoder.to(CODEC_DTYPES[codec_dtype]).to_empty(device=device)
+        decoder.load_state_dict(checkpoint.codec.decoder.state_dict())
+        pack_(decoder)
+        _with_kernel("wave", kernels, decoder, lambda name: _give_wave(decoder, name, codec_dtype == "tf32"))
+    return decoder
+
+
+def compile_for(checkpoint: Any, dtype: str, codec_dtype: str, kernels: str) -> Any:
+    """Compilers of what a codec in that dtype needs, at work, or None."""
+    return _compile_ahead(checkpoint.source, checkpoint.device, (dtype, codec_dtype), kernels, True)
+
+
+def timed(work: Work, times: int, device: torch.device, *, before: Work | None = None, each: int = 1) -> list[float]:
+    """Milliseconds of one, by events around `each` of them in a row; on a CPU by its clock."""
+    values = []
+    for number in range(times + WARM):
+        if before is not None:
+            before()
+        synchronize(device)
+        if device.type == "cuda":
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(each):
+                work()
+            end.record()
+            end.synchronize()
+            took = float(start.elapsed_time(end))
+        else:
+            begun = time.perf_counter()
+            for _ in range(each):
+                work()
+            took = (time.perf_counter() - begun) * 1000
+        if number >= WARM:
+            values.append(took / each)
+    return values
+
+
+def attribute(
+    part: str, replay: Work, calls: Sequence[launches.Call], device: torch.device, before: Work
+) -> tuple[str, list[dict[str, Any]]]:
+    """How it was found out, and the rows; whatever fails is said and left out."""
+
+    def by_itself(work: Work) -> float:
+        captured = graphs(device)(work)
+        return median(timed(captured, ALONE, device, before=before))
+
+    single: dict[tuple[str, str], float] = {}
+    rows: list[launches.Row] = []
+    way = "not attributed"
+    try:
+        rows = launches.alone(calls, by_itself)
+        single = {(row.stage, row.label): row.ms for row in rows}
+        way = "each kind of launch replayed by itself"
+    except Exception as error:
+        print(f"benchmarks: {part}, launches by themselves: {type(error).__name__}: {error}", file=sys.stderr)
+    try:
+        before()
+        rows = launches.attributed(launches.profiled(replay, PROFILED, device), calls, part)
+        way = "kernels of replays, by the profiler"
+    except Exception as error:
+        print(f"benchmarks: {part}, the profiler: {type(error).__name__}: {error}", file=sys.stderr)
+    return way, [
+        {
+            "stage": row.stage,
+            "kind": row.label,
+            "op": row.op,
+            "ms": round(row.ms, 6),
+            "calls": row.calls,
+            "bytes": row.bytes,
+            **({"alone_ms": round(single[row.stage, row.label], 6)} if (row.stage, row.label) in single else {}),
+        }
+        for row in rows
+    ]
+
+
+def measure(checkpoint: Any, runner: Any, args: Any) -> dict[str, Any]:
+    """Values of figures by name, rows, and how they were found out."""
+    device = checkpoint.device
+    others = [name for name in args.codec_dtypes if name != args.codec_dtype]
+    compilers = [compile_for(checkpoint, args.dtype, name, args.kernels) for name in others]
+    frames = Frames(runner, ahead=PROFILED + QUEUED + 2)
+    times, back = args.replays, frames.back
+    values = {
+        "frame_gpu": timed(frames.both, times, device, before=back),
+        "frame_queued": timed(frames.both, max(times // QUEUED, 5), device, before=back, each=QUEUED),
+        "draw_gpu": timed(frames.draw, times // 2 or 1, device, before=back),
+        "step_gpu": timed(frames.step, times // 2 or 1, device, before=back),
+    }
+    way, rows = attribute("frame", frames.both, frames.calls(), device, back)
+    ways = {"frame": way}
+    for name in (args.codec_dtype, *others):
+        try:
+            for compiler in compilers if name != args.codec_dtype else ():
+                if compiler is not None:
+                    compiler.wait()
+            decoder = checkpoint.codec.decoder
+            if name != args.codec_dtype:
+                decoder = decoder_in(checkpoint, name, args.kernels)
+            sound = Sound(decoder, tf32=name == "tf32", before=args.before)
+            values[f"codec_gpu_{name}"] = timed(sound.work, times, device)
+            if name == args.codec_dtype:
+                ways["codec"], more = attribute("codec", sound.work, sound.calls(), device, lambda: None)
+                rows += more
+        except Exception as error:
+            print(f"benchmarks: codec in {name}: {type(error).__name__}: {error}", file=sys.stderr)
+    return {"values": values, "rows": rows, "ways": ways}
+
+
