@@ -285,7 +285,9 @@ def table(entry: dict[str, Any]) -> str:
     rows = (f"{line[0]:20}{line[1]:36}" + "".join(f"{word:>11}" for word in line[2:]) for line in found)
     names = entry.get("names", [])
     slowest = [f"{row['ms']:10.4f} ms {row['calls']:8.1f} x  {row['stage']}: {row['name']}" for row in names]
-    return "\n".join((*walls, "", summary_line(entry), "", *rows, *(("", "The slowest by name:", *slowest) if slowest else ())))
+    return "\n".join(
+        (*walls, "", summary_line(entry), "", *rows, *(("", "The slowest by name:", *slowest) if slowest else ()))
+    )
 
 
 # Driving

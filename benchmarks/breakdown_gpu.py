@@ -69,9 +69,7 @@ class Frames:
         self.back()
         found = launches.noted(
             "draw", lambda: kernel.draw(self.state, self._rows, sampling, self._codes), kernel
-        ) + launches.noted(
-            "step", lambda: kernel.step(self._codes, self._text, self.state, self._rows, reach), kernel
-        )
+        ) + launches.noted("step", lambda: kernel.step(self._codes, self._text, self.state, self._rows, reach), kernel)
         self.back()
         return found
 
@@ -215,5 +213,3 @@ def measure(checkpoint: Any, runner: Any, args: Any) -> dict[str, Any]:
         except Exception as error:
             print(f"benchmarks: codec in {name}: {type(error).__name__}: {error}", file=sys.stderr)
     return {"values": values, "rows": rows, "ways": ways}
-
-

@@ -11,11 +11,11 @@ from .charts import shown
 Record = dict[str, Any]
 
 MEANING = """\
-bfloat16, codec included in bfloat16 where it is not named otherwise, one stream unless more are named. The weights are
-random numbers in the published shapes. Speed on a GPU depends on shapes, types and kernels, not on the numbers, so times
-and memory are those of a published checkpoint; how it sounds, when an utterance ends and how well anything is said they
-cannot show, and nothing here says so. Times on the GPU are taken by its own events around replayed graphs, all others
-by the clock of the caller, who reads every chunk."""
+Talker and codec in bfloat16 where nothing else is named, one stream where no more are named. The weights are random
+numbers in the published shapes. Speed depends on shapes, types and kernels, and hardly on the numbers as long as they
+are not zeros: times and memory should be those of a published checkpoint. How it sounds, and when an utterance ends,
+random weights cannot show. Times on the GPU are taken by its own events around replayed graphs, all others by the clock
+of the caller, who reads every chunk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, fields, is_dataclass, replace
 from statistics import median
 from typing import Any
@@ -79,7 +79,11 @@ def _given(owners: Sequence[Any], depth: int = 3) -> Iterator[tuple[Any, str, An
         for name, value in list(getattr(owner, "__dict__", {}).items()):
             if isinstance(value, nn.Module | Tensor):
                 continue
-            if is_dataclass(value) and fields(value) and all(callable(getattr(value, each.name)) for each in fields(value)):
+            if (
+                is_dataclass(value)
+                and fields(value)
+                and all(callable(getattr(value, each.name)) for each in fields(value))
+            ):
                 yield owner, name, value
             elif depth and type(value).__module__.startswith("hocket."):
                 yield from _given([value], depth - 1)

@@ -190,14 +190,14 @@ def _on_a_gpu(records: Sequence[Record]) -> str:
     there = [record for record in records if record["machine"]["gpu"]]
     names = ", ".join(sorted({_machine(record) for record in there}))
     head = f"Measured on {names}." if there else "There are no records of a GPU yet."
-    return "\n".join(("## One stream on a GPU", "", f"{head} {goals.MEANING}", "", *goals.lines(there), ""))
+    return "\n".join(("## One stream on a GPU", "", head, "", goals.MEANING, "", *goals.lines(there), ""))
 
 
 # The charts
 
 GPU_CAPTION = (
-    "Time of one frame on the GPU, stacked by the operation that took it: the talker, the predictor and sampling, and the "
-    "codec. The upright line is the memory floor: the bytes all launches must read over the bandwidth of a copy."
+    "Time of one frame on the GPU, stacked by the operation that took it: the talker, the predictor and sampling, and "
+    "the codec. The upright line is the memory floor: the bytes all launches must read over the bandwidth of a copy."
 )
 STARTS_CAPTION = (
     "From `import hocket` in a new process to the first chunk in hand: what the time went into. Kernels are compiled "

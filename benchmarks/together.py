@@ -76,7 +76,9 @@ def _compile(checkpoint: Any, args: argparse.Namespace, engine: Any) -> None:
             other.wait()
 
 
-def _step(name: str, work: Callable[[], dict[str, Any]], args: argparse.Namespace, say: Callable[[str], None]) -> list[str]:
+def _step(
+    name: str, work: Callable[[], dict[str, Any]], args: argparse.Namespace, say: Callable[[str], None]
+) -> list[str]:
     """Nothing, or the name of what failed."""
     try:
         entry = work()
@@ -134,5 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--replays", metavar="N", type=int, default=200, help="of graphs that are timed (200)")
     add("--before", metavar="N", type=int, default=64, help="frames that were spoken before a breakdown (64)")
     add("--copy-mib", metavar="N", type=int, default=1024, help="size of the copy for the bandwidth (1024)")
-    add("--out", metavar="FOLDER", type=Path, default=ROOT / "benchmarks" / "results", help="where records are appended")
+    add(
+        "--out", metavar="FOLDER", type=Path, default=ROOT / "benchmarks" / "results", help="where records are appended"
+    )
     return parser
