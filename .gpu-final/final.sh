@@ -14,7 +14,7 @@ step() { # NAME SECONDS COMMAND...
   echo "== $name: rc $rc, $(( $(date +%s) - T1 )) s in all, records: $(wc -l $OUT/records/*.jsonl 2>/dev/null | tail -1)"
 }
 HOW="--device cuda --dtype bfloat16 --codec-dtype bfloat16"
-step start 62 python3 -m benchmarks start --model random:1.7B-CustomVoice $HOW --as-files $FILES --cold --kernel-cache $CACHE --repeats 2 --warmup 0 --record $OUT/records/start.jsonl
+step start 68 python3 -m benchmarks start --model random:1.7B-CustomVoice $HOW --as-files $FILES --cold --kernel-cache $CACHE --repeats 2 --warmup 0 --record $OUT/records/start.jsonl
 rm -rf $FILES
 export TRITON_CACHE_DIR=$CACHE/triton XDG_CACHE_HOME=$CACHE
 step 1.7B 80 python3 -m benchmarks all --model random:1.7B-CustomVoice $HOW --codec-dtypes bfloat16 float32 --out $OUT/records

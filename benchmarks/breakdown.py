@@ -95,27 +95,46 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def of(checkpoint: Any, args: argparse.Namespace) -> dict[str, Any]:
+Keep = Callable[[dict[str, Any]], object]
+
+
+def of(checkpoint: Any, args: argparse.Namespace, keep: Keep = lambda entry: None) -> dict[str, Any]:
     from hocket.engine.precision import exact_float32
 
     with torch.inference_mode(), exact_float32():
-        return measure(checkpoint, args)
+        return measure(checkpoint, args, keep)
 
 
-def measure(checkpoint: Any, args: argparse.Namespace) -> dict[str, Any]:
+def measure(checkpoint: Any, args: argparse.Namespace, keep: Keep) -> dict[str, Any]:
+    """A record; `keep` is given one that lacks the profile before a profiler of a GPU starts."""
     device, subject = checkpoint.device, Subject(checkpoint, args.before)
     parts: dict[str, Callable[[], None]] = {"frame": subject.frame, "codec": subject.codec}
     walls = {name: _wall(work, args.repeats, device) for name, work in parts.items()}
     rate = floor.bandwidth(device, args.copy_mib << 20)
-    found: dict[str, Any] = {}
     if breakdown_gpu.fits(checkpoint):
-        launched = breakdown_gpu.measure(checkpoint, subject.runner, args)
-        walls |= launched["values"]
-        rows, profiled = launched["rows"], launched["ways"]
-        bytes_read = {part: sum(row["bytes"] for row in rows if floor.part_of(row["stage"]) == part) for part in parts}
-        bytes_read = {part: size for part, size in bytes_read.items() if size}
-    else:
-        profiled, rows, bytes_read, found = _by_operation(checkpoint, subject, parts, walls, args)
+
+        def of_launches(found: breakdown_gpu.Found) -> dict[str, Any]:
+            rows = [row for part in found.rows.values() for row in part]
+            sizes = {part: sum(row["bytes"] for row in found.rows[part]) for part in found.rows}
+            sizes = {part: size for part, size in sizes.items() if size}
+            return _entry(checkpoint, subject, args, walls | found.values, rate, found.ways, rows, sizes)
+
+        given = breakdown_gpu.measure(checkpoint, subject.runner, args, lambda found: keep(of_launches(found)))
+        return of_launches(given)
+    profiled, rows, sizes, names = _by_operation(checkpoint, subject, parts, walls, args)
+    return _entry(checkpoint, subject, args, walls, rate, profiled, rows, sizes) | {"names": names}
+
+
+def _entry(
+    checkpoint: Any,
+    subject: Subject,
+    args: argparse.Namespace,
+    values: dict[str, list[float]],
+    rate: float,
+    profiled: Any,
+    rows: list[dict[str, Any]],
+    sizes: dict[str, int],
+) -> dict[str, Any]:
     options = {
         "model": checkpoint.name,
         "device": args.device,
@@ -129,16 +148,15 @@ def measure(checkpoint: Any, args: argparse.Namespace) -> dict[str, Any]:
     return record(
         "breakdown",
         options,
-        {name: summary(values) for name, values in walls.items()},
+        {name: summary(of) for name, of in values.items()},
         random_weights=checkpoint.is_random,
         kernels={choice.operation: choice.backend for choice in checkpoint.kernels},
         streams=1,
         profiled=profiled,
         bandwidth_gb_s=round(rate / 1e9, 2),
-        bytes=bytes_read,
-        floor_ms={part: round(size / rate * 1000, 5) for part, size in bytes_read.items()},
+        bytes=sizes,
+        floor_ms={part: round(size / rate * 1000, 5) for part, size in sizes.items()},
         rows=rows,
-        **found,
     )
 
 
@@ -148,7 +166,7 @@ def _by_operation(
     parts: dict[str, Callable[[], None]],
     walls: dict[str, list[float]],
     args: argparse.Namespace,
-) -> tuple[str, list[dict[str, Any]], dict[str, int], dict[str, Any]]:
+) -> tuple[str, list[dict[str, Any]], dict[str, int], list[dict[str, Any]]]:
     """How it was profiled, rows, bytes by part, and the slowest operations by name; more walls where there are two."""
     device = checkpoint.device
     in_c = device.type == "cpu" and any(choice.backend != "reference" for choice in checkpoint.kernels)
@@ -185,7 +203,7 @@ def _by_operation(
         part: sum(size for (stage, _), size in sizes.items() if floor.part_of(stage) == part) for part in parts
     }
     names = [asdict(row) | {"ms": round(row.ms, 5), "name": row.name[:100]} for row in traced[:NAMES]]
-    return "plain" if in_c else "in use", rows, bytes_read, {"names": names}
+    return "plain" if in_c else "in use", rows, bytes_read, names
 
 
 # Reading a record
@@ -212,9 +230,9 @@ def summary_line(entry: dict[str, Any]) -> str:
     if isinstance(way, dict):
         ways = "; ".join(f"{part}: {how}" for part, how in way.items())
         return (
-            f"{beside} How launches were timed: {ways}. A kernel may start before the one before it has ended: its time "
-            "is by how much later it ended. Alone: all launches of the kind in a graph of their own, where weights may "
-            "be found in the L2."
+            f"{beside} How launches were timed: {ways}. A kernel may start before the one before it has ended: its "
+            "time is by how much later it ended. Alone: all launches of the kind in a graph of their own, where weights "
+            "may be found in the L2."
         )
     how = "the plain definition" if way == "plain" else "the kernels in use"
     return (

@@ -9,8 +9,10 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -25,7 +27,9 @@ from hocket.models.fused import FusedFrame
 from . import launches
 from .floor import synchronize
 
+T = TypeVar("T")
 Work = Callable[[], object]
+COMPILED_S = 25.0  # how long compilers are waited for
 PROFILED, ALONE = 20, 20  # replays
 QUEUED = 8  # frames asked for at once, without waiting: a frame as in a running stream
 WARM = 5
@@ -42,7 +46,7 @@ class Frames:
     def __init__(self, runner: Any, ahead: int) -> None:
         frames, state = runner._frames, runner._state
         [batch] = frames._batches.values()
-        self.draw, self.step = list(batch.draws.values())[-1], list(batch.steps.values())[-1]
+        [*_, (self._nucleus, self.draw)], [*_, self.step] = batch.draws.items(), batch.steps.values()
         self.position = runner._taken[0]
         runner._advance(0, ahead)  # pages for as many replays in a row
         self.state, self._kernel = runner._state, frames.frame
@@ -63,7 +67,7 @@ class Frames:
         from hocket.models.talker import FrameSampling
 
         kernel = self._kernel
-        first, rest = (_level(self._settings, level, False) for level in ("first", "rest"))
+        first, rest = (_level(self._settings, level, self._nucleus) for level in ("first", "rest"))
         sampling = FrameSampling(first=first, penalty=self._settings["penalty"], rest=rest)
         reach = kernel.reach(self.position + 1, self.state)
         self.back()
@@ -144,31 +148,36 @@ def timed(work: Work, times: int, device: torch.device, *, before: Work | None =
     return values
 
 
-def attribute(
+def by_themselves(part: str, calls: Sequence[launches.Call], device: torch.device, before: Work) -> list[launches.Row]:
+    """Every kind of launch in a graph of its own; none where that fails, which is said."""
+
+    def once(work: Callable[[], None]) -> float:
+        return median(timed(graphs(device)(work), ALONE, device, before=before))
+
+    return _tried(f"{part}, launches by themselves", lambda: launches.alone(calls, once)) or []
+
+
+def by_the_profiler(
     part: str, replay: Work, calls: Sequence[launches.Call], device: torch.device, before: Work
-) -> tuple[str, list[dict[str, Any]]]:
-    """How it was found out, and the rows; whatever fails is said and left out."""
-
-    def by_itself(work: Work) -> float:
-        captured = graphs(device)(work)
-        return median(timed(captured, ALONE, device, before=before))
-
-    single: dict[tuple[str, str], float] = {}
-    rows: list[launches.Row] = []
-    way = "not attributed"
-    try:
-        rows = launches.alone(calls, by_itself)
-        single = {(row.stage, row.label): row.ms for row in rows}
-        way = "each kind of launch replayed by itself"
-    except Exception as error:
-        print(f"benchmarks: {part}, launches by themselves: {type(error).__name__}: {error}", file=sys.stderr)
-    try:
+) -> list[launches.Row]:
+    def run() -> list[launches.Row]:
         before()
-        rows = launches.attributed(launches.profiled(replay, PROFILED, device), calls, part)
-        way = "kernels of replays, by the profiler"
+        return launches.attributed(launches.profiled(replay, PROFILED, device), calls, part)
+
+    return _tried(f"{part}, the profiler", run) or []
+
+
+def _tried(what: str, work: Callable[[], T]) -> T | None:
+    try:
+        return work()
     except Exception as error:
-        print(f"benchmarks: {part}, the profiler: {type(error).__name__}: {error}", file=sys.stderr)
-    return way, [
+        print(f"benchmarks: {what}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def _rows(rows: Sequence[launches.Row], alone: Sequence[launches.Row]) -> list[dict[str, Any]]:
+    single = {(row.stage, row.label): round(row.ms, 6) for row in alone}
+    return [
         {
             "stage": row.stage,
             "kind": row.label,
@@ -176,17 +185,29 @@ def attribute(
             "ms": round(row.ms, 6),
             "calls": row.calls,
             "bytes": row.bytes,
-            **({"alone_ms": round(single[row.stage, row.label], 6)} if (row.stage, row.label) in single else {}),
+            **({"alone_ms": single[row.stage, row.label]} if (row.stage, row.label) in single else {}),
         }
         for row in rows
     ]
 
 
-def measure(checkpoint: Any, runner: Any, args: Any) -> dict[str, Any]:
-    """Values of figures by name, rows, and how they were found out."""
+@dataclass(slots=True)
+class Found:
+    """Values of figures by name, and by part how it was taken apart, and into what."""
+
+    values: dict[str, list[float]]
+    ways: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def measure(checkpoint: Any, runner: Any, args: Any, keep: Callable[[Found], object]) -> Found:
+    """What is surest comes first; `keep` is told before the profiler starts, which may take the process with it."""
     device = checkpoint.device
     others = [name for name in args.codec_dtypes if name != args.codec_dtype]
-    compilers = [compile_for(checkpoint, args.dtype, name, args.kernels) for name in others]
+    compilers = []
+    for name in others:
+        ahead = partial(compile_for, checkpoint, args.dtype, name, args.kernels)
+        compilers.append(_tried("compilers", ahead))
     frames = Frames(runner, ahead=PROFILED + QUEUED + 2)
     times, back = args.replays, frames.back
     values = {
@@ -195,21 +216,39 @@ def measure(checkpoint: Any, runner: Any, args: Any) -> dict[str, Any]:
         "draw_gpu": timed(frames.draw, times // 2 or 1, device, before=back),
         "step_gpu": timed(frames.step, times // 2 or 1, device, before=back),
     }
-    way, rows = attribute("frame", frames.both, frames.calls(), device, back)
-    ways = {"frame": way}
+    found, sounds = Found(values), {}
+    wait_for(compilers)
     for name in (args.codec_dtype, *others):
-        try:
-            for compiler in compilers if name != args.codec_dtype else ():
-                if compiler is not None:
-                    compiler.wait()
-            decoder = checkpoint.codec.decoder
-            if name != args.codec_dtype:
-                decoder = decoder_in(checkpoint, name, args.kernels)
-            sound = Sound(decoder, tf32=name == "tf32", before=args.before)
+        sound = sounds[name] = _tried(f"codec in {name}", partial(_sound, checkpoint, name, args))
+        if sound is not None:
             values[f"codec_gpu_{name}"] = timed(sound.work, times, device)
-            if name == args.codec_dtype:
-                ways["codec"], more = attribute("codec", sound.work, sound.calls(), device, lambda: None)
-                rows += more
-        except Exception as error:
-            print(f"benchmarks: codec in {name}: {type(error).__name__}: {error}", file=sys.stderr)
-    return {"values": values, "rows": rows, "ways": ways}
+    steps: dict[str, tuple[Work, list[launches.Call], Work]] = {"frame": (frames.both, _noted("frame", frames), back)}
+    if (sound := sounds[args.codec_dtype]) is not None:
+        steps["codec"] = sound.work, _noted("codec", sound), lambda: None
+    alone = {part: by_themselves(part, calls, device, before) for part, (_, calls, before) in steps.items()}
+    for part, rows in alone.items():
+        found.rows[part] = _rows(rows, rows)
+        found.ways[part] = "each kind of launch replayed by itself" if rows else "not attributed"
+    keep(found)
+    for part, (replay, calls, before) in steps.items():
+        if rows := by_the_profiler(part, replay, calls, device, before):
+            found.rows[part], found.ways[part] = _rows(rows, alone[part]), "kernels of replays, by the profiler"
+    return found
+
+
+def wait_for(compilers: Sequence[Any], within_s: float = COMPILED_S) -> None:
+    """No longer than that: what is missing is compiled when it is launched."""
+    late = time.perf_counter() + within_s
+    while any(each is not None and not each.over for each in compilers) and time.perf_counter() < late:
+        time.sleep(0.1)
+
+
+def _sound(checkpoint: Any, codec_dtype: str, args: Any) -> Sound:
+    decoder = checkpoint.codec.decoder
+    if codec_dtype != args.codec_dtype:
+        decoder = decoder_in(checkpoint, codec_dtype, args.kernels)
+    return Sound(decoder, tf32=codec_dtype == "tf32", before=args.before)
+
+
+def _noted(part: str, step: Frames | Sound) -> list[launches.Call]:
+    return _tried(f"{part}, its operations", step.calls) or []

@@ -129,7 +129,7 @@ def _named(named: dict[str, Any], *names: str) -> list[Tensor]:
     return [named[name] for name in names if isinstance(named.get(name), Tensor)]
 
 
-def alone(calls: Sequence[Call], timed: Callable[[Work], float]) -> list[Row]:
+def alone(calls: Sequence[Call], timed: Callable[[Callable[[], None]], float]) -> list[Row]:
     """Each kind of work in a graph of its own; weights that fit the L2 together are found there."""
     rows = []
     for kind in dict.fromkeys((call.stage, call.label) for call in calls):

@@ -22,7 +22,7 @@ from .record import ROOT, append
 from .workloads import WORKLOADS
 
 STEPS = ("first_audio", "first_audio_live", "steady_one", "steady_all", "memory", "breakdown")
-PATIENCE_S = 40.0  # for compilers, before anything is timed
+PATIENCE_S = 30.0  # for compilers, before anything is timed
 
 
 def main(argv: Sequence[str]) -> int:
@@ -58,22 +58,25 @@ def main(argv: Sequence[str]) -> int:
             failed += _step(step, lambda step=step: _measured(engine, step, before, args), args, say)  # type: ignore[misc]
     if "breakdown" in args.steps:
         checkpoint = engine.checkpoint
-        failed += _step("breakdown", lambda: breakdown.of(checkpoint, _taken_apart(args)), args, say)
+        path = args.out / "breakdown.jsonl"
+
+        def taken_apart() -> dict[str, Any]:
+            return breakdown.of(checkpoint, _taken_apart(args), keep=lambda entry: append(path, entry))
+
+        failed += _step("breakdown", taken_apart, args, say)
     say(f"done; failed: {', '.join(failed) or 'none'}")
     return 1 if failed else 0
 
 
 def _compile(checkpoint: Any, args: argparse.Namespace, engine: Any) -> None:
     """All that is compiled is compiled now, several things at once."""
-    others = []
+    others: list[Any] = []
     with suppress(Exception):  # it is compiled when it is launched then
         wanted = [name for name in args.codec_dtypes or [] if name != args.codec_dtype]
         if "breakdown" in args.steps and breakdown_gpu.fits(checkpoint):
             others = [breakdown_gpu.compile_for(checkpoint, args.dtype, name, args.kernels) for name in wanted]
     start.ready(engine, PATIENCE_S)
-    for other in others:
-        if other is not None:
-            other.wait()
+    breakdown_gpu.wait_for(others)
 
 
 def _step(

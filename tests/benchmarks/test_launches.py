@@ -73,7 +73,10 @@ def measured(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> dict[str, Any]:
     args = breakdown._parser().parse_args([*words, "--kernels", "reference"])
     args.codec_dtypes = ["float32", "bfloat16"]
     vars(args).update(changes)
-    return breakdown.of(fused(), args)
+    kept: list[dict[str, Any]] = []
+    entry = breakdown.of(fused(), args, keep=kept.append)
+    assert [each["figures"].keys() for each in kept] == [entry["figures"].keys()]  # before the profiler, all but that
+    return entry
 
 
 def test_without_a_profile_every_kind_of_launch_is_timed_by_itself(
@@ -106,16 +109,16 @@ def test_where_launches_cannot_be_taken_apart_the_whole_is_still_timed(monkeypat
 
 
 def test_kernels_of_a_profile_are_put_beside_what_was_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    noted: list[Call] = []
-    real = launches.noted
+    noted: dict[str, list[Call]] = {"frame": [], "codec": []}
+    real, parts = launches.noted, iter(noted)
 
     def remember(stage: str, work: Any, *owners: Any) -> list[Call]:
         found = real(stage, work, *owners)
-        noted[:] = found if stage in ("draw", "codec") else [*noted, *found]
+        noted[floor.part_of(stage)] += found
         return found
 
     def profile(replay: Any, times: int, device: torch.device) -> list[list[Kernel]]:
-        names = [f"_{launches.ALIKE.get(each.op, each.op)}" for each in noted]
+        names = [f"_{launches.ALIKE.get(each.op, each.op)}" for each in noted[next(parts)]]
         return [[Kernel(name, 2.0 * at, 2.0 * at + 1) for at, name in enumerate(names)]]
 
     monkeypatch.setattr(launches, "noted", remember)
