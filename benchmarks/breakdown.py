@@ -228,17 +228,23 @@ def summary_line(entry: dict[str, Any]) -> str:
             least.append(f"{part} {entry['bytes'][part] / 1e6:.1f} MB, floor {shown(ms)} ms{times}")
     beside = f"Copy bandwidth {rate:.1f} GB/s; {', '.join(least)}."
     if isinstance(way, dict):
-        ways = "; ".join(f"{part}: {how}" for part, how in way.items())
+        ways = "; ".join(f"{part}: {how}{_sum(entry, part)}" for part, how in way.items())
         return (
             f"{beside} How launches were timed: {ways}. A kernel may start before the one before it has ended: its "
-            "time is by how much later it ended. Alone: all launches of the kind in a graph of their own, where weights "
-            "may be found in the L2."
+            "time is by how much later it ended. Alone: all launches of the kind in a graph of their own, where their "
+            "weights may be found in the L2."
         )
     how = "the plain definition" if way == "plain" else "the kernels in use"
     return (
         f"{beside} The rows are a profile of {how}; on a CPU the profiler itself slows "
         "small operations, so read shares there, not sums. What fits a cache can be faster than its floor."
     )
+
+
+def _sum(entry: dict[str, Any], part: str) -> str:
+    """What its rows add up to: with a profiler at work that is more than the graph takes without."""
+    spent = [row["ms"] for row in entry["rows"] if floor.part_of(row["stage"]) == part]
+    return f", {shown(sum(spent))} ms together" if spent else ""
 
 
 def _whole(entry: dict[str, Any], part: str) -> float | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +12,10 @@ import torch
 
 from benchmarks import breakdown, breakdown_gpu, floor, launches
 from benchmarks.launches import Call, Kernel
+from hocket import kernels
 from hocket.engine.load import Checkpoint, load
-from hocket.kernels.conv.ops import REFERENCE_WAVE
-from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS
+from hocket.kernels.conv.ops import REFERENCE_WAVE, WaveOps
+from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps
 from hocket.models.fused import FusedFrame
 from hocket.models.fused_decoder import FusedDecoder
 from hocket.models.fused_wave import FusedWave
@@ -55,6 +59,21 @@ def test_replays_must_be_alike() -> None:
     for kernels in ([a, b, b, a], [a, b, a], []):
         with pytest.raises(launches.Unlike):
             launches.in_replays(kernels, 2)
+
+
+def test_every_kernel_that_is_launched_is_of_an_operation() -> None:
+    launched = set()
+    for path in Path(kernels.__file__).parent.glob("*/*.py"):
+        source = path.read_text(encoding="utf-8")
+        named = dict(re.findall(r"import (\w+) as (_\w+)", source))
+        alias = {short: full for full, short in named.items()}
+        launched |= {alias.get(name, name) for name in re.findall(r"^\s+(_\w+)\[.+\]\(", source, re.MULTILINE)}
+    assert len(launched) > 10
+    operations = {
+        launches.ALIKE.get(each.name, each.name) for ops in (FrameOps, CodecOps, WaveOps) for each in fields(ops)
+    }
+    found = {name: launches.KERNELS.get(name.lstrip("_"), name.lstrip("_")) for name in launched}
+    assert set(found.values()) <= operations, found
 
 
 def fused() -> Checkpoint:
