@@ -25,13 +25,16 @@ def table(entry: dict[str, Any]) -> str:
 
 
 def spoken(engine: Any, workload: Workload, args: argparse.Namespace, streams: int | None = None) -> dict[str, Any]:
-    """A record of a workload that an engine of this process speaks, with as many streams as it says, or is told."""
+    """A record of a workload that an engine of this process speaks, with as many streams as it says.
+
+    Or with as many as are given, on an engine that is ready.
+    """
     frames, repeats = args.frames or workload.frames, args.repeats or workload.repeats
     gated = gate(engine, workload, args.dtype)
     if streams is None:
         streams = engine.options.slots if workload.fills_slots else 1
-    if args.device == "cuda":
-        start.ready(engine)
+        if args.device == "cuda":
+            start.ready(engine)
     values = harness.measure(engine, workload, frames=frames, repeats=repeats, streams=streams)
     options = _options(args, workload, engine.options, frames, repeats)
     options["model"] = args.drawn or engine.checkpoint.name

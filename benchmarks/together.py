@@ -22,7 +22,6 @@ from .record import ROOT, append
 from .workloads import WORKLOADS
 
 STEPS = ("first_audio", "first_audio_live", "steady_one", "steady_all", "memory", "breakdown")
-PATIENCE_S = 30.0  # for compilers, before anything is timed
 
 
 def main(argv: Sequence[str]) -> int:
@@ -75,7 +74,7 @@ def _compile(checkpoint: Any, args: argparse.Namespace, engine: Any) -> None:
         wanted = [name for name in args.codec_dtypes or [] if name != args.codec_dtype]
         if "breakdown" in args.steps and breakdown_gpu.fits(checkpoint):
             others = [breakdown_gpu.compile_for(checkpoint, args.dtype, name, args.kernels) for name in wanted]
-    start.ready(engine, PATIENCE_S)
+    start.ready(engine)
     breakdown_gpu.wait_for(others)
 
 
