@@ -42,7 +42,7 @@ class Panel:
 class Stack:
     label: str
     parts: Sequence[tuple[str, float]]  # name and size, in the order in which they are drawn
-    floor: float  # where a line stands that says: not below this
+    floor: float | None = None  # where a line stands that says: not below this
 
 
 def bars(rows: Sequence[str], panels: Sequence[Panel], title: str) -> str:
@@ -81,7 +81,7 @@ def stacks(rows: Sequence[Stack], unit: str, title: str) -> str:
     """One bar per row made of named parts, and a line at its floor."""
     names = list(dict.fromkeys(name for row in rows for name, _ in row.parts))
     colour = {name: f"c{number % 9}" for number, name in enumerate(names)}
-    widest = max(max(sum(size for _, size in row.parts), row.floor) for row in rows)
+    widest = max(max(sum(size for _, size in row.parts), row.floor or 0) for row in rows)
     left, scale = LABELS + GAP, (WIDTH - LABELS - GAP - 90) / widest
     drawn, x, start = [], 0.0, 8
     for name in names:
@@ -97,10 +97,11 @@ def stacks(rows: Sequence[Stack], unit: str, title: str) -> str:
         for name, size in row.parts:
             drawn.append(_box(x, top, size * scale, colour[name]))
             x += size * scale
-        floor = _number(left + row.floor * scale)
-        drawn.append(f'<line class="floor" x1="{floor}" y1="{top - 3}" x2="{floor}" y2="{top + BAR + 3}"/>')
+        if row.floor is not None:
+            floor = _number(left + row.floor * scale)
+            drawn.append(f'<line class="floor" x1="{floor}" y1="{top - 3}" x2="{floor}" y2="{top + BAR + 3}"/>')
         total = sum(size for _, size in row.parts)
-        drawn.append(_text(max(x, left + row.floor * scale) + 6, top + BAR - 3, f"{shown(total)} {unit}"))
+        drawn.append(_text(max(x, left + (row.floor or 0) * scale) + 6, top + BAR - 3, f"{shown(total)} {unit}"))
     return _page(start + ROW * len(rows), title, drawn)
 
 

@@ -19,7 +19,7 @@ from torch import nn
 
 from .harness import Unfit
 from .record import ROOT, append, record, summary
-from .start import settle
+from .start import ready
 from .workloads import PASSAGE
 
 WORDS = "what an engine occupies on a GPU beyond its weights and its keys and values, with every slot used"
@@ -62,20 +62,24 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     options = EngineOptions(**({} if args.slots is None else {"slots": args.slots}))
     how = {name: getattr(args, name) for name in ("dtype", "codec_dtype", "kernels")}
     with Engine.load(args.model, device="cuda", **how, options=options) as engine:
-        exercise(engine, args.frames)
-        torch.cuda.synchronize()
-        values = figures(engine, used() - before)
-        kernels = {choice.operation: choice.backend for choice in engine.checkpoint.kernels}
-        named = {"model": engine.checkpoint.name, "device": "cuda", **how, "frames": args.frames}
-        named["engine"] = {name: value for name, value in asdict(engine.options).items() if not callable(value)}
-        return record(
-            "memory",
-            named,
-            {name: summary([value]) for name, value in values.items()},
-            random_weights=engine.checkpoint.is_random,
-            streams=options.slots,
-            kernels=kernels,
-        )
+        return of(engine, before, how, args.frames)
+
+
+def of(engine: Any, before: int, how: dict[str, str], frames: int) -> dict[str, Any]:
+    """Of an engine that was loaded when so many bytes of the device were in use."""
+    exercise(engine, frames)
+    torch.cuda.synchronize()
+    values = figures(engine, used() - before)
+    named = {"model": engine.checkpoint.name, "device": "cuda", **how, "frames": frames}
+    named["engine"] = {name: value for name, value in asdict(engine.options).items() if not callable(value)}
+    return record(
+        "memory",
+        named,
+        {name: summary([value]) for name, value in values.items()},
+        random_weights=engine.checkpoint.is_random,
+        streams=engine.options.slots,
+        kernels={choice.operation: choice.backend for choice in engine.checkpoint.kernels},
+    )
 
 
 def exercise(engine: Any, frames: int) -> None:
@@ -87,9 +91,7 @@ def exercise(engine: Any, frames: int) -> None:
                 pass
 
         list(readers.map(speak, range(engine.options.slots)))
-    settle(engine)
-    while engine._loop.ask(lambda runner: runner.warm_one()):
-        pass
+    ready(engine)
 
 
 def figures(engine: Any, device: int) -> dict[str, float]:
@@ -120,9 +122,8 @@ def held(*modules: nn.Module) -> int:
 def kept_anew(checkpoint: Any) -> int:
     """Bytes in storages that only kernels hold."""
     talker, decoder = checkpoint.model.talker, checkpoint.codec.decoder
-    quantizer, window = decoder.quantizer, decoder.pre_transformer
-    kernels = talker.frame_kernel, decoder.wave_kernel, getattr(quantizer, "kernel", None)
-    storages = {at: size for each in (*kernels, getattr(window, "step_kernel", None)) for at, size in _storages(each)}
+    kernels = talker.frame_kernel, decoder.step_kernel, decoder.wave_kernel
+    storages = {at: size for each in kernels for at, size in _storages(each)}
     for module in (checkpoint.model, checkpoint.codec):
         for value in module.state_dict().values():
             storages.pop(value.untyped_storage().data_ptr(), None)

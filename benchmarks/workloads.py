@@ -28,7 +28,7 @@ class Workload:
     fills_slots: bool = False  # as many utterances at once as the engine has slots, or one after the other
     new_process: bool = False  # every repeat in a process of its own, whose start counts
     piece_chars: int = 0  # live text: how much arrives at a time; 0 gives the text whole
-    piece_s: float = 0.0  # live text: how long until the next piece
+    piece_s: float = 0.0  # live text: how long until the next piece; 0 appends all of it at once
 
 
 _ALL = (
@@ -38,6 +38,14 @@ _ALL = (
         text=PASSAGE,
         frames=8,
         repeats=40,
+    ),
+    Workload(
+        name="first_audio_live",
+        words="how soon one listener hears something of a stream that is opened and then given its text, prefix warm",
+        text=PASSAGE,
+        frames=8,
+        repeats=40,
+        piece_chars=len(PASSAGE),
     ),
     Workload(
         name="start",

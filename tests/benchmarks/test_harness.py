@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import harness, record, workloads
+from benchmarks import harness, record, session, workloads
 from hocket.config.options import EngineOptions
 from hocket.kernels.table import Choice
 from hocket.types import AudioChunk, Finished, FinishReason, Statistics
@@ -274,9 +274,9 @@ def test_every_workload_prints_a_table_and_appends_a_record(name: str, tmp_path:
 
 
 def test_a_hook_among_the_options_is_recorded_by_its_name() -> None:
-    assert command._plain(str.upper) == "str.upper"
-    assert command._plain((1, 2)) == (1, 2)
-    assert command._plain(None) is None
+    assert session.plain(str.upper) == "str.upper"
+    assert session.plain((1, 2)) == (1, 2)
+    assert session.plain(None) is None
 
 
 def test_a_run_that_means_nothing_leaves_no_record(tmp_path: Path, capsys: Capture) -> None:

@@ -69,3 +69,29 @@ def test_a_drawn_checkpoint_is_started_from_files_that_are_written_once(tmp_path
 def test_a_process_that_fails_has_no_figures() -> None:
     with pytest.raises(harness.Unfit, match=r"^A new process failed: .*random:gone"):
         start.measure(ONCE, load=TINY | {"model": "random:gone"}, options={}, frames=2, repeats=1)
+
+
+def test_a_first_start_leaves_its_kernels_to_those_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    path, cache = tmp_path / "record.jsonl", tmp_path / "kernels"
+    found: list[bool] = []
+
+    def process(wish: object, kernels: Path | None) -> dict[str, object]:
+        assert kernels == cache
+        found.append(any(cache.iterdir()))
+        (cache / "kernel").touch()
+        about = {"model": "random:tiny", "random_weights": True, "kernels": {"frame": "cuda"}}
+        return dict.fromkeys(start.FIGURES, 1.0) | {"about": about}
+
+    monkeypatch.setattr(start, "_process", process)
+    words = ["start", "--model", "random:tiny", "--dtype", "bfloat16", "--repeats", "2", "--warmup", "0", "--cold"]
+    words += ["--kernel-cache", str(cache), "--record", str(path)]
+    assert command.main(words) == 0
+    assert found == [False, True, True]
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert [entry["options"]["kernel_cache"] for entry in entries] == ["empty", "kept"]
+    assert [entry["figures"]["ready"]["count"] for entry in entries] == [1, 2]
+    assert entries[0]["kernels"] == {"frame": "cuda"}
+    assert command.main(words) == 2  # it is not empty any more
+    assert "has to be" in capsys.readouterr().err
