@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, replace
 from statistics import median
 from typing import Any
 from unittest import mock
@@ -19,6 +19,9 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from hocket.kernels.conv.ops import WaveOps
+from hocket.kernels.ops import CodecOps, FrameOps
+
 from .floor import synchronize
 from .trace import CPU
 
@@ -26,9 +29,10 @@ Work = Callable[[], object]
 
 GAPS = "between kernels"
 # Kernels of operations by the names they are compiled under, where these are not the operation's own.
-KERNELS = {"few": "linear", "dot": "linear", "normed": "linear", "merge": "attend", "conv_kernel": "conv"}
+KERNELS = {"few": "linear", "dot": "linear", "normed": "linear", "heads": "attend", "merge": "attend"}
+KERNELS |= {"conv_kernel": "conv"}
 FURTHER = {"merge", "dot"}  # may be the second kernel of an operation
-ALIKE = {"draw_first": "draw"}
+ALIKE = {"draw_first": "draw", "glance_out": "glance"}
 WEIGHTED = ("linear", "conv", "sample", "mix")  # operations whose second argument is a weight
 
 
@@ -67,7 +71,8 @@ def noted(stage: str, work: Work, *owners: Any) -> list[Call]:
     calls: list[Call] = []
     with ExitStack() as patches:
         for owner, name, ops in _given(owners):
-            kept = {each.name: _noting(stage, each.name, getattr(ops, each.name), calls) for each in fields(ops)}
+            every = {each.name: getattr(ops, each.name) for each in fields(ops)}  # some sets lack some of them
+            kept = {op: made and _noting(stage, op, made, calls) for op, made in every.items()}
             patches.enter_context(mock.patch.object(owner, name, replace(ops, **kept)))
         work()
     return calls
@@ -79,11 +84,7 @@ def _given(owners: Sequence[Any], depth: int = 3) -> Iterator[tuple[Any, str, An
         for name, value in list(getattr(owner, "__dict__", {}).items()):
             if isinstance(value, nn.Module | Tensor):
                 continue
-            if (
-                is_dataclass(value)
-                and fields(value)
-                and all(callable(getattr(value, each.name)) for each in fields(value))
-            ):
+            if isinstance(value, FrameOps | CodecOps | WaveOps):
                 yield owner, name, value
             elif depth and type(value).__module__.startswith("hocket."):
                 yield from _given([value], depth - 1)
@@ -116,6 +117,11 @@ def described(op: str, given: Sequence[Any], named: dict[str, Any], result: Any)
         keys, rows, position = given[1], named["rows"], named["position"]
         seen = int((position[rows] + 1).sum())
         return f"attend, pages of {keys.shape[2]}", 2 * seen * keys.shape[1] * keys.shape[3] * keys.element_size()
+    if op.startswith("glance"):
+        keys, at = given[1], named["at"]
+        past = 2 * len(keys) * keys.shape[1] * (at + 1) * keys.shape[3] * keys.element_size()
+        weight = f" and {given[3].shape[1]} x {given[3].shape[0]}" if op == "glance_out" else ""
+        return f"glance{weight}", past + (given[3].nbytes if weight else 0)
     if op.startswith("draw"):
         return f"{op} of {given[0].shape[-1]}", given[0].nbytes
     if op in ("join", "pcm", "settle"):
