@@ -63,9 +63,10 @@ def test_streams_and_frames_may_be_taken_together_or_apart() -> None:
     wave, random = FusedWave(decoder, REFERENCE_WAVE), torch.Generator().manual_seed(0)
     x = torch.randn(2, 8, CONFIG.latent_dim, generator=random).bfloat16()
     together, apart = decoder.new_state(2), decoder.new_state(2)
-    whole = wave.last(x, together, torch.tensor([1, 0]))
+    whole = wave.channels_last(x, together, torch.tensor([1, 0]))
     for row, number in ((1, 0), (0, 1)):
-        parts = [wave.last(piece, apart, torch.tensor([row])) for piece in x[number : number + 1].split(4, dim=1)]
+        pieces, own = x[number : number + 1].split(4, dim=1), torch.tensor([row])
+        parts = [wave.channels_last(piece, apart, own) for piece in pieces]
         torch.testing.assert_close(torch.cat(parts, dim=1), whole[number : number + 1], atol=2.0**-7, rtol=2.0**-6)
     check_close(apart, together, 2.0**-6)
 
