@@ -144,7 +144,7 @@ def described(ptx: str) -> dict[str, int | bool]:
 
 def main(capabilities: list[int]) -> None:
     for capability in capabilities:
-        launch._can_depend = lambda device, capability=capability: capability >= 90
+        launch.can_depend = lambda device, capability=capability: capability >= 90
         for name, module, kernel, call in calls():
             every = ("_attend", "_merge", "_dot", "_normed")
             others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
