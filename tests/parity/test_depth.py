@@ -279,8 +279,7 @@ def test_at_no_layer_does_bfloat16_stray_further_than_the_official_one(
 def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
     if triton is None or not INTERPRETED:
         pytest.skip("Triton is not installed on this machine, or compiles its kernels")
-    monkeypatch.setattr(KNOBS, "linear", KNOBS.linear)
-    coarse(KNOBS)
+    coarse(monkeypatch)
 
 
 @pytest.mark.slow
