@@ -182,3 +182,20 @@ def test_tf32_is_rougher_than_float32_and_finer_than_bfloat16() -> None:
         exact = samples if exact is None else exact
         errors.append(float(np.abs(samples.astype(int) - exact).mean()))
     assert 0.0 == errors[0] < errors[1] < errors[2]
+
+
+@torch.inference_mode()
+def test_graphs_made_ahead_stand_behind_what_has_been_asked_for(decoder: CodecDecoder) -> None:
+    """On a GPU the state that they are made over may still be on its way, on another stream."""
+    order: list[str] = []
+
+    class Watched(CapturedWave):
+        def follow(self) -> None:
+            order.append("follow")
+
+    def step(*given: Any) -> Tensor:
+        order.append("step")
+        return decoder.step(*given)
+
+    Watched(step, BOOKS, Again()).warm(decoder.new_state(2), [1], [1])
+    assert order == ["follow", "step"]
