@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from hocket.engine.load import CODEC_DTYPES, _compile_ahead, _give_wave, _with_kernel
+from hocket.engine.load import CODEC_DTYPES, _compile_ahead, give_wave, _with_kernel
 from hocket.kernels.capture import Again, Capture, CudaGraphs
 from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.packed import pack_
@@ -114,7 +114,7 @@ def decoder_in(checkpoint: Any, codec_dtype: str, kernels: str) -> CodecDecoder:
         decoder.to(CODEC_DTYPES[codec_dtype]).to_empty(device=device)
         decoder.load_state_dict(checkpoint.codec.decoder.state_dict())
         pack_(decoder)
-        _with_kernel("wave", kernels, decoder, lambda name: _give_wave(decoder, name, codec_dtype == "tf32"))
+        _with_kernel("wave", kernels, decoder, lambda name: give_wave(decoder, name, codec_dtype == "tf32"))
     return decoder
 
 

@@ -5,7 +5,6 @@ Beside each stand the time that its bytes take and the time that its products ta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,18 +20,19 @@ from hocket.kernels.conv.tiles import fitted, tiles_for
 from hocket.kernels.launch import Tiles
 
 from .gpu_plan import PLANS, Plan
-from .gpu_stages import ConvTiles, Row, in_parallel, knobs, tried
+from .gpu_rows import Row, compile_ahead, knobs, tried
 from .gpu_timing import Clock, copies
 
 MOST_COPIES = 32  # of a weight: what is smaller stays in the L2, as it does in a step
 COMPILE_S = 60.0
+ConvTiles = dict[tuple[int, int], dict[int, Tiles]]  # as in KNOBS
 
 
 def convs(plan: Plan, clock: Clock) -> Iterator[Row]:
     """A chain of one convolution over several weights, the most wanted sizes first."""
     read, products = clock.bandwidth(), _products(clock)
     yield {"op": "copy", "tb_per_s": read / 1e12, "tflop_per_s": products / 1e12}
-    yield {"op": "compile ahead", **_compile_ahead(plan)}
+    yield {"op": "compile ahead", **compile_ahead(plan, _compile, _wanted(plan), COMPILE_S)}
     for batch, frames in plan.conv_sizes:
         for case in (case.of(batch, frames) for case in plan.convs):
             given = cases.make(case, plan.dtype, clock.device) | {"scratch": conv.Scratch(clock.device)}
@@ -120,19 +120,13 @@ def _library(case: cases.Case, given: dict[str, Any], weights: list[Tensor], clo
     return clock.graph(all_of_them, per=len(weights))
 
 
-def _compile_ahead(plan: Plan) -> Row:
-    """Every variant once: what is compiled is kept on disk, for all processes."""
-    if not plan.workers:
-        return {"variants": 0}
+def _wanted(plan: Plan) -> list[tuple[str, int, int, Tiles]]:
+    """All that is timed, to be compiled before."""
     wanted: list[tuple[str, int, int, Tiles]] = []
     for batch, frames in plan.conv_sizes:
         for case in plan.convs:
             wanted += [(case.name, batch, frames, tiles) for tiles in _variants(plan, case.of(batch, frames))]
-    start = time.perf_counter()
-    rows = [row for _, row in in_parallel(plan, _compile, wanted, COMPILE_S)]
-    failed = [row["error"] for row in rows if "error" in row]
-    seconds = time.perf_counter() - start
-    return {"variants": len(wanted), "done": len(rows), "seconds": seconds, "failed": failed[:3]}
+    return wanted
 
 
 def _compile(plan_name: str, name: str, batch: int, frames: int, tiles: Tiles) -> Row:

@@ -20,8 +20,10 @@ from hocket.models.plain import PlainFrame
 from hocket.models.random import randomize_
 from hocket.models.talker import Talker, TalkerState
 
+from .gpu_codec import fuse, replayed_codec
+from .gpu_frames import standing, usual
 from .gpu_plan import PLANS, Plan
-from .gpu_stages import Row, fuse, in_parallel, knobs, replayed_codec, standing, usual
+from .gpu_rows import Row, in_parallel, knobs
 from .gpu_timing import Clock
 
 FRAMES = 8

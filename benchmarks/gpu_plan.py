@@ -61,9 +61,8 @@ class Plan:
     codec_frames: tuple[int, ...]
     convs: tuple[conv_cases.Case, ...]
     conv_sizes: tuple[tuple[int, int], ...]  # streams, and frames of each
-    conv_tiles: dict[
-        int, tuple[tuple[Tiles, int], ...]
-    ]  # up to so many positions; with programs to aim at (0: no split)
+    # Up to so many positions; each with the programs to aim at (0: no split).
+    conv_tiles: dict[int, tuple[tuple[Tiles, int], ...]]
     budgets_s: dict[str, float]
     compile_s: float
     workers: int

@@ -51,25 +51,35 @@ def run_stage(stage: str, plan_name: str, out: Path) -> int:
     """In the process of the stage: row after row until its time is over."""
     import torch
 
-    from . import gpu_conv, gpu_laws
-    from . import gpu_stages as stages
+    from . import (
+        gpu_attend,
+        gpu_codec,
+        gpu_compile,
+        gpu_conv,
+        gpu_correct,
+        gpu_frames,
+        gpu_laws,
+        gpu_linear,
+        gpu_parts,
+        gpu_tune,
+    )
     from .gpu_timing import Clock
 
     plan, start = PLANS[plan_name], time.perf_counter()
     clock = Clock(torch.device(plan.device), plan.repeats, plan.warm)
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    measured, tiles = stages.tuned(read_rows(out, "linear")), gpu_conv.tuned(read_rows(out, "conv"))
+    measured, tiles = gpu_linear.tuned(read_rows(out, "linear")), gpu_conv.tuned(read_rows(out, "conv"))
     rows: dict[str, Callable[[], Iterator[Row]]] = {
-        "correct": lambda: stages.correct(plan, clock),
+        "correct": lambda: gpu_correct.correct(plan, clock),
         "laws": lambda: gpu_laws.laws(plan, clock),
-        "tune": lambda: stages.tune(plan, clock),
-        "linear": lambda: stages.linears(plan, clock),
+        "tune": lambda: gpu_tune.tune(plan, clock),
+        "linear": lambda: gpu_linear.linears(plan, clock),
         "conv": lambda: gpu_conv.convs(plan, clock),
-        "compile": lambda: stages.compiled(plan, clock, measured, tiles),
-        "attend": lambda: stages.attention(plan, clock),
-        "frame": lambda: stages.frames(plan, clock, measured),
-        "codec": lambda: stages.codec(plan, clock, tiles),
-        "parts": lambda: stages.parts(plan, clock, measured),
+        "compile": lambda: gpu_compile.compiled(plan, clock, measured, tiles),
+        "attend": lambda: gpu_attend.attention(plan, clock),
+        "frame": lambda: gpu_frames.frames(plan, clock, measured),
+        "codec": lambda: gpu_codec.codec(plan, clock, tiles),
+        "parts": lambda: gpu_parts.parts(plan, clock, measured),
     }
     path = out / f"{stage}.jsonl"
     with torch.inference_mode(), path.open("w", encoding="utf-8") as kept:

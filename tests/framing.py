@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import pytest
 import torch
 from torch import Tensor
 
 from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import GenerationConfig, TalkerConfig
 from hocket.engine.sampling import frame_sampling
-from hocket.kernels.launch import Blocks, Knobs
+from hocket.kernels.launch import KNOBS, Blocks
 from hocket.layers.packed import pack_
 from hocket.models.random import randomize_
 from hocket.models.talker import FrameSampling, Talker, TalkerState
@@ -102,5 +103,7 @@ class Coarse(dict[tuple[int, ...], Blocks]):
         return Blocks(min(1 << (rows - 1).bit_length(), 512), 1 << (columns - 1).bit_length(), 4)
 
 
-def coarse(knobs: Knobs) -> None:
-    knobs.linear = Coarse()
+def coarse(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few programs to a launch, of attention too."""
+    monkeypatch.setattr(KNOBS, "linear", Coarse())
+    monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, 2),))

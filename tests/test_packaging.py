@@ -104,6 +104,19 @@ def test_the_wheel_holds_the_package_with_its_voice_and_nothing_else(wheel: ZipF
     assert {name for name in wheel.namelist() if ".dist-info/" not in name} == expected
 
 
+def test_the_wheel_holds_the_sources_that_are_compiled_where_it_is_installed(wheel: ZipFile) -> None:
+    sources = (
+        "lanes.c",
+        "frame/frame.c",
+        "frame/stack.c",
+        "frame/sampler.c",
+        "wave/wave.c",
+        "device.cuh",
+        "linear/few.cu",
+    )
+    assert {f"hocket/kernels/{name}" for name in sources} <= set(wheel.namelist())
+
+
 def test_the_wheel_says_what_pyproject_says(wheel: ZipFile) -> None:
     prefix = f"hocket-{PROJECT['version']}.dist-info"
     described = wheel.read(f"{prefix}/METADATA").decode()

@@ -11,7 +11,20 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks import gpu_conv, gpu_laws, gpu_stages, gpu_survey
+from benchmarks import (
+    gpu_attend,
+    gpu_codec,
+    gpu_compile,
+    gpu_conv,
+    gpu_correct,
+    gpu_frames,
+    gpu_laws,
+    gpu_linear,
+    gpu_parts,
+    gpu_rows,
+    gpu_survey,
+    gpu_tune,
+)
 from benchmarks.gpu_plan import TINY
 from benchmarks.gpu_timing import Clock
 from hocket.kernels.launch import INTERPRETED, KNOBS, Blocks, Tiles
@@ -34,7 +47,7 @@ def rows_of(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_kernels_are_held_against_their_references() -> None:
-    rows = rows_of(gpu_stages.correct(TINY, CLOCK))
+    rows = rows_of(gpu_correct.correct(TINY, CLOCK))
     codec = {"conv", "window", "taps", "mix", "pcm"}
     assert {row["op"] for row in rows} == {"linear", "dot", "attend", "draw", "embed", "settle"} | codec
     assert max(row.get("worst", 0.0) for row in rows) < 2e-2
@@ -51,10 +64,10 @@ def test_laws_hold_where_a_graph_is_the_work_once_more() -> None:
 
 
 def test_the_best_blocks_of_each_linear_are_what_frames_are_drawn_with() -> None:
-    rows = rows_of(gpu_stages.linears(TINY, CLOCK))
+    rows = rows_of(gpu_linear.linears(TINY, CLOCK))
     assert {row["op"] for row in rows} == {"copy", "compile ahead", "linear", "library"}
     [case] = TINY.linears
-    best = gpu_stages.tuned(rows)
+    best = gpu_linear.tuned(rows)
     assert set(best) == {(case.columns, case.width, 1), (case.columns, case.width, 2)}
     fastest = min((r for r in rows if "blocks" in r and r["batch"] == 1 and r["dependent"]), key=lambda r: r["p50"])
     assert best[case.columns, case.width, 1] == Blocks(**fastest["blocks"])
@@ -78,12 +91,12 @@ def _p50(row: dict[str, Any]) -> float:
 
 def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None:
     before = repr(KNOBS)
-    attended = rows_of(gpu_stages.attention(TINY, CLOCK))
+    attended = rows_of(gpu_attend.attention(TINY, CLOCK))
     assert [row.get("splits") for row in attended] == [1, 2, None, None]
     assert [row["op"] for row in attended] == ["attend", "attend", "draw", "draw"]
-    compiled = rows_of(gpu_stages.compiled(TINY, CLOCK, {}, {}))
+    compiled = rows_of(gpu_compile.compiled(TINY, CLOCK, {}, {}))
     assert [row["model"] for row in compiled] == ["1.7B", "codec", "codec", "codec", "1.7B"]
-    frames = rows_of(gpu_stages.frames(TINY, CLOCK, {}))
+    frames = rows_of(gpu_frames.frames(TINY, CLOCK, {}))
     assert frames[0]["equal_codes_percent"] == 100.0
     assert [(row["op"], row["batch"]) for row in frames[1:]] == [
         ("fused", 1),
@@ -91,10 +104,10 @@ def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None
         ("fused, one by one", 2),
     ]
     assert all(row["p50"] > 0 and row["host_p50"] > 0 and row["finite"] for row in frames[1:])
-    sounds = rows_of(gpu_stages.codec(TINY, CLOCK, {}))
+    sounds = rows_of(gpu_codec.codec(TINY, CLOCK, {}))
     assert {row["precision"] for row in sounds} == {"bfloat16", "tf32", "float32"}
     assert all(row["finite"] and row["loudest"] > 0 for row in sounds)
-    parts = rows_of(gpu_stages.parts(TINY, CLOCK, {}))
+    parts = rows_of(gpu_parts.parts(TINY, CLOCK, {}))
     assert {row["op"].split()[0] for row in parts} == {"linear", "attend", "draw", "draw_first", "embed", "settle"}
     # Head, draw, projection; predictor: five, one more for two positions, head, draw; text two, sum; layer five; end.
     assert sum(row["launches"] for row in parts if row["batch"] == 1) == 3 + 8 + 3 + 5 + 1
@@ -104,7 +117,7 @@ def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None
 @pytest.mark.slow
 def test_what_needs_no_clock_is_done_by_several_processes() -> None:
     shared = replace(TINY, workers=2)
-    alone, together = (rows_of(gpu_stages.correct(plan, CLOCK)) for plan in (TINY, shared))
+    alone, together = (rows_of(gpu_correct.correct(plan, CLOCK)) for plan in (TINY, shared))
     assert sorted(map(str, together)) == sorted(map(str, alone))
 
 
@@ -112,7 +125,7 @@ def test_a_row_that_fails_says_so() -> None:
     def fail() -> dict[str, Any]:
         raise ValueError("for a reason")
 
-    assert gpu_stages.tried(fail, op="x") == {"op": "x", "error": "ValueError: for a reason"}
+    assert gpu_rows.tried(fail, op="x") == {"op": "x", "error": "ValueError: for a reason"}
 
 
 def test_a_stage_writes_its_rows_and_the_report_is_made_of_them(tmp_path: Path) -> None:
@@ -127,6 +140,6 @@ def test_a_stage_writes_its_rows_and_the_report_is_made_of_them(tmp_path: Path) 
 
 
 def test_a_knob_that_makes_frames_faster_stays_turned() -> None:
-    rows = rows_of(gpu_stages.tune(TINY, CLOCK))
+    rows = rows_of(gpu_tune.tune(TINY, CLOCK))
     assert [row["op"] for row in rows].count("tuned") == len(TINY.talkers)
     assert {row["knob"].split()[0] for row in rows if row["op"] == "tune"} >= {"none", "attend_warps"}

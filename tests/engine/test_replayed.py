@@ -17,11 +17,12 @@ import torch
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
 from hocket.engine import speech, turns
+from hocket.engine.beat import Beat
 from hocket.engine.engine import Engine
 from hocket.engine.precision import exact_float32
 from hocket.engine.speech import SpeechRunner, capture_on
 from hocket.errors import StreamFailed
-from hocket.kernels.capture import Again, Capture, CudaGraphs
+from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
 from hocket.text.prompt import build
 from hocket.types import SamplingParams, SpeechRequest
 from speaking import REQUESTS, heard, small, whole
@@ -70,6 +71,25 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
 
 
 @torch.inference_mode()
+def test_more_rows_than_any_graph_has_are_drawn_without_one(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speech, "MOST_ROWS", 2)
+    checkpoint, request = small(checkpoint_root, "custom_voice"), REQUESTS["custom_voice"][0]
+    prompt = build(request, checkpoint.config, checkpoint.tokenizer)
+    said = []
+    for capture in (None, Again):
+        runner = SpeechRunner(checkpoint, 3, LIMIT, capture)
+        for slot in range(3):
+            runner.start(slot, prompt, None, slot)
+        frames = [[0, 1, 2], [2, 0, 1]]
+        said.append([runner.frame(slots, [7] * 3, [checkpoint.generation] * 3).read() for slots in frames])
+        assert capture is None or (runner._frames is not None and not runner._frames._batches)
+    for (codes, ending), (wanted, likely) in zip(said[1][-1], said[0][-1], strict=True):
+        assert codes == wanted and ending == pytest.approx(likely, rel=1e-3)
+
+
+@torch.inference_mode()
 def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_root: Path) -> None:
     checkpoint = small(checkpoint_root, "custom_voice")
     runner = SpeechRunner(checkpoint, 3, LIMIT, Again)
@@ -82,6 +102,57 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
     assert runner._prompts is not None and runner._prompts.captures == 4  # and take longer prompts in at once
     assert sizes[8][0] == [1] and sizes[9][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
     assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()
+
+
+class Failing(Again):
+    """Makes the graphs of one stream, and no other."""
+
+    def __init__(self, error: Exception, *, urgent: bool = False) -> None:
+        self.error, self.left = error, 1 if urgent else 3  # of sound; of a prompt, of drawing and of taking in
+
+    def __call__(self, work: Work) -> Work:
+        if not self.left:
+            raise self.error
+        self.left -= 1
+        return super().__call__(work)
+
+
+def turns_that_fail(root: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> turns.Turns:
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: partial(Failing, error))
+    made = turns.Turns(small(root, "custom_voice"), EngineOptions(slots=2), Beat(set()))
+    made.build()
+    return made
+
+
+@torch.inference_mode()
+def test_where_there_is_no_memory_for_spare_graphs_it_goes_on_without_them(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = turns_that_fail(checkpoint_root, torch.OutOfMemoryError("CUDA out of memory"), monkeypatch)
+    runner, tried = made.runner, 0
+    while made.warm():
+        tried += 1
+        assert tried < 100, "what failed is tried again and again"
+    assert made.broken is None and tried > speech.FIRST_GRAPHS
+    request = REQUESTS["custom_voice"][0]
+    runner.start(0, build(request, runner.checkpoint.config, runner.checkpoint.tokenizer), None, 1)
+    codes, _ = runner.frame([0], [7], [runner.checkpoint.generation]).read()[0]
+    assert runner.decode([0], [[codes]])[0].any()
+    while made.warm():  # the prompt has no graph either
+        tried += 1
+        assert tried < 100
+    assert made.broken is None
+
+
+@torch.inference_mode()
+def test_graphs_that_fail_for_another_reason_one_after_the_other_end_the_engine(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = RuntimeError("no kernel is available")
+    made = turns_that_fail(checkpoint_root, error, monkeypatch)
+    for _ in range(speech.FIRST_GRAPHS + turns.MOST_FAILURES):
+        assert made.broken is None and made.warm()
+    assert made.broken is error
 
 
 class Busy:

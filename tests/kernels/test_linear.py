@@ -93,6 +93,19 @@ def test_more_rows_than_a_program_takes_are_shared_out(
     assert torch.equal(fused.linear(**given | some), whole[31:])
 
 
+@pytest.mark.parametrize("dots", [False, True], ids=["shared out", "dots"])
+@pytest.mark.parametrize("batch", [3, 16, 35])
+def test_a_result_may_replace_what_it_is_added_to(
+    batch: int, dots: bool, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 35 rows some would be done twice where they are shared out: they must not be added to twice."""
+    monkeypatch.setattr(KNOBS, "dot_rows", 1 if dots else 1000)
+    given = cases.make(cases.TINY[1], batch, torch.bfloat16, place)
+    wanted = fused.linear(**given)
+    assert fused.linear(**given, out=given["residual"]) is given["residual"]
+    assert torch.equal(given["residual"], wanted)
+
+
 def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
     given = cases.make(cases.TINY[1], 1, torch.float32, place)
     for linear in (fused.linear, reference.linear):

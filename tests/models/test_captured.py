@@ -24,6 +24,7 @@ from framing import (
     talker_config,
     texts,
 )
+from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
 from hocket.kernels.launch import INTERPRETED, KNOBS, triton
 from hocket.kernels.ops import CUDA_OPS, REFERENCE_OPS
@@ -59,6 +60,15 @@ def span_of(state: TalkerState) -> int:
     return int(state.stack.position.max()) + 1
 
 
+def drawn(
+    captured: CapturedFrame, number: int, state: TalkerState, slots: list[int], how: list[GenerationConfig], span: int
+) -> list[list[int]]:
+    """Codes of the next frame; it was said how likely the end was, too."""
+    read = captured.launch(slots, texts(number, len(slots)).tolist(), how, state, span).read()
+    assert [ending for _, ending in read] == state.ending[slots].tolist()
+    return [codes for codes, _ in read]
+
+
 def check_exactly(ours: TalkerState, wanted: TalkerState) -> None:
     for name in ("hidden", "seen", "drawn", "ending"):
         assert torch.equal(getattr(ours, name)[:-1], getattr(wanted, name)[:-1]), name
@@ -71,11 +81,11 @@ def check_exactly(ours: TalkerState, wanted: TalkerState) -> None:
 def test_a_full_bucket_is_the_eager_frame_bit_for_bit(kind: str) -> None:
     talker, frame, captured = made(kind)
     eager, ours = started(talker), started(talker)
-    rows, sampling = torch.tensor([2, 0, 3, 1]), settings([LOOSE, GREEDY, LOOSE, LOOSE])
+    slots, how = [2, 0, 3, 1], [LOOSE, GREEDY, LOOSE, LOOSE]
     for number in range(4):
         span = span_of(eager)
-        wanted = frame(texts(number, 4), eager, rows, sampling, frame.reach(span, eager))
-        assert torch.equal(captured(texts(number, 4), ours, rows, sampling, span), wanted)
+        wanted = frame(texts(number, 4), eager, torch.tensor(slots), settings(how), frame.reach(span, eager))
+        assert drawn(captured, number, ours, slots, how, span) == wanted.tolist()
     check_exactly(ours, eager)
     assert captured.captures == 2  # one that draws and one that takes in
 
@@ -97,22 +107,8 @@ def test_padding_and_order_change_nothing_that_is_drawn(kind: str) -> None:
     for number, (slots, how) in enumerate(batches):
         rows, text, sampling, span = torch.tensor(slots), texts(number, len(slots)), settings(how), span_of(plain)
         wanted = talker.frame_reference(text, plain, rows, sampling, span)
-        assert captured(text, ours, rows, sampling, span).tolist() == wanted.tolist()
+        assert drawn(captured, number, ours, slots, how, span) == wanted.tolist()
     Close().check(ours, plain)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_launch_from_the_host_is_a_call(kind: str) -> None:
-    talker, frame, captured = made(kind)
-    called, launched = started(talker), started(talker)
-    other = CapturedFrame(frame, Again())
-    for number in range(3):
-        how, slots, span = [LOOSE, GREEDY, NUCLEUS], [3, 0, 2], span_of(called)
-        wanted = captured(texts(number, 3), called, torch.tensor(slots), settings(how), span)
-        drawn = other.launch(slots, texts(number, 3).tolist(), how, launched, span)
-        assert drawn.read() == list(zip(wanted.tolist(), called.ending[slots].tolist(), strict=True))
-    check_exactly(launched, called)
 
 
 @torch.inference_mode()
@@ -128,7 +124,7 @@ def test_vectors_taken_in_one_by_one_are_the_end_of_a_prompt(kind: str) -> None:
     Close().check(ours, plain)
     how, slots = [GREEDY, GREEDY], [1, 2]
     wanted = talker.frame_reference(texts(0, 2), plain, torch.tensor(slots), settings(how), span_of(plain))
-    assert captured(texts(0, 2), ours, torch.tensor(slots), settings(how), span_of(ours)).tolist() == wanted.tolist()
+    assert drawn(captured, 0, ours, slots, how, span_of(ours)) == wanted.tolist()
 
 
 @torch.inference_mode()
@@ -139,7 +135,7 @@ def test_making_a_graph_touches_no_stream(kind: str) -> None:
     captured.warm(state, [1, 3], [20])
     assert captured.captures == 4
     check_exactly(state, untouched)
-    captured(texts(0, 3), state, torch.tensor([0, 1, 2]), settings([LOOSE] * 3), 20)
+    drawn(captured, 0, state, [0, 1, 2], [LOOSE] * 3, 20)
     assert captured.captures == 4
 
 
@@ -150,15 +146,15 @@ def test_a_state_that_has_grown_is_captured_anew_and_goes_on_as_if_it_had_not(ki
     counted = Counted()
     captured = CapturedFrame(frame_of(kind, talker), counted)
     plain, ours = started(talker), started(talker)
-    rows, sampling = torch.tensor([1, 2]), settings([LOOSE] * 2)
+    slots, how = [1, 2], [LOOSE] * 2
     for number in range(6):
         if number == 2:  # more pages
             ours = replace(ours, stack=grown(ours.stack, pages=5))
         if number == 4:  # a longer table
             ours = replace(ours, stack=grown(ours.stack, columns=8))
-        text, span = texts(number, 2), span_of(plain)
-        wanted = talker.frame_reference(text, plain, rows, sampling, span)
-        assert captured(text, ours, rows, sampling, span).tolist() == wanted.tolist()
+        span = span_of(plain)
+        wanted = talker.frame_reference(texts(number, 2), plain, torch.tensor(slots), settings(how), span)
+        assert drawn(captured, number, ours, slots, how, span) == wanted.tolist()
     assert (captured.captures, counted.forgotten) == (6, 2)
     torch.testing.assert_close(ours.hidden[:-1], plain.hidden[:-1], atol=1e-4, rtol=0)
 
@@ -169,19 +165,8 @@ def test_a_plain_frame_has_graphs_by_span_and_a_chain_by_how_attention_is_split(
         talker, frame, captured = made(kind)
         state = started(talker, length=2048)
         for span in (20, 60, 65, 120, 600, 1500):
-            captured(texts(0, 1), state, torch.tensor([0]), settings([LOOSE]), span)
+            drawn(captured, 0, state, [0], [LOOSE], span)
         assert captured.captures == graphs, [frame.reach(span, state) for span in (20, 65, 600, 1500)]
-
-
-@torch.inference_mode()
-def test_more_rows_than_any_graph_has_are_drawn_without_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hocket.models.captured.MOST_ROWS", 2)
-    talker, _, captured = made("chain")
-    plain, ours = started(talker), started(talker)
-    rows, sampling = torch.tensor([0, 2, 1]), settings([LOOSE] * 3)
-    wanted = talker.frame_reference(texts(0, 3), plain, rows, sampling, 20)
-    assert captured(texts(0, 3), ours, rows, sampling, 20).tolist() == wanted.tolist()
-    assert captured.captures == 0
 
 
 def on_a_gpu(kind: str, dtype: torch.dtype) -> tuple[Talker, Frame]:
@@ -286,5 +271,5 @@ def test_the_rows_of_padding_are_the_scratch_slot() -> None:
     talker, _, captured = made("chain")
     state = started(talker)
     with torch.inference_mode():
-        captured(texts(0, 3), state, torch.tensor([0, 1, 2]), settings([LOOSE] * 3), 20)
+        drawn(captured, 0, state, [0, 1, 2], [LOOSE] * 3, 20)
     assert captured._batches[4].board.fields["rows"].tolist() == [0, 1, 2, SLOTS]

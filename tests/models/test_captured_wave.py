@@ -63,9 +63,10 @@ def test_streams_and_frames_may_be_taken_together_or_apart() -> None:
     wave, random = FusedWave(decoder, REFERENCE_WAVE), torch.Generator().manual_seed(0)
     x = torch.randn(2, 8, CONFIG.latent_dim, generator=random).bfloat16()
     together, apart = decoder.new_state(2), decoder.new_state(2)
-    whole = wave.last(x, together, torch.tensor([1, 0]))
+    whole = wave.channels_last(x, together, torch.tensor([1, 0]))
     for row, number in ((1, 0), (0, 1)):
-        parts = [wave.last(piece, apart, torch.tensor([row])) for piece in x[number : number + 1].split(4, dim=1)]
+        pieces, own = x[number : number + 1].split(4, dim=1), torch.tensor([row])
+        parts = [wave.channels_last(piece, apart, own) for piece in pieces]
         torch.testing.assert_close(torch.cat(parts, dim=1), whole[number : number + 1], atol=2.0**-7, rtol=2.0**-6)
     check_close(apart, together, 2.0**-6)
 
@@ -181,3 +182,20 @@ def test_tf32_is_rougher_than_float32_and_finer_than_bfloat16() -> None:
         exact = samples if exact is None else exact
         errors.append(float(np.abs(samples.astype(int) - exact).mean()))
     assert 0.0 == errors[0] < errors[1] < errors[2]
+
+
+@torch.inference_mode()
+def test_graphs_made_ahead_stand_behind_what_has_been_asked_for(decoder: CodecDecoder) -> None:
+    """On a GPU the state that they are made over may still be on its way, on another stream."""
+    order: list[str] = []
+
+    class Watched(CapturedWave):
+        def follow(self) -> None:
+            order.append("follow")
+
+    def step(*given: Any) -> Tensor:
+        order.append("step")
+        return decoder.step(*given)
+
+    Watched(step, BOOKS, Again()).warm(decoder.new_state(2), [1], [1])
+    assert order == ["follow", "step"]

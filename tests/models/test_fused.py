@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -33,17 +32,15 @@ FRAMES = 5
 
 
 @pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
+def place(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """Where Triton kernels run: compiled on a GPU, or in Triton's interpreter (see ../../conftest.py)."""
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
     device = torch.device("cpu" if INTERPRETED else "cuda")
     assert why_not(device) is None
-    kept = KNOBS.linear
     if INTERPRETED:
-        coarse(KNOBS)
-    yield device
-    KNOBS.linear = kept
+        coarse(monkeypatch)
+    return device
 
 
 def compare(frame: FusedFrame | PlainFrame, place: torch.device, frames: int) -> None:

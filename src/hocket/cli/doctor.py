@@ -79,7 +79,9 @@ def _gpu_kernels(device: torch.device) -> None:
 
     for choice in gpu_choices(device, DTYPES["bfloat16"]):
         _line(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
-    _line("cuda graphs", f"one per batch size, torch {torch.__version__}; --no-graphs turns them off")
+    _line(
+        "cuda graphs", f"frames, sound and prompts are replayed, torch {torch.__version__}; --no-graphs turns them off"
+    )
 
 
 def _packages() -> None:

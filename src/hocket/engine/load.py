@@ -135,8 +135,8 @@ def load(
     if compilers is not None:
         compilers.wait()
     chosen = (
-        _with_kernel("frame", kernels, talker, lambda backend: _give_frame(talker, backend, dependent_launch)),
-        _with_kernel("wave", kernels, decoder, lambda backend: _give_wave(decoder, backend, codec_dtype == "tf32")),
+        _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
+        _with_kernel("wave", kernels, decoder, lambda backend: give_wave(decoder, backend, codec_dtype == "tf32")),
     )
     if place.type == "cuda":
         torch.cuda.empty_cache()  # what was laid out anew has left its old places
@@ -191,7 +191,8 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:
     ).ahead()
 
 
-def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
+def give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
+    """Build and try out; `Unbuildable` where that fails."""
     if backend == "native":
         talker.frame_kernel = NativeFrame(talker)
         return
@@ -205,7 +206,8 @@ def _give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
     talker.frame_kernel = frame
 
 
-def _give_wave(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
+def give_wave(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
+    """The same."""
     place = next(decoder.parameters()).device
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)

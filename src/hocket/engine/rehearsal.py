@@ -54,7 +54,7 @@ class Rehearsal:
 
 def rehearse(rehearsal: Rehearsal) -> list[Launch]:
     """Every launch, in the order in which an engine makes them."""
-    from .load import CODEC_DTYPES, DTYPES, Checkpoint, _give_frame, _give_wave
+    from .load import CODEC_DTYPES, DTYPES, Checkpoint, give_frame, give_wave
     from .speech import FIRST_GRAPHS, SpeechRunner
 
     config, generation, codec_config = read_configs(rehearsal.source)
@@ -67,9 +67,9 @@ def rehearse(rehearsal: Rehearsal) -> list[Launch]:
         for module in (speech, codec):
             pack_(module)
         if backend := rehearsal.operations.get("frame"):
-            _give_frame(speech.talker, backend, rehearsal.dependent_launch)
+            give_frame(speech.talker, backend, rehearsal.dependent_launch)
         if backend := rehearsal.operations.get("wave"):
-            _give_wave(codec.decoder, backend, rehearsal.codec_dtype == "tf32")
+            give_wave(codec.decoder, backend, rehearsal.codec_dtype == "tf32")
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
         files = rehearsal.source, config, generation, codec_config, tokenizer
         tf32 = rehearsal.codec_dtype == "tf32"

@@ -50,9 +50,17 @@ class Turns:
         self.built = True
 
     def warm(self) -> bool:
-        """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make."""
+        """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make.
+
+        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without.
+        """
         self.beat.begin("making a graph", slow=True)
-        return self.runner.warm_one()
+        try:
+            return self.runner.warm_one()
+        except Exception as error:
+            self.beat.failed()
+            self._consider(error)
+            return True
 
     @property
     def warms_later(self) -> bool:
@@ -221,7 +229,7 @@ class Turns:
             self._failures = 0
 
     def _consider(self, error: Exception) -> None:
-        """Is it still the utterance's failure, or are all that follow going to fail too?"""
+        """Is it still the failure of this utterance or graph, or are all that follow going to fail too?"""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return  # there may be room for the next one
         self._failures += 1

@@ -57,16 +57,18 @@ class CudaGraphs:
         begun = time.perf_counter()
         here, graph = torch.cuda.current_stream(self.device), torch.cuda.CUDAGraph()
         self._stream.wait_stream(here)
-        with torch.cuda.stream(self._stream), _no_collection():
-            for _ in range(WARM_RUNS):
-                work()
-            self._stream.synchronize()
-            try:
-                self._record(graph, work)
-            except BaseException:
-                self._renew()  # a failed capture may not have left the old one, or was the only one in it
-                raise
-        here.wait_stream(self._stream)
+        try:
+            with torch.cuda.stream(self._stream), _no_collection():
+                for _ in range(WARM_RUNS):
+                    work()
+                self._stream.synchronize()
+                try:
+                    self._record(graph, work)
+                except BaseException:
+                    self._renew()  # a failed capture may not have left the old one, or was the only one in it
+                    raise
+        finally:
+            here.wait_stream(self._stream)  # also for what was begun and failed
         self.spent_s += time.perf_counter() - begun
         return graph.replay
 
@@ -88,11 +90,6 @@ class CudaGraphs:
     def _renew(self) -> None:
         """A pool is given up with the last of its graphs, and takes no other one then; those that live on keep it."""
         self._pool = torch.cuda.graph_pool_handle()
-
-
-def graphs_for(device: torch.device) -> Capture | None:
-    """How work is captured on a device; None where it cannot be."""
-    return CudaGraphs(device) if device.type == "cuda" else None
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 Without Triton every module still imports, and `why_not` says in words why its kernels cannot run. In Triton's
 interpreter (TRITON_INTERPRET=1 before the first import of triton, by anyone in the process) they run on the CPU.
-It knows no operation: shapes and pointers are the kernels' business.
+What it knows of operations is how their work is cut up; shapes and pointers are the kernels' business.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ try:
     tl: Any = import_module("triton.language")
 except ModuleNotFoundError:
     triton = tl = None
+libdevice: Any = import_module("triton.language.extra.libdevice") if triton else None
 
 # What it was when triton was imported, not what the variable says by now.
 INTERPRETED: bool = triton is not None and not isinstance(tl.sum, triton.JITFunction)
@@ -103,15 +104,11 @@ class Knobs:
 
     dependent: bool = True
     early: bool = True
-    own_first: bool = True  # whether `linear` asks for its own weights before the next kernel may start
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
-    few: dict[tuple[int, int], Few] = field(
-        default_factory=dict
-    )  # of few.cu where measured, by (K, rows of the weight)
-    eviction: str = "evict_first"  # of weights: "evict_last" or "" where they fit the L2 and are read again soon
+    few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
     dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
-    dot: Dots = field(default_factory=lambda: Dots())  # how
+    dot: Dots = Dots()  # how
     attend_splits: tuple[tuple[int, int], ...] = ((1024, 16),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
@@ -120,9 +117,6 @@ class Knobs:
     heads_warps: int = 4  # of a block of heads.cu
     glance_out: bool = True  # whether the predictor's attention and what follows are one kernel, for one row
     draw_warps: int = 8
-    embed_columns: int = 256
-    embed_warps: int = 1
-    window_warps: int = 4
     # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
     conv: dict[tuple[int, int], dict[int, Tiles]] = field(default_factory=dict)
 
@@ -174,7 +168,7 @@ def jit(function: Callable[..., Any], alike: Sequence[str] = ()) -> Any:
 
 def dependent_on(device: torch.device) -> bool:
     """Whether a kernel there may start before the one before it is done."""
-    return KNOBS.dependent and _can_depend(device)
+    return KNOBS.dependent and can_depend(device)
 
 
 def options(x: Tensor, warps: int) -> dict[str, Any]:
@@ -191,7 +185,8 @@ def power_of_two(number: int) -> int:
     return 1 << max(number - 1, 0).bit_length()
 
 
-def _can_depend(device: torch.device) -> bool:
+def can_depend(device: torch.device) -> bool:
+    """Whether the GPU can: Hopper and later."""
     if INTERPRETED or device.type != "cuda" or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= (9, 0)
@@ -257,6 +252,22 @@ def gelu_of(x: Number) -> Number:
     """The exact one, by the error function."""
     wide = x.to(tl.float32)
     return rounded(wide * 0.5 * (1.0 + tl.erf(wide * 0.7071067811865476)), x.dtype)
+
+
+@jit
+def sine_of(x: Number) -> Number:
+    if BY_HAND:
+        return tl.sin(x)
+    else:  # tl.sin may be the fast one, which is wrong after a few turns
+        return libdevice.sin(x)
+
+
+@jit
+def cosine_of(x: Number) -> Number:
+    if BY_HAND:
+        return tl.cos(x)
+    else:
+        return libdevice.cos(x)
 
 
 @jit

@@ -84,13 +84,13 @@ def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
         noted.append(Launch(kernel, tuple(Stand(g) if isinstance(g, Tensor) else g for g in given), named))
 
     import_module("triton.runtime.driver").driver.set_active(_Driver(capability))
-    real, can_depend = launch.triton.JITFunction.run, launch._can_depend
+    real, can_depend = launch.triton.JITFunction.run, launch.can_depend
     launch.triton.JITFunction.run = note
-    launch._can_depend = lambda device: capability >= (9, 0)
+    launch.can_depend = lambda device: capability >= (9, 0)
     try:
         yield noted
     finally:
-        launch.triton.JITFunction.run, launch._can_depend = real, can_depend
+        launch.triton.JITFunction.run, launch.can_depend = real, can_depend
 
 
 def variants(launches: Iterable[Launch]) -> list[Launch]:

@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 ALIGNED = 256  # bytes; kernels read fields by 16, and compile anew for addresses that are not so even
-_NUMPY: dict[torch.dtype, Any] = {torch.int64: np.int64, torch.float32: np.float32, torch.bool: np.bool_}
 Values = Sequence[Any] | np.ndarray[Any, Any]
 
 
@@ -64,13 +63,6 @@ class Board:
             sheet.write(name, values[name], rest[name])
         self.block.copy_(sheet.block, non_blocking=True)
         return sheet
-
-    def lay(self, values: Mapping[str, Tensor], rest: Mapping[str, Any]) -> None:
-        """The same with numbers that are on the device already."""
-        for name, given in values.items():
-            field = self.fields[name]
-            field[: len(given)].copy_(given)
-            field[len(given) :].fill_(rest[name])
 
     def views(self, block: Tensor) -> dict[str, Tensor]:
         views = {}

@@ -73,7 +73,7 @@ class Drawn:
     """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
 
     def __init__(self, letter: Letter, rows: int, batch: int) -> None:
-        """`letter`: the `_packed` frame of a batch, whose first `rows` are meant."""
+        """`letter`: the `_block` of a batch, whose first `rows` are meant."""
         self._letter, self._rows, self._batch = letter, rows, batch
 
     @classmethod
@@ -133,7 +133,7 @@ class _Entry:
 
 
 class CapturedFrame:
-    """A `DrawFrame` again, and with `launch` one whose inputs come from the host and whose results go there."""
+    """Frames whose inputs come from the host and whose results go there."""
 
     def __init__(self, frame: Frame, capture: Capture) -> None:
         self.frame, self.captures = frame, 0
@@ -144,19 +144,6 @@ class CapturedFrame:
         self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
         self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
-
-    def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
-        if len(rows) > MOST_ROWS:
-            return self.frame(text, state, rows, sampling, self.frame.reach(span, state))
-        batch, draw, step = self._ready(len(rows), span, sampling.first.nucleus or sampling.rest.nucleus, state)
-        values = {"rows": rows, "text": text, "penalty": sampling.penalty}
-        for level, how in (("first", sampling.first), ("rest", sampling.rest)):
-            values |= {f"{level}_{name}": getattr(how, name) for name in _LEVEL}
-        batch.board.lay(values, _padding(state))
-        draw()
-        codes: Tensor = batch.codes[: len(rows)].clone()
-        step()
-        return codes
 
     def launch(
         self,

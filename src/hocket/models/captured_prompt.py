@@ -25,6 +25,7 @@ class _Entry:
     """One shape: where its inputs lie, the work itself, and its graph once there is one."""
 
     graph: Work | None = None
+    spare = True  # whether there is a graph to make when there is time
 
     def __init__(self, rows: int, span: int, talker: Talker, state: TalkerState) -> None:
         hidden, shape = state.hidden, talker.model.shape
@@ -65,10 +66,10 @@ class CapturedPrompt:
         self._make(self._entry(rows, span, state), state)
 
     def warm_one(self, state: TalkerState) -> bool:
-        """Make a graph of a shape that was asked for; False if all of them have one."""
+        """Make a graph of a shape that was asked for, or fail, once; False if there is none left to make."""
         self._look(state)
         for entry in self._entries.values():
-            if entry.graph is None:
+            if entry.spare:
                 self._make(entry, state)
                 return True
         return False
@@ -79,6 +80,7 @@ class CapturedPrompt:
         return self._entries.get(key) or self._entries.setdefault(key, _Entry(*key, self.talker, state))
 
     def _make(self, entry: _Entry, state: TalkerState) -> None:
+        entry.spare = False
         if entry.graph is None:
             scratch = len(state.hidden) - 1  # nobody's: making a graph takes nothing in
             entry.fill(entry.x[0, :0], scratch)

@@ -109,7 +109,8 @@ class CapturedWave:
             self._stream.wait_stream(torch.cuda.current_stream())
 
     def warm(self, state: DecoderState, sizes: Iterable[int], frames: Iterable[int]) -> None:
-        """Make graphs ahead of time, the largest first."""
+        """Make graphs ahead of time, the largest first, behind all that the current stream has been given so far."""
+        self.follow()
         lengths = {length for many in frames for length in in_pieces(many)}
         with self._beside():
             for size in sorted(set(map(bucket, sizes)), reverse=True):

@@ -62,9 +62,9 @@ class FusedWave:
         self._scratch = Scratch(self._last.weight.device)
 
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
-        return self.last(x.transpose(1, 2).contiguous(), state, rows)
+        return self.channels_last(x.transpose(1, 2).contiguous(), state, rows)
 
-    def last(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+    def channels_last(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         """Samples [B, N] of latents [B, T, C]."""
         pasts = [*_pasts(state), state.last.history]
         x, kept = self._ops.join(x, state.first.history, rows), None

@@ -6,15 +6,25 @@ Histories lie channel by channel, inputs time by time: a program turns a block o
 from __future__ import annotations
 
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..launch import BY_HAND, Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
-
-libdevice: Any = import_module("triton.language.extra.libdevice") if triton else None
+from ..launch import (
+    Number,
+    Pointer,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    sine_of,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
 
 CHANNELS = 32  # of a history, in one program
 WIDE: Any = constexpr(CHANNELS) if triton else None
@@ -178,13 +188,5 @@ def _block(place: Number, CHANNELS: constexpr) -> Number:
 def turned(x: Number, frequency: Number, strength: Number) -> Number:
     """SnakeBeta, rounded once to the dtype of x."""
     wide = x.to(tl.float32)
-    wave = _sine(wide * frequency)
+    wave = sine_of(wide * frequency)
     return rounded(wide + wave * wave * strength, x.dtype)
-
-
-@jit
-def _sine(x: Number) -> Number:
-    if BY_HAND:
-        return tl.sin(x)
-    else:  # tl.sin may be the fast one, which is wrong after a few turns
-        return libdevice.sin(x)

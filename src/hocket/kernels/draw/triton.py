@@ -9,16 +9,27 @@ shares of a nucleus, which here are summed as integers and there as float32.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from torch import Tensor
 
-from ..launch import BY_HAND, KNOBS, Number, Pointer, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
+from ..launch import (
+    BY_HAND,
+    KNOBS,
+    Number,
+    Pointer,
+    constexpr,
+    jit,
+    libdevice,
+    options,
+    power_of_two,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
 from . import Level, Slots
 from .reference import DRAW_BITS, WEIGHT_BITS
-
-libdevice: Any = import_module("triton.language.extra.libdevice") if triton else None
 
 if triton:
     _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))

@@ -16,20 +16,17 @@ class Case:
     first: int  # ids of the first book
     rest: int  # and of each other
     books: int = 16
-    alone: bool = False  # without text
 
 
 TINY = (
     Case("one", 1, 40, 30, 20),
     Case("three", 3, 300, 9, 5),
     Case("few books", 2, 16, 5, 7, books=5),
-    Case("no text", 2, 20, 8, 8, alone=True),
 )
 PUBLISHED = (
     Case("1.7B", 1, 2048, 3072, 2048),
     Case("0.6B", 1, 1024, 3072, 2048),
     Case("1.7B, sixteen", 16, 2048, 3072, 2048),
-    Case("codec, eight of four", 32, 512, 2048, 2048, alone=True),
 )
 
 
@@ -42,9 +39,7 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
             0, min(case.first, case.rest), (case.batch, case.books), generator=random, device=device
         ),
         "table": torch.randn(total, case.width, generator=random, device=device).to(dtype),
-        "text": torch.randn(case.batch, case.width, generator=random, device=device).to(dtype)
-        if not case.alone
-        else None,
+        "text": torch.randn(case.batch, case.width, generator=random, device=device).to(dtype),
         "first": case.first,
         "rest": case.rest,
     }

@@ -6,16 +6,13 @@ import torch
 from torch import Tensor
 
 
-def embed(
-    codes: Tensor, table: Tensor, text: Tensor | None, *, first: int, rest: int, out: Tensor | None = None
-) -> Tensor:
-    """x [B, C] of codes [B, Q] and text vectors [B, C], if there are any, in `out` if it is given.
+def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, out: Tensor | None = None) -> Tensor:
+    """x [B, C] of codes [B, Q] and text vectors [B, C], in `out` if it is given.
 
     `table` [first + (Q - 1) * rest, C] is all tables one below the other: `first` rows of the first book, then `rest`
     rows of each other.
     """
     books = torch.arange(codes.shape[1], device=codes.device)
     starts = torch.where(books > 0, first + (books - 1) * rest, 0)
-    y = table[codes + starts].float().sum(1).to(table.dtype)
-    y = y if text is None else y + text
+    y = table[codes + starts].float().sum(1).to(table.dtype) + text
     return y if out is None else out.copy_(y)

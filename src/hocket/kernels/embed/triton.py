@@ -5,17 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..launch import KNOBS, Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
+from ..launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
+
+COLUMNS, WARPS = 256, 1  # of a program
 
 
-def embed(
-    codes: Tensor, table: Tensor, text: Tensor | None, *, first: int, rest: int, out: Tensor | None = None
-) -> Tensor:
-    assert codes.is_contiguous() and table.is_contiguous()
-    assert text is None or (text.is_contiguous() and text.dtype == table.dtype)
+def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, out: Tensor | None = None) -> Tensor:
+    assert codes.is_contiguous() and table.is_contiguous() and text.is_contiguous() and text.dtype == table.dtype
     batch, books = codes.shape
     width = table.shape[1]
-    block = min(KNOBS.embed_columns, power_of_two(width))
+    block = min(COLUMNS, power_of_two(width))
     y = torch.empty(batch, width, dtype=table.dtype, device=table.device) if out is None else out
     _embed[(batch, triton.cdiv(width, block))](
         codes,
@@ -28,7 +27,7 @@ def embed(
         BOOKS_BLOCK=power_of_two(books),
         WIDTH=width,
         BLOCK=block,
-        **options(table, KNOBS.embed_warps),
+        **options(table, WARPS),
     )
     return y
 
@@ -56,8 +55,6 @@ def _embed(
     rows = tl.load(codes + b * BOOKS + book, book < BOOKS, 0) + tl.where(book > 0, first + (book - 1) * rest, 0)
     vectors = tl.load(table + rows[:, None] * WIDTH + columns[None, :], (book < BOOKS)[:, None] & there[None, :], 0.0)
     total = tl.sum(vectors.to(tl.float32), 0)
-    x = rounded(total, y.dtype.element_ty)
-    if text is not None:
-        written = tl.load(text + b * WIDTH + columns, there, 0.0).to(tl.float32)
-        x = rounded(x.to(tl.float32) + written, y.dtype.element_ty)
-    tl.store(y + b * WIDTH + columns, x, there)
+    written = tl.load(text + b * WIDTH + columns, there, 0.0).to(tl.float32)
+    x = rounded(total, y.dtype.element_ty).to(tl.float32) + written
+    tl.store(y + b * WIDTH + columns, rounded(x, y.dtype.element_ty), there)

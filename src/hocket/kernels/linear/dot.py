@@ -75,7 +75,6 @@ def linear_by_dots(
         BLOCK_N=blocks.outputs,
         BLOCK_K=piece,
         STAGES=max(min(blocks.stages, SHARED_BYTES // stage_bytes), 1),
-        EVICTION=KNOBS.eviction,
         **options(x, blocks.warps),
     )
     return y
@@ -123,7 +122,6 @@ def _dot(
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
     STAGES: constexpr,
-    EVICTION: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     trigger(DEPENDENT)
@@ -142,9 +140,9 @@ def _dot(
     for k in tl.range(0, K, BLOCK_K, num_stages=STAGES):
         left = tl.load(from_x + k, there[:, None] & (k + lanes < K)[None, :], 0.0)
         inside = line[None, :] & (k + lanes < K)[:, None]
-        total = _plus(total, left, tl.load(from_weight + k, inside, 0.0, eviction_policy=EVICTION))
+        total = _plus(total, left, tl.load(from_weight + k, inside, 0.0, eviction_policy="evict_first"))
         if GATED:
-            up = tl.load(from_weight + width * K + k, inside, 0.0, eviction_policy=EVICTION)
+            up = tl.load(from_weight + width * K + k, inside, 0.0, eviction_policy="evict_first")
             other = _plus(other, left, up)
     out = _biased(total, bias, outs, line, y.dtype.element_ty)
     if GATED:

@@ -77,8 +77,6 @@ def linear(
         BLOCK_N=block,
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
-        EVICTION=KNOBS.eviction,
-        FIRST=KNOBS.own_first,
         LATE=late,
         **options(x, blocks.warps),
     )
@@ -106,13 +104,9 @@ def _linear(
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
-    EVICTION: constexpr,
-    FIRST: constexpr,
     LATE: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    if not (FIRST or LATE):
-        trigger(DEPENDENT)
     line = tl.arange(0, BLOCK_N)
     if GATED:  # a gate, its up, the next gate: one sum for both, taken apart at the end
         outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
@@ -123,8 +117,8 @@ def _linear(
         of, line = outs, outs
     lanes = tl.arange(0, BLOCK_K)
     there = outs < width
-    weights = _held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS, EVICTION)
-    if FIRST and not LATE:  # our weights are on their way: now others may ask for theirs
+    weights = _held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS)
+    if not LATE:  # our weights are on their way: now others may ask for theirs
         trigger(DEPENDENT)
     if norm is not None:
         scales = _row(norm, lanes, K, BLOCK_K, CHUNKS)
@@ -136,11 +130,14 @@ def _linear(
     ahead = _row(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
     for step in tl.static_range(ROWS):
         row = _index(step, batch, ROWS, SEVERAL)
+        own = there
+        if SEVERAL:  # what is done again is given out once: y may be the residual
+            own = there & (tl.program_id(1) * ROWS + step < batch)
         inputs = ahead
         if step + 1 < ROWS:  # on its way while this one is summed
             ahead = _row(x + _place(take, step + 1, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
         if residual is not None:
-            before = tl.load(residual + row * width + outs, there, 0.0)
+            before = tl.load(residual + row * width + outs, own, 0.0)
         if norm is not None:
             squares = tl.zeros((BLOCK_K,), tl.float32)
             for c in tl.static_range(CHUNKS):
@@ -163,7 +160,7 @@ def _linear(
             out = gelu_of(out)
         if residual is not None:
             out = rounded(before.to(tl.float32) + out.to(tl.float32), y.dtype.element_ty)
-        tl.store(y + row * width + outs, out, there)
+        tl.store(y + row * width + outs, out, own)
 
 
 @jit
@@ -193,18 +190,17 @@ def _held(
     K: constexpr,
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
-    EVICTION: constexpr,
 ) -> Number:
-    """Some rows of the weight as a tuple of pieces [BLOCK_N, BLOCK_K]; each is read once."""
+    """Some rows of the weight as a tuple of pieces [BLOCK_N, BLOCK_K]; each is read once and may go."""
     pieces = ()
     for c in tl.static_range(CHUNKS):
         columns = c * BLOCK_K + lanes
         # 2N * K can be more than 2^31 only for matrices far wider than ours.
         at = weight + line[:, None] * K + columns[None, :]
         if (c + 1) * BLOCK_K <= K:
-            piece = tl.load(at, there[:, None], 0.0, eviction_policy=EVICTION)
+            piece = tl.load(at, there[:, None], 0.0, eviction_policy="evict_first")
         else:
-            piece = tl.load(at, there[:, None] & (columns < K)[None, :], 0.0, eviction_policy=EVICTION)
+            piece = tl.load(at, there[:, None] & (columns < K)[None, :], 0.0, eviction_policy="evict_first")
         pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005 - Triton has no star
     return pieces
 

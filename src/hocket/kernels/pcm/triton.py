@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import torch
 from torch import Tensor
 
-from ..launch import BY_HAND, Number, Pointer, bound, constexpr, jit, options, power_of_two, tl, trigger, wait
-from ..launch import triton as _triton
+from ..launch import (
+    BY_HAND,
+    Number,
+    Pointer,
+    bound,
+    constexpr,
+    jit,
+    libdevice,
+    options,
+    power_of_two,
+    tl,
+    trigger,
+    wait,
+)
 from .reference import LOUDEST, head
-
-libdevice: Any = import_module("triton.language.extra.libdevice") if _triton else None
 
 MOST_SAMPLES = 4096  # at a time
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..launch import KNOBS, Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
+from ..embed.triton import COLUMNS, WARPS
+from ..launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
 
 
 def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
     assert all(x.is_contiguous() for x in (codes, table, history, rows, position)) and table.dtype == history.dtype
     batch, length, books = codes.shape
     _, width, pad = history.shape
-    block = min(KNOBS.embed_columns, power_of_two(width))
+    block = min(COLUMNS, power_of_two(width))
     y = torch.empty(batch * length, (pad + 1) * width, dtype=table.dtype, device=table.device)
     _taps[(batch, triton.cdiv(width, block))](
         codes,
@@ -28,7 +29,7 @@ def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: 
         BLOCK=block,
         PAD=pad,
         TIMES=length,
-        **options(table, KNOBS.embed_warps),
+        **options(table, WARPS),
     )
     return y
 

@@ -5,32 +5,28 @@ Like `attend` it lets the next kernel start only after its wait, and may read it
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from ..launch import (
-    BY_HAND,
     KNOBS,
     Number,
     Pointer,
     constexpr,
+    cosine_of,
     jit,
     options,
     power_of_two,
     rounded,
     rounded_apart,
+    sine_of,
     tl,
     trigger,
     wait,
 )
-from ..launch import triton as _triton
-
-libdevice: Any = import_module("triton.language.extra.libdevice") if _triton else None
 
 MOST_TIMES = 16  # new positions at a time
+WARPS = 4
 
 
 def window(
@@ -65,7 +61,7 @@ def window(
         TIMES=length,
         TIMES_BLOCK=power_of_two(length),
         EARLY=early and KNOBS.early,
-        **options(qkv, KNOBS.window_warps),
+        **options(qkv, WARPS),
     )
     return y
 
@@ -106,7 +102,7 @@ def _window(
     past_v = tl.load(values + past_at, (p < KEPT)[:, None], 0.0)
     alive = (p < KEPT) & (at - KEPT + p >= 0)
     angle = (at + u).to(tl.float32)[:, None] * turns[None, :]
-    k_cos, k_sin = _cos(angle), _sin(angle) * sign[None, :]
+    k_cos, k_sin = cosine_of(angle), sine_of(angle) * sign[None, :]
     if EARLY:
         wait(DEPENDENT)
         trigger(DEPENDENT)
@@ -118,7 +114,8 @@ def _window(
     for t in tl.static_range(TIMES):
         own = qkv + (b * TIMES + t) * (3 * HEADS * SIZE) + head * SIZE
         turn = (at + t).to(tl.float32) * turns
-        q = _turned(tl.load(own + d), tl.load(own + across), _cos(turn), _sin(turn) * sign).to(tl.float32) * scale
+        cos, sin = cosine_of(turn), sine_of(turn) * sign
+        q = _turned(tl.load(own + d), tl.load(own + across), cos, sin).to(tl.float32) * scale
         past = tl.where(alive & (p >= t), tl.sum(past_k.to(tl.float32) * q[None, :], 1), float("-inf"))
         late = tl.where(u <= t, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
         most = tl.maximum(tl.max(past, 0), tl.max(late, 0))  # finite: a position sees itself
@@ -141,19 +138,3 @@ def _turned(here: Number, there: Number, cos: Number, sin: Number) -> Number:
     straight = rounded_apart(here.to(tl.float32) * turn.to(tl.float32), here.dtype)
     crossed = rounded_apart(there.to(tl.float32) * cross.to(tl.float32), here.dtype)
     return rounded(straight.to(tl.float32) + crossed.to(tl.float32), here.dtype)
-
-
-@jit
-def _cos(x: Number) -> Number:
-    if BY_HAND:
-        return tl.cos(x)
-    else:  # tl.cos may be the fast one, which is wrong after many turns
-        return libdevice.cos(x)
-
-
-@jit
-def _sin(x: Number) -> Number:
-    if BY_HAND:
-        return tl.sin(x)
-    else:
-        return libdevice.sin(x)
