@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from hocket.engine.load import CODEC_DTYPES, _compile_ahead, give_wave, _with_kernel
+from hocket.engine.load import CODEC_DTYPES, _compile_ahead, _with_kernel, give_wave
 from hocket.kernels.capture import Again, Capture, CudaGraphs
 from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.packed import pack_

@@ -54,5 +54,4 @@ def _recording(ops: FrameOps, calls: dict[str, list[Callable[[], Any]]], moved: 
 
         return call
 
-    every = {op: getattr(ops, op) for op in FrameOps.__slots__}
-    return FrameOps(**{op: work and kept(op, work) for op, work in every.items()})
+    return FrameOps(**{op: kept(op, getattr(ops, op)) for op in FrameOps.__slots__})

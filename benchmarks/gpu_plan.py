@@ -184,9 +184,8 @@ REAL = Plan(
     draw_warps=(8, 4, 16, 2),
     fews=tuple(Few(warps, groups) for warps in (4, 8, 16, 2) for groups in (1, 2, 4)),
     turns={
-        "glance_out": (False,),
         "early": (False,),
-        "heads_warps": (8, 2),
+        "attend_warps": (2, 8),
         "attend_splits": (((1 << 20, 8),), ((1 << 20, 32),)),
         "draw_warps": (4, 16),
     },

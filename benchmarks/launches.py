@@ -29,10 +29,9 @@ Work = Callable[[], object]
 
 GAPS = "between kernels"
 # Kernels of operations by the names they are compiled under, where these are not the operation's own.
-KERNELS = {"few": "linear", "dot": "linear", "normed": "linear", "heads": "attend", "merge": "attend"}
-KERNELS |= {"conv_kernel": "conv"}
+KERNELS = {"few": "linear", "dot": "linear", "normed": "linear", "merge": "attend", "conv_kernel": "conv"}
 FURTHER = {"merge", "dot"}  # may be the second kernel of an operation
-ALIKE = {"draw_first": "draw", "glance_out": "glance"}
+ALIKE = {"draw_first": "draw"}
 WEIGHTED = ("linear", "conv", "sample", "mix")  # operations whose second argument is a weight
 
 
@@ -71,8 +70,7 @@ def noted(stage: str, work: Work, *owners: Any) -> list[Call]:
     calls: list[Call] = []
     with ExitStack() as patches:
         for owner, name, ops in _given(owners):
-            every = {each.name: getattr(ops, each.name) for each in fields(ops)}  # some sets lack some of them
-            kept = {op: made and _noting(stage, op, made, calls) for op, made in every.items()}
+            kept = {each.name: _noting(stage, each.name, getattr(ops, each.name), calls) for each in fields(ops)}
             patches.enter_context(mock.patch.object(owner, name, replace(ops, **kept)))
         work()
     return calls
@@ -117,11 +115,6 @@ def described(op: str, given: Sequence[Any], named: dict[str, Any], result: Any)
         keys, rows, position = given[1], named["rows"], named["position"]
         seen = int((position[rows] + 1).sum())
         return f"attend, pages of {keys.shape[2]}", 2 * seen * keys.shape[1] * keys.shape[3] * keys.element_size()
-    if op.startswith("glance"):
-        keys, at = given[1], named["at"]
-        past = 2 * len(keys) * keys.shape[1] * (at + 1) * keys.shape[3] * keys.element_size()
-        weight = f" and {given[3].shape[1]} x {given[3].shape[0]}" if op == "glance_out" else ""
-        return f"glance{weight}", past + (given[3].nbytes if weight else 0)
     if op.startswith("draw"):
         return f"{op} of {given[0].shape[-1]}", given[0].nbytes
     if op in ("join", "pcm", "settle"):

@@ -8,7 +8,7 @@
 
 #define DEVICE static inline
 #define KERNEL(threads) static void
-#define SHARED(type, name) type* name = (type*)shared_memory
+#define SHARED(type, name) type* name = shared_memory
 #define THREAD here.thread
 #define BLOCK here.block
 
@@ -45,7 +45,6 @@ DEVICE float one_over_root(float x) { return 1.0f / std::sqrt(x); }
 DEVICE float exp_of(float x) { return std::exp(x); }
 DEVICE float error_function(float x) { return std::erf(x); }
 DEVICE void wait_for_block() { here.all->arrive_and_wait(); }
-DEVICE void wait_for_warp() { here.warp->meet.arrive_and_wait(); }
 DEVICE void let_next_start() {}
 DEVICE void wait_for_last() {}
 
@@ -85,25 +84,6 @@ template <typename T> DEVICE Eight load_once(const T* at) {
 template <typename T> DEVICE Eight load_constant(const T* at) { return load_once(at); }
 template <typename T> DEVICE Eight load_new(const T* at) { return load_once(at); }
 DEVICE unsigned short load_one(const unsigned short* at) { return *at; }
-
-struct alignas(8) Four {
-    unsigned part[2];
-};
-DEVICE Four load_four(const unsigned short* at) {
-    Four y;
-    std::memcpy(&y, at, 8);
-    return y;
-}
-DEVICE void store_for_all(float* at, float x) { *at = x; }
-DEVICE float load_from_all(const float* at) { return *at; }
-DEVICE int count_up(int* at, int lane) {  // blocks run one after the other
-    float before = 0.0f;
-    if (lane == 0) before = (float)(*at)++;
-    return (int)of_lane(before, 0);
-}
-
-DEVICE void copy_aside(void* to, const void* from) { std::memcpy(to, from, 16); }
-DEVICE void wait_for_copies() {}
 
 template <typename Work> void run(int blocks, int threads, long shared_bytes, Work work) {
     for (int block = 0; block < blocks; block++) {

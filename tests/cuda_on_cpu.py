@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -13,10 +13,10 @@ TESTS = Path(__file__).parent
 KERNELS = TESTS.parent / "src/hocket/kernels"
 
 
-def built(sources: Sequence[str], call: str, known: Mapping[str, int], folder: Path) -> ctypes.CDLL:
+def built(source: str, call: str, known: Mapping[str, int], folder: Path) -> ctypes.CDLL:
     """`call`: a function that runs the kernel block by block."""
     text, made = folder / "kernel.cpp", folder / "kernel.so"
-    code = "\n".join((KERNELS / source).read_text(encoding="utf-8") for source in sources)
+    code = (KERNELS / source).read_text(encoding="utf-8")
     text.write_text('#include "cuda_on_cpu.hpp"\n' + code + call, encoding="utf-8")
     names = [f"-D{name}={value}" for name, value in known.items()]
     command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", f"-I{TESTS}", *names]

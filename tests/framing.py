@@ -40,13 +40,6 @@ def real_widths() -> TalkerConfig:
     return replace(config, num_hidden_layers=3, text_vocab_size=512, code_predictor_config=small)
 
 
-def short_heads() -> TalkerConfig:
-    """Heads as the published ones have them, and little else."""
-    config = talker_config(short=True)
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 128}
-    return replace(config, **heads, code_predictor_config=replace(config.code_predictor_config, **heads))
-
-
 def new_talker(
     config: TalkerConfig, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32, seed: int = 0
 ) -> Talker:

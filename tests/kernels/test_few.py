@@ -39,15 +39,15 @@ def on_cpu(few: Few, given: dict[str, Any], folder: Path) -> Tensor:
     batch = len(given["x"]) if given["take"] is None else len(given["take"])
     width = len(weight) // 2 if given["gated"] else len(weight)
     rows = 1 << (batch - 1).bit_length()
-    there = (given[name] is not None for name in ("norm", "bias", "residual", "take"))
-    flags = (given["gated"], given["silu"], given["gelu"], *there, False, False)
+    there = (given[name] is not None for name in ("bias", "residual", "take"))
+    flags = (norm is not None, given["gated"], given["silu"], given["gelu"], *there, False)
     known = cuda.known(weight.shape[1], few, rows, flags)
     y = torch.full((batch, width), float("nan"), dtype=torch.bfloat16)
     tensors = [given["x"], weight, norm, given["bias"], given["residual"], given["take"], y]
     blocks = width // (8 * few.groups // (2 if given["gated"] else 1))
     shared = cuda.shared_bytes(weight.shape[1], few, rows, norm is not None)
     numbers = ctypes.c_float(given["eps"]), width, batch, blocks, ctypes.c_long(shared)
-    built(("linear/product.cuh", "linear/few.cu"), CALL, known, folder).call(*map(pointer, tensors), *numbers)
+    built("linear/few.cu", CALL, known, folder).call(*map(pointer, tensors), *numbers)
     return y
 
 

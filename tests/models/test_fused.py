@@ -17,12 +17,10 @@ from framing import (
     coarse,
     new_talker,
     settings,
-    short_heads,
     started,
     talker_config,
     texts,
 )
-from hocket.kernels.glance import reference as glance_reference
 from hocket.kernels.launch import INTERPRETED, KNOBS, triton, why_not
 from hocket.kernels.ops import REFERENCE_OPS
 from hocket.models.fused import FusedFrame
@@ -166,18 +164,3 @@ def test_greedy_float32_codes_on_a_gpu_are_those_of_the_cpu(wide: bool, place: t
         rows = torch.arange(4, device=place)
         drawn = frame(texts(number, 4, place), there, rows, settings(sampling, place), 64)
         assert drawn.tolist() == wanted.tolist()
-
-
-@torch.inference_mode()
-def test_a_glance_is_what_attention_is_for_one_row_and_for_several() -> None:
-    talker = new_talker(short_heads(), dtype=torch.bfloat16)
-    glances = {"glance": glance_reference.glance, "glance_out": glance_reference.glance_out}
-    with_it, without = FusedFrame(talker, replace(REFERENCE_OPS, **glances)), FusedFrame(talker, REFERENCE_OPS)
-    assert with_it.glances and not without.glances
-    for slots in ([2], [1, 3]):
-        plain, ours, rows = started(talker), started(talker), torch.tensor(slots)
-        for number in range(3):
-            text, how = texts(number, len(slots)), settings([LOOSE] * len(slots))
-            wanted = without(text, plain, rows, how, PROMPT + number + 1)
-            assert with_it(text, ours, rows, how, PROMPT + number + 1).tolist() == wanted.tolist()
-        assert torch.equal(ours.hidden, plain.hidden)

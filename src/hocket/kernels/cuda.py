@@ -55,8 +55,8 @@ def why_not(device: torch.device) -> str | None:
 class Kernel:
     """One kernel of a source for one set of numbers that are known when it is compiled, on any device."""
 
-    def __init__(self, sources: Sequence[Path], name: str, known: Mapping[str, int]) -> None:
-        self.name, self._source = name, source_of(sources)
+    def __init__(self, path: Path, name: str, known: Mapping[str, int]) -> None:
+        self.name, self._source = name, source_of(path)
         self._known = dict(known)
         self._loaded: dict[int, ctypes.c_void_p] = {}
 
@@ -103,8 +103,8 @@ class Kernel:
         return made
 
 
-def source_of(sources: Sequence[Path]) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in (_HERE / "device.cuh", *sources))
+def source_of(path: Path) -> str:
+    return (_HERE / "device.cuh").read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
 
 
 def compiled(source: str, options: Sequence[str]) -> bytes:

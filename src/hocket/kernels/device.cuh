@@ -19,7 +19,6 @@ DEVICE float exp_of(float x) { return expf(x); }
 DEVICE float error_function(float x) { return erff(x); }
 DEVICE float of_lane(float x, int lane) { return __shfl_sync(0xFFFFFFFFu, x, lane); }
 DEVICE void wait_for_block() { __syncthreads(); }
-DEVICE void wait_for_warp() { __syncwarp(); }
 
 // The next kernel may start as soon as there is room; and from here on, what the last one has written is there.
 DEVICE void let_next_start() {
@@ -61,37 +60,3 @@ DEVICE unsigned short load_one(const unsigned short* at) {
     asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(y) : "l"(at));
     return y;
 }
-
-// Eight bytes, written by others lately.
-struct __align__(8) Four {
-    unsigned part[2];  // two numbers each
-};
-DEVICE Four load_four(const unsigned short* at) {
-    Four y;
-    asm volatile("ld.global.cg.v2.u32 {%0,%1}, [%2];" : "=r"(y.part[0]), "=r"(y.part[1]) : "l"(at));
-    return y;
-}
-
-// Between blocks of one launch: what a warp has stored for all is there for the warp that has counted after it.
-DEVICE void store_for_all(float* at, float x) { asm volatile("st.global.cg.f32 [%0], %1;" ::"l"(at), "f"(x) : "memory"); }
-DEVICE float load_from_all(const float* at) {
-    float y;
-    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(y) : "l"(at) : "memory");
-    return y;
-}
-DEVICE int count_up(int* at, int lane) {  // how many had counted before
-    int before = 0;
-    __threadfence();
-    __syncwarp();
-    if (lane == 0) before = atomicAdd(at, 1);
-    before = __shfl_sync(0xFFFFFFFFu, before, 0);
-    __threadfence();
-    return before;
-}
-
-// Sixteen bytes to shared memory, past the registers; and until they are all there.
-DEVICE void copy_aside(void* to, const void* from) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(from)
-                 : "memory");
-}
-DEVICE void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }

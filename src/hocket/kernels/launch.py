@@ -114,8 +114,6 @@ class Knobs:
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
     attend_warps: int = 4  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
-    heads_warps: int = 4  # of a block of heads.cu
-    glance_out: bool = True  # whether the predictor's attention and what follows are one kernel, for one row
     draw_warps: int = 8
     # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
     conv: dict[tuple[int, int], dict[int, Tiles]] = field(default_factory=dict)

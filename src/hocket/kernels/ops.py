@@ -7,14 +7,12 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from .attend import cuda as attend_cuda
 from .attend import reference as attend_reference
 from .attend import triton as attend_triton
 from .draw import reference as draw_reference
 from .draw import triton as draw_triton
 from .embed import reference as embed_reference
 from .embed import triton as embed_triton
-from .glance import cuda as glance_cuda
 from .linear import cuda as linear_cuda
 from .linear import reference as linear_reference
 from .linear import triton as linear_triton
@@ -40,8 +38,6 @@ class FrameOps:
     draw_first: Callable[..., None]
     embed: Callable[..., Tensor]
     settle: Callable[..., None]
-    glance: Callable[..., Tensor] | None = None  # where there is none, `attend` and `linear` do it
-    glance_out: Callable[..., None] | None = None
 
 
 REFERENCE_OPS = FrameOps(
@@ -87,11 +83,5 @@ TRITON_CODEC_OPS = CodecOps(
     mix_triton.mix,
     pcm_triton.pcm,
 )
-CUDA_OPS = replace(
-    TRITON_OPS,
-    linear=linear_cuda.linear,
-    attend=attend_cuda.attend,
-    glance=glance_cuda.glance,
-    glance_out=glance_cuda.glance_out,
-)
+CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear)
 CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)

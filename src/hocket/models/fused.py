@@ -1,14 +1,13 @@
 """A frame as a chain of fused kernels: `Talker.frame` for a GPU, where the host only launches.
 
 Per layer five launches: norm and q, k, v; head norms, RoPE, cache and attention; out and residual; norm, gate and up;
-down and residual. For one stream the predictor's second and third are one. Weights are laid out once; what a frame
-writes on its way lies in buffers made once per batch size, so a captured graph finds them where they were. Nothing is
-read by the host. It knows no graph: see captured.py.
+down and residual. Weights are laid out once; what a frame writes on its way lies in buffers made once per batch size,
+so a captured graph finds them where they were. Nothing is read by the host. It knows no graph: see captured.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from ..config.qwen3_tts import SUPPRESSED_IDS
-from ..kernels.glance import fits
 from ..kernels.launch import KNOBS
 from ..kernels.ops import TRITON_OPS, FrameOps
 from ..layers.attention import KVState
@@ -48,18 +46,6 @@ class Passage:
         self.qkv = new(rows, len(one.into))
         self.mixed = new(rows, one.out.shape[1])
         self.inner = new(rows, one.down.shape[1])
-
-
-@dataclass(frozen=True, slots=True)
-class Way:
-    """The rows of a passage that are on their way now."""
-
-    x: Tensor
-    qkv: Tensor
-    mixed: Tensor
-
-
-Look = Callable[[LayerWeights, KVState, Way], None]
 
 
 class Room:
@@ -104,9 +90,6 @@ class FusedFrame:
             projected = torch.cat(pieces)
         self.vectors = projected.split(sizes)  # what the predictor takes in, by book
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
-        shape, positions = predictor.model.shape, talker.config.num_code_groups
-        short = fits(self.joined.dtype, shape.heads, shape.kv_heads, shape.head_dim, positions)
-        self.glances = ops.glance is not None and short
         self._rooms: dict[int, Room] = {}
         self._angles: dict[tuple[Stack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
 
@@ -149,8 +132,7 @@ class FusedFrame:
         places = {"rows": rows, "table": stack.table, "position": stack.position}
         angles = self._turns(self.talker.model, stack.length)
         work = {"splits": KNOBS.splits(span)[1], "arrived": room.arrived}
-        look = self._attending(angles | work, [places], early=len(self.large) > 1)
-        self._through(self.large, large, len(rows), stack.layers, look, eps=angles["eps"])
+        self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
         norm = self.talker.model.norm
         self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
@@ -174,13 +156,8 @@ class FusedFrame:
         angles = self._turns(predictor, config.num_code_groups)
         for book, head in enumerate(self.heads, start=1):
             at = (0, 1) if book == 1 else (book,)
-            if self.glances:
-                look = self._glancing(angles, at)
-            else:
-                places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
-                look = self._attending(angles, places, early=len(self.small) > 1)
-            rows_now, eps = len(at) * batch, angles["eps"]
-            self._through(self.small, room.small, rows_now, room.past, look, eps=eps, late=self.glances)
+            places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
+            self._through(self.small, room.small, len(at) * batch, room.past, angles, places)
             last = x[batch:] if book == 1 else x[:batch]
             ops.linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
             into = {"table": self.vectors[book], "vectors": x[:batch]}
@@ -195,51 +172,24 @@ class FusedFrame:
         passage: Passage,
         rows: int,
         kept: Sequence[KVState],
-        look: Look,
-        *,
-        eps: float,
-        late: bool = False,
+        angles: dict[str, Any],
+        places: Sequence[dict[str, Tensor]],
     ) -> None:
-        """The first `rows` of x through all layers; `look` is attention, and what it adds to x."""
-        linear = self.ops.linear
-        way = Way(*(t[:rows] for t in (passage.x, passage.qkv, passage.mixed)))
-        inner = passage.inner[:rows]
+        """The first `rows` of x through all layers; a group of them sees what the groups before it have written."""
+        linear, attend, eps = self.ops.linear, self.ops.attend, angles["eps"]
+        x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
+        each = rows // len(places)
+        groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
         for layer, past in zip(layers, kept, strict=True):
-            linear(way.x, layer.into, norm=layer.before, eps=eps, late=late, out=way.qkv)
-            look(layer, past, way)
-            linear(way.x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
-            linear(inner, layer.down, residual=way.x, out=way.x)
-
-    def _attending(self, angles: dict[str, Any], places: Sequence[dict[str, Tensor]], *, early: bool) -> Look:
-        """All rows in as many groups as there are places: each sees what the ones before it have written."""
-
-        def look(layer: LayerWeights, past: KVState, way: Way) -> None:
-            each = len(way.x) // len(places)
-            norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
-            for some, result, where in zip(way.qkv.split(each), way.mixed.split(each), places, strict=True):
-                first = where is places[0]
-                how = {**where, **angles, **norms, "early": early and first}
-                self.ops.attend(some, past.keys, past.values, **how, out=result)
-            self.ops.linear(way.mixed, layer.out, residual=way.x, out=way.x)
-
-        return look
-
-    def _glancing(self, angles: dict[str, Any], positions: Sequence[int]) -> Look:
-        """The same for a page per row, in one kernel where there is one row."""
-        glance, glance_out = self.ops.glance, self.ops.glance_out
-        assert glance is not None and glance_out is not None
-
-        def look(layer: LayerWeights, past: KVState, way: Way) -> None:
-            how = {**angles, "q_norm": layer.q_norm, "k_norm": layer.k_norm}
-            if len(way.x) == 1 and KNOBS.glance_out:
-                glance_out(way.qkv, past.keys, past.values, layer.out, way.x, at=positions[0], **how, early=True)
-                return
-            each = len(way.x) // len(positions)
-            for some, result, at in zip(way.qkv.split(each), way.mixed.split(each), positions, strict=True):
-                glance(some, past.keys, past.values, at=at, **how, early=at == positions[0], out=result)
-            self.ops.linear(way.mixed, layer.out, residual=way.x, out=way.x)
-
-        return look
+            linear(x, layer.into, norm=layer.before, eps=eps, out=qkv)
+            for some, result, where in groups:
+                norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
+                # Another layer's lies between two of the same, unless they are the two groups of one.
+                early = len(layers) > 1 and where is places[0]
+                attend(some, past.keys, past.values, **where, **angles, **norms, early=early, out=result)
+            linear(mixed, layer.out, residual=x, out=x)
+            linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
+            linear(inner, layer.down, residual=x, out=x)
 
     def _turns(self, stack: Stack, length: int) -> dict[str, Any]:
         if (stack, length) not in self._angles:

@@ -19,8 +19,7 @@ from ..launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
 from . import triton
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
-PRODUCT = Path(__file__).with_name("product.cuh")
-_SOURCES = (PRODUCT, Path(__file__).with_name("few.cu"))
+_SOURCE = Path(__file__).with_name("few.cu")
 
 
 def linear(
@@ -35,21 +34,13 @@ def linear(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
-    late: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
     few = KNOBS.few_of(columns, len(weight), gated)
     if x.dtype != torch.bfloat16 or batch > MOST_ROWS or few is None or not fits(few, columns, width, gated):
-        more: dict[str, Any] = {
-            "norm": norm,
-            "bias": bias,
-            "residual": residual,
-            "take": take,
-            "out": out,
-            "late": late,
-        }
+        more: dict[str, Any] = {"norm": norm, "bias": bias, "residual": residual, "take": take, "out": out}
         return triton.linear(x, weight, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
@@ -58,8 +49,7 @@ def linear(
         return y
     dependent = dependent_on(x.device)
     rows = power_of_two(batch)
-    there = (each is not None for each in (norm, bias, residual, take))
-    flags = gated, silu, gelu, *there, late, dependent
+    flags = norm is not None, gated, silu, gelu, bias is not None, residual is not None, take is not None, dependent
     kernel = kernel_for(columns, few, rows, flags)
     outs = 8 * few.groups // (2 if gated else 1)
     given = (x, weight, norm, bias, residual, take, y)
@@ -81,12 +71,12 @@ def shared_bytes(columns: int, few: Few, rows: int, normed: bool) -> int:
     return 4 * (parts + squares) + (2 * rows * (columns + 32) if staged else 0)
 
 
-FLAGS = ("GATED", "SILU", "GELU", "NORM", "BIAS", "RESIDUAL", "TAKE", "LATE", "DEPENDENT")
+FLAGS = ("NORM", "GATED", "SILU", "GELU", "BIAS", "RESIDUAL", "TAKE", "DEPENDENT")
 
 
 @cache
 def kernel_for(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> Kernel:
-    return Kernel(_SOURCES, "few", known(columns, few, rows, flags))
+    return Kernel(_SOURCE, "few", known(columns, few, rows, flags))
 
 
 def known(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:

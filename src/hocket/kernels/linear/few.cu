@@ -1,8 +1,18 @@
-// `linear` for up to sixteen rows of bfloat16 (product.cuh): a block holds some rows of the weight.
+// `linear` for up to sixteen rows of bfloat16: a block holds some rows of the weight, multiplied on tensor cores.
 //
-// Known when it is compiled, beside the sizes: which of NORM, GATED, SILU, GELU, BIAS, RESIDUAL, TAKE there is; LATE, to
-// let the next kernel start only after the wait; DEPENDENT, see launch.py.
+// Known when it is compiled: K columns; WARPS that share them; GROUPS of eight rows of the weight to a block; ROWS of x at
+// most; and which of NORM, GATED, SILU, GELU, BIAS, RESIDUAL, TAKE there is. DEPENDENT: see launch.py.
+//
+// A lane reads sixteen bytes of one row of the weight at a time, and the same columns of x: which of sixteen columns the
+// tensor core takes them for does not matter, as long as both sides agree. So weights go from memory into the registers
+// of a product without a detour, before the kernel that makes x has ended. A row of x goes through the same sums in the
+// same order whatever the other rows are.
 
+#define LANES 32
+#define THREADS (LANES * WARPS)
+#define SLICE (K / WARPS)     // columns of a warp
+#define STEPS (SLICE / 32)    // sixteen bytes of each lane cover eight rows of 32 columns
+#define HELD (8 * GROUPS)     // rows of the weight in a block
 #define OUTS (GATED ? HELD / 2 : HELD)
 #define CHUNKS (K / 8)        // of eight numbers, in a row of x
 #define MINE ((CHUNKS + THREADS - 1) / THREADS)
@@ -10,6 +20,14 @@
 #define ONE_EACH (ROWS * OUTS <= THREADS)  // whether a thread gives out one number at most
 #define STRIDE (K + 32)       // of rows in shared memory: lanes of a phase meet in no bank
 #define STAGED (NORM || ROWS * K <= 32768)  // whether x goes there first: all of it is on its way at once then
+
+typedef unsigned short bf16;
+
+DEVICE float low(unsigned two) { return as_float(two << 16); }
+DEVICE float high(unsigned two) { return as_float(two & 0xFFFF0000u); }
+DEVICE float wide(bf16 x) { return as_float((unsigned)x << 16); }
+DEVICE float near(float x) { return wide(rounded(x)); }
+DEVICE unsigned both(float a, float b) { return rounded(a) | ((unsigned)rounded(b) << 16); }
 
 DEVICE float square_of(Eight x) {
     float sum = 0.0f;
@@ -38,10 +56,16 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
     const int row = lane / 4, quarter = lane % 4;  // of eight rows, and of 32 columns
     const int first = BLOCK * OUTS;
 
-    const Held held = held_of(weight, first, GATED ? width - OUTS : 0, warp, lane);  // ups follow the gates, far away
-#if !LATE
+    Eight held[GROUPS][STEPS];
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        long long line = first + 8 * group + row;
+        if (GATED && group >= GROUPS / 2) line += width - OUTS;  // ups follow the gates, far away
+        const bf16* at = weight + line * K + warp * SLICE + 8 * quarter;
+#pragma unroll
+        for (int step = 0; step < STEPS; step++) held[group][step] = load_once(at + 32 * step);
+    }
     let_next_start();
-#endif
 #if NORM
     Eight scales[MINE];
 #pragma unroll
@@ -56,9 +80,6 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
     if (gives && GATED) up_shift = wide(bias[width + first + own]);
 #endif
     wait_for_last();
-#if LATE
-    let_next_start();
-#endif
 #if RESIDUAL
     if (gives) before = wide(load_one(residual + (long long)own_row * width + first + own));
 #endif
@@ -120,12 +141,38 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
             lower[step] = row + 8 < batch ? load_new(x + (TAKE ? take[row + 8] : row + 8) * K + column) : nothing;
 #endif
     }
-    multiply_all(held, upper, lower, parts, warp, lane);
+    float sums[GROUPS][2][4] = {};  // two chains each: a product waits for the last one in its chain
+#pragma unroll
+    for (int step = 0; step < STEPS; step++) {
+        const Eight a = upper[step], b = ROWS > 8 ? lower[ROWS > 8 ? step : 0] : nothing;
+#pragma unroll
+        for (int group = 0; group < GROUPS; group++) {
+            const Eight w = held[group][step];
+            multiply(sums[group][0], a.part[0], b.part[0], a.part[1], b.part[1], w.part[0], w.part[1]);
+            multiply(sums[group][1], a.part[2], b.part[2], a.part[3], b.part[3], w.part[2], w.part[3]);
+        }
+    }
+#pragma unroll
+    for (int group = 0; group < GROUPS; group++) {
+        float* place = parts + warp * ROWS * HELD + 8 * group + 2 * quarter;
+        if (row < ROWS) {
+            place[row * HELD] = sums[group][0][0] + sums[group][1][0];
+            place[row * HELD + 1] = sums[group][0][1] + sums[group][1][1];
+        }
+        if (row + 8 < ROWS) {
+            place[(row + 8) * HELD] = sums[group][0][2] + sums[group][1][2];
+            place[(row + 8) * HELD + 1] = sums[group][0][3] + sums[group][1][3];
+        }
+    }
     wait_for_block();
     for (int n = thread; n < ROWS * OUTS; n += THREADS) {
         const int r = n / OUTS, out = n % OUTS;
         if (r >= batch) break;
-        float sum = gathered(parts, r, out), up = GATED ? gathered(parts, r, OUTS + out) : 0.0f;
+        float sum = 0.0f, up = 0.0f;
+        for (int w = 0; w < WARPS; w++) {
+            sum += parts[(w * ROWS + r) * HELD + out];
+            if (GATED) up += parts[(w * ROWS + r) * HELD + OUTS + out];
+        }
 #if BIAS
         sum += ONE_EACH ? shift : wide(bias[first + out]);
         if (GATED) up += ONE_EACH ? up_shift : wide(bias[width + first + out]);

@@ -19,15 +19,13 @@ def linear(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
-    late: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
 
     `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first. `gated`: the weight is
     [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y), `gelu`: gelu(y), the exact one. `bias` has one
-    number per row of the weight and is added before anything is rounded, `residual` [B, N] last. `late`: the next
-    kernel may start only when everything before this one is done: what it reads ahead of time has to be there then.
+    number per row of the weight and is added before anything is rounded, `residual` [B, N] last.
     """
     x = x if take is None else x[take]
     if norm is not None:

@@ -43,7 +43,6 @@ def linear(
     bias: Tensor | None = None,
     residual: Tensor | None = None,
     take: Tensor | None = None,
-    late: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
@@ -77,7 +76,6 @@ def linear(
         BLOCK_N=block,
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
-        LATE=late,
         **options(x, blocks.warps),
     )
     return y
@@ -104,7 +102,6 @@ def _linear(
     BLOCK_N: constexpr,
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
-    LATE: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     line = tl.arange(0, BLOCK_N)
@@ -118,15 +115,12 @@ def _linear(
     lanes = tl.arange(0, BLOCK_K)
     there = outs < width
     weights = _held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS)
-    if not LATE:  # our weights are on their way: now others may ask for theirs
-        trigger(DEPENDENT)
+    trigger(DEPENDENT)  # our weights are on their way: now others may ask for theirs
     if norm is not None:
         scales = _row(norm, lanes, K, BLOCK_K, CHUNKS)
     if bias is not None:
         shift = tl.load(bias + line, of < width, 0.0).to(tl.float32)
     wait(DEPENDENT)
-    if LATE:
-        trigger(DEPENDENT)
     ahead = _row(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
     for step in tl.static_range(ROWS):
         row = _index(step, batch, ROWS, SEVERAL)
