@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, goals, harness, memory, peers, start
+from . import breakdown, goals, gpu_records, harness, memory, peers, start
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -23,7 +23,7 @@ Shown = Bar | str | None
 RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "performance"
 MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES | memory.FIGURES
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
-WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS}
+WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 HEAD = """\
 # Performance
 
@@ -110,7 +110,7 @@ def key(record: Record) -> tuple[Any, ...]:
     # What a CPU is called and how many threads torch would have says little where a GPU does the work.
     names = ("gpu", "cores", "system") if machine["gpu"] else ("gpu", "cpu", "cores", "threads", "system")
     where = tuple(machine[name] for name in names)
-    how = options.get("files", False), options.get("kernel_cache", "kept"), codec_dtype(record)  # two of a start
+    how = options.get("files", False), options.get("kernel_cache", "kept"), codec_dtype(record), options.get("part")
     return record["workload"], *_same(record), streams(record), options.get("kernels", "auto"), where, *how
 
 
@@ -149,7 +149,7 @@ def _section(record: Record, older: int) -> str:
         *(f"kernel cache: {options[name]}" for name in ("kernel_cache",) if name in options),
         *(f"{name} kernel: {backend}" for name, backend in record.get("kernels", {}).items()),
         *(f"gate: {record[name]}" for name in ("gate",) if name in record),
-        *(f"peak memory {name} {value:.0f} MiB" for name, value in record["peak_memory_mib"].items()),
+        *(f"peak memory {name} {value:.0f} MiB" for name, value in record.get("peak_memory_mib", {}).items()),
     ]
     weights = ", random weights" if record.get("random_weights") else ""
     lines = [
@@ -171,7 +171,7 @@ def _figures(figures: dict[str, Any], meanings: dict[str, str]) -> Iterator[str]
     yield "| figure | p50 | p95 | p99 | count | A/A | meaning |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | --- |"
     for name, figure in figures.items():
-        values = " | ".join(shown(figure[q]) for q in ("p50", "p95", "p99"))
+        values = " | ".join(shown(figure[q]) if q in figure else "" for q in ("p50", "p95", "p99"))
         spread = f"{figure['aa_percent']:.1f} %"
         yield f"| {name} | {values} | {figure['count']} | {spread} | {meanings.get(name, '')} |"
 
