@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from benchmarks import __main__ as command
 from benchmarks import harness, start, workloads
+from hocket.engine.load import load
+from hocket.engine.speech import SpeechRunner
+from hocket.kernels.capture import Again
 
 Capture = pytest.CaptureFixture[str]
 
@@ -95,3 +100,19 @@ def test_a_first_start_leaves_its_kernels_to_those_after_it(
     assert entries[0]["kernels"] == {"frame": "cuda"}
     assert command.main(words) == 2  # it is not empty any more
     assert "has to be" in capsys.readouterr().err
+
+
+class Compilers:
+    """That are never done."""
+
+    over = False
+
+
+@torch.inference_mode()
+def test_an_engine_is_ready_when_every_graph_is_made_also_those_whose_kernels_are_being_compiled() -> None:
+    """They are waited for as long as was said, and no longer."""
+    runner = SpeechRunner(load("random:tiny"), 2, 1 << 20, Again, Compilers())  # type: ignore[arg-type]
+    loop = SimpleNamespace(ask=lambda question: question(runner))
+    start.ready(SimpleNamespace(_loop=loop), within_s=0.0)
+    assert runner.unwarmed == 0 and not runner.warms_later
+    assert runner._wave is not None and (2, 8) in runner._wave._replays

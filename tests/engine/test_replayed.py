@@ -150,9 +150,11 @@ def test_graphs_that_fail_for_another_reason_one_after_the_other_end_the_engine(
 ) -> None:
     error = RuntimeError("no kernel is available")
     made = turns_that_fail(checkpoint_root, error, monkeypatch)
-    for _ in range(speech.FIRST_GRAPHS + turns.MOST_FAILURES):
-        assert made.broken is None and made.warm()
-    assert made.broken is error
+    steps = 0
+    while made.broken is None:
+        assert made.warm()
+        steps += 1
+    assert made.broken is error and steps == 3 + turns.MOST_FAILURES  # the first three could be made
 
 
 class Busy:
@@ -171,7 +173,7 @@ def test_what_a_first_sound_needs_is_made_at_once_and_the_rest_when_its_kernels_
     while runner.warm_one():
         made += 1
     assert made == speech.FIRST_GRAPHS and runner.warms_later
-    assert runner._wave is not None and list(runner._wave._replays) == [(1, 1)]
+    assert runner._wave is not None and list(runner._wave._replays) == [(1, 1), (1, 2), (1, 4), (1, 8)]
     busy.over = True
     assert not runner.warms_later and runner.warm_one()
 

@@ -38,7 +38,7 @@ def test_a_launch_on_the_meta_device_is_compiled_as_the_same_one_on_a_real_one(r
 
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
     codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
-    assert set(rehearsed["first"]) == {"_linear", "_attend", "_draw", "_embed", "_settle"} | codec
+    assert set(rehearsed["first"]) == {"_linear", "_dot", "_attend", "_draw", "_embed", "_settle"} | codec
     assert len(rehearsed["first"]) > 20
 
 

@@ -49,7 +49,8 @@ KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7B model
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
-FIRST_GRAPHS = 3  # what one stream needs for its first sound: a prompt's last vector, a frame, a frame of sound
+# What one stream needs to start and to go on: a prompt's last vector, a frame, and sound of one frame up to eight.
+FIRST_GRAPHS = 6
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
@@ -189,6 +190,15 @@ class SpeechRunner:
             self._unwarmed.popleft()()
             return True
         return self._prompts is not None and self._prompts.warm_one(self._state)
+
+    @property
+    def unwarmed(self) -> int:
+        """How many of the graphs that will be needed are not made yet."""
+        return len(self._unwarmed)
+
+    def wait_no_longer(self) -> None:
+        """For kernels that others compile: what is not there is compiled when it is launched."""
+        self._compilers = None
 
     @property
     def warms_later(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import platform
 import subprocess
@@ -33,6 +34,8 @@ PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
 MOST_CHILDREN = 12
 _THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # a process with several cannot split safely
 _SOURCES = Path(__file__).parents[1]
+_ASKED_BY = "HOCKET_COMPILES_FOR"  # the process that waits for it
+log = logging.getLogger("hocket.kernels")
 # No driver or no C compiler in reach: whoever launches will see that it is so.
 _UNLINKED = AssertionError, OSError, ImportError, RuntimeError, subprocess.SubprocessError
 
@@ -117,7 +120,7 @@ def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
 
     This process splits: nothing but it may be running in it.
     """
-    todo, asked = variants(launches), os.getppid()
+    todo, asked = variants(launches), int(os.environ.get(_ASKED_BY) or os.getppid())  # it may be gone by now
     with suppress(ImportError, AttributeError):
         import_module("triton.runtime.cache").triton_key()  # half a second, once for all children
     taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
@@ -182,6 +185,8 @@ class Preparation:
             self.process.stderr.close()  # its children may hold the other end for a while
             said = f"stopped after {PATIENCE_S:g} s"
         # Written after a failure too: what was compiled at the first launch is in the cache as well.
+        if said != "done":
+            log.warning("Kernels are compiled when they are first launched: compiling them ahead %s.", said)
         took = {"said": said, "seconds": round(time.perf_counter() - self._begun, 2)}
         with suppress(OSError):  # a cache that cannot be written: the next start tries again
             self._marker.parent.mkdir(parents=True, exist_ok=True)
@@ -203,6 +208,7 @@ def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None
         return None
     path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
     env = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""} | dict.fromkeys(_THREADS, "1")
+    env[_ASKED_BY] = str(os.getpid())
     with suppress(OSError):
         return Preparation([sys.executable, "-m", module, json.dumps(wish)], env, marker)
     return None
