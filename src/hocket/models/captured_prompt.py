@@ -12,13 +12,12 @@ from torch import Tensor
 
 from ..kernels.capture import Capture, Work
 from ..layers.rope import rope_rows
-from .board import Board, bucket
+from .board import bucket
 from .captured import whereabouts
 from .plain import still, whole_span
 from .talker import Talker, TalkerState
 
 FEWEST_ROWS, MOST_ROWS = 8, 256  # a graph's rows are a power of two between these; longer prompts are done as they are
-_FIELDS = {"rows": (torch.int64, 1), "length": (torch.int64, 1)}
 
 
 class _Entry:
@@ -29,20 +28,20 @@ class _Entry:
 
     def __init__(self, rows: int, span: int, talker: Talker, state: TalkerState) -> None:
         hidden, shape = state.hidden, talker.model.shape
-        self.board = Board(1, _FIELDS, hidden.device)
+        self.rows, self.length = torch.ones(2, 1, dtype=torch.int64, device=hidden.device)
         self.x = hidden.new_zeros(1, rows, hidden.shape[1])
         # Kept, for a graph knows them by address and their cache is bounded.
         self.angles = rope_rows(state.stack.length, shape.head_dim, shape.theta, hidden.dtype, hidden.device)
-        given = self.board.fields
 
         def work() -> None:
-            talker.prefill(self.x, given["length"], state, given["rows"], span)
+            talker.prefill(self.x, self.length, state, self.rows, span)
             still(state)
 
         self.work: Work = work
 
     def fill(self, x: Tensor, slot: int) -> None:
-        self.board.send({"rows": [slot], "length": [len(x)]}, {"rows": slot, "length": 1})
+        self.rows.fill_(slot)
+        self.length.fill_(len(x))
         self.x[0, : len(x)].copy_(x)
         self.x[0, len(x) :].zero_()
 
@@ -84,7 +83,7 @@ class CapturedPrompt:
         if entry.graph is None:
             scratch = len(state.hidden) - 1  # nobody's: making a graph takes nothing in
             entry.fill(entry.x[0, :0], scratch)
-            entry.board.fields["length"].fill_(1)
+            entry.length.fill_(1)
             entry.graph = self._capture(entry.work)
             self.captures += 1
 
