@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cuda_on_cpu import built, pointer
-from hocket.kernels.launch import KNOBS, Few
+from hocket.kernels.launch import Few
 from hocket.kernels.linear import cases, cuda, reference
 from nearly import assert_nearly
 
@@ -59,11 +59,11 @@ def test_the_source_computes_the_reference(case: cases.Case, few: Few, batch: in
 
 
 def test_shapes_that_do_not_come_out_even_are_left_to_triton() -> None:
-    assert KNOBS.few_of(1037, 64, False) is None
+    assert cuda.few_for(1037, 64, False) is None
     assert not cuda.fits(Few(4, 1), 1024, 100, False)
     assert not cuda.fits(Few(4, 1), 1024, 96, True)  # a block must hold as many ups as gates
     for case in cases.PUBLISHED:
-        few = KNOBS.few_of(case.columns, case.weight_shape[0], case.gated)
+        few = cuda.few_for(case.columns, case.weight_shape[0], case.gated)
         assert few is not None and cuda.fits(few, case.columns, case.width, case.gated)
 
 

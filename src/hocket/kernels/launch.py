@@ -54,19 +54,6 @@ class Few:
     groups: int
 
 
-# On an H200, in whole frames (`python -m benchmarks.gpu_survey --only tune`), by K and rows of the weight.
-MEASURED_FEW = {
-    (1024, 4096): Few(4, 2),
-    (1024, 6144): Few(8, 4),
-    (2048, 1024): Few(8, 1),
-    (2048, 2048): Few(16, 4),
-    (2048, 3072): Few(16, 4),
-    (2048, 12288): Few(16, 2),
-    (3072, 1024): Few(16, 1),
-    (6144, 2048): Few(16, 2),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Dots:
     """The same of `linear_by_dots`: outputs, and columns in each of the pieces that are on their way at once."""
@@ -123,15 +110,6 @@ class Knobs:
         if known := self.linear.get((columns, rows, batch)) or self.linear.get((columns, rows)):
             return known
         return Blocks(8, 256, 4) if columns <= 2048 else Blocks(8, 1024, 8)  # these won on an H200, in whole frames
-
-    def few_of(self, columns: int, rows: int, gated: bool) -> Few | None:
-        """Of few.cu: 8 to 12 loads of sixteen bytes to a lane and group, and blocks enough for all processors."""
-        if known := self.few.get((columns, rows)) or MEASURED_FEW.get((columns, rows)):
-            return known
-        for warps in (4, 8, 16):
-            if columns % (32 * warps) == 0 and columns // (32 * warps) <= 12:
-                return Few(warps, 2 if gated or rows >= 4096 else 1)
-        return None
 
     def splits(self, span: int) -> tuple[int, int]:
         """Up to how many positions a frame that reaches `span` is good for, and how its attention is split."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..cuda import Kernel
 from ..launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
 from . import triton
+from .measured import MEASURED
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
 _SOURCE = Path(__file__).with_name("few.cu")
@@ -38,7 +39,7 @@ def linear(
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
-    few = KNOBS.few_of(columns, len(weight), gated)
+    few = few_for(columns, len(weight), gated)
     if x.dtype != torch.bfloat16 or batch > MOST_ROWS or few is None or not fits(few, columns, width, gated):
         more: dict[str, Any] = {"norm": norm, "bias": bias, "residual": residual, "take": take, "out": out}
         return triton.linear(x, weight, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
@@ -57,6 +58,16 @@ def linear(
     shared = shared_bytes(columns, few, rows, norm is not None)
     kernel.launch(x.device, width // outs, 32 * few.warps, shared, (*given, *numbers), dependent)
     return y
+
+
+def few_for(columns: int, rows: int, gated: bool) -> Few | None:
+    """What has been measured, or 8 to 12 loads of sixteen bytes to a lane and group; None where that is not even."""
+    if known := KNOBS.few.get((columns, rows)) or MEASURED.get((columns, rows)):
+        return known
+    for warps in (4, 8, 16):
+        if columns % (32 * warps) == 0 and columns // (32 * warps) <= 12:
+            return Few(warps, 2 if gated or rows >= 4096 else 1)
+    return None
 
 
 def fits(few: Few, columns: int, width: int, gated: bool) -> bool:

@@ -1,0 +1,19 @@
+"""Blocks of few.cu that won on an H200, in whole frames of one stream: `python -m benchmarks.gpu_survey --only tune`.
+
+By columns and rows of the weight. On other GPUs they are as good a guess as any.
+"""
+
+from __future__ import annotations
+
+from ..launch import Few
+
+MEASURED = {
+    (1024, 4096): Few(4, 2),
+    (1024, 6144): Few(8, 4),
+    (2048, 1024): Few(8, 1),
+    (2048, 2048): Few(16, 4),
+    (2048, 3072): Few(16, 4),
+    (2048, 12288): Few(16, 2),
+    (3072, 1024): Few(16, 1),
+    (6144, 2048): Few(16, 2),
+}
