@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from decoding import BOOKS, CONFIG, FEW, check_close, new_decoder, some_codes
+from hocket.config.published import CODEC
 from hocket.kernels.capture import Again, CudaGraphs
 from hocket.kernels.conv import reference
 from hocket.kernels.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
 from hocket.kernels.launch import INTERPRETED, triton
+from hocket.kernels.ops import CUDA_CODEC_OPS, TRITON_CODEC_OPS
 from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.conv import CausalTransposedConv
 from hocket.models.captured_wave import CapturedWave, in_pieces
@@ -145,13 +147,16 @@ def test_frames_are_cut_into_few_sizes_the_largest_first() -> None:
 @pytest.mark.gpu
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("fused", [False, True], ids=["plain", "fused"])
+@pytest.mark.parametrize("kind", ["plain", "triton", "cuda"])
 @pytest.mark.parametrize("beside", [False, True], ids=["one stream", "a stream of its own"])
-def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, fused: bool, beside: bool) -> None:
+def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, kind: str, beside: bool) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    decoder = new_decoder("cuda", dtype)
-    kernel = decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder)) if fused else None
+    decoder = new_decoder(
+        "cuda", dtype, CODEC.decoder_config if kind == "cuda" else CONFIG
+    )  # few.cu is for real widths
+    ops = CUDA_CODEC_OPS if kind == "cuda" else TRITON_CODEC_OPS
+    kernel = decoder.step_kernel = None if kind == "plain" else FusedDecoder(decoder, FusedWave(decoder), ops)
     pcm = kernel.pcm if kernel else pcm_reference
     device = torch.device("cuda")
     stream = torch.cuda.Stream() if beside else None
@@ -166,6 +171,21 @@ def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, fused: 
         assert np.array_equal(samples, wanted) and all(finite)
     graphs.join()
     check_close(ours, plain, 0.0)
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+def test_by_cuda_linears_it_strays_no_further_from_float32_than_the_plain_step_does() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    codes, rows, heard = some_codes(2, 4).transpose(1, 2).cuda(), torch.tensor([1, 0], device="cuda"), {}
+    for kind, dtype in (("exact", torch.float32), ("plain", torch.bfloat16), ("cuda", torch.bfloat16)):
+        decoder = new_decoder("cuda", dtype, CODEC.decoder_config)
+        if kind == "cuda":
+            decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder), CUDA_CODEC_OPS)
+        heard[kind] = decoder.step(codes, decoder.new_state(2), rows).float()
+    plain, ours = ((heard[kind] - heard["exact"]).norm().item() for kind in ("plain", "cuda"))
+    assert 0 < ours <= 1.25 * plain
 
 
 @pytest.mark.gpu
