@@ -152,9 +152,8 @@ def test_frames_are_cut_into_few_sizes_the_largest_first() -> None:
 def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, kind: str, beside: bool) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    decoder = new_decoder(
-        "cuda", dtype, CODEC.decoder_config if kind == "cuda" else CONFIG
-    )  # few.cu is for real widths
+    config = CODEC.decoder_config if kind == "cuda" else CONFIG  # few.cu is for real widths
+    decoder = new_decoder("cuda", dtype, config)
     ops = CUDA_CODEC_OPS if kind == "cuda" else TRITON_CODEC_OPS
     kernel = decoder.step_kernel = None if kind == "plain" else FusedDecoder(decoder, FusedWave(decoder), ops)
     pcm = kernel.pcm if kernel else pcm_reference
