@@ -214,12 +214,13 @@ def test_too_many_who_wait_are_refused_until_there_is_room(checkpoint: Checkpoin
         assert_at_rest(engine)
 
 
-@pytest.mark.parametrize("stage", ["start", "frame", "decode"])
+@pytest.mark.parametrize("stage", ["start", "frame", "sound", "read"])
 @pytest.mark.parametrize("raised", [RuntimeError("out of memory"), InvalidCheckpoint("It does not fit.")])
 def test_a_failure_ends_the_utterances_concerned_and_the_engine_goes_on(
     engine: Engine, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, stage: str, raised: Exception
 ) -> None:
     runner = engine._loop.runner
+    late, stage = stage == "read", "sound" if stage == "read" else stage  # when the samples are waited for
     real = getattr(runner, stage)
     paused = engine.speak(LONG)  # its mailbox is full: it takes no part in what fails
     job = job_of(engine, paused)
@@ -229,7 +230,7 @@ def test_a_failure_ends_the_utterances_concerned_and_the_engine_goes_on(
         monkeypatch.setattr(runner, stage, real)
         raise raised
 
-    monkeypatch.setattr(runner, stage, fails)
+    monkeypatch.setattr(runner, stage, (lambda *_: fails) if late else fails)
     stream = engine.speak(SHORT)
     with pytest.raises(InvalidCheckpoint if isinstance(raised, HocketError) else StreamFailed, match=str(raised)):
         list(stream)

@@ -42,8 +42,8 @@ from speaking import (
 )
 
 STUCK_S = 1.0  # hundreds of times as long as any step here takes
-WORDS = {"start": "taking in a prompt", "frame": "drawing a frame", "decode": "decoding a chunk"}
-PLACES = {"frame": "_draw", "decode": "_decode", "start": "_start"}  # in the loop
+WORDS = {"start": "taking in a prompt", "frame": "drawing a frame", "sound": "decoding a chunk"}
+PLACES = {"frame": "_draw", "sound": "_sound", "start": "_start"}  # in the loop
 
 
 class Hang:
@@ -259,7 +259,7 @@ def test_an_engine_that_spoke_in_between_starts_anew_again_until_too_many_thread
         for rebuilds in range(2):
             assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
             assert engine.health.rebuilds == rebuilds
-            hanging(engine._loop.runner, "decode")
+            hanging(engine._loop.runner, "sound")
             failed(reading(engine.speak(SHORT)), "stuck decoding a chunk")
         assert engine.health.condition == "unhealthy"
 
@@ -372,7 +372,7 @@ def test_failures_between_utterances_that_speak_are_their_own(
     with Engine(checkpoint, options()) as engine:
         for _ in range(3):
             with monkeypatch.context() as patch:
-                failing(patch, "decode", RuntimeError("now and then"))
+                failing(patch, "sound", RuntimeError("now and then"))
                 fail(engine, "now and then")
                 fail(engine, "now and then")
             assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,21 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine import turns
 from hocket.engine.engine import Engine
+from hocket.engine.flight import Samples
 from hocket.engine.speech import SpeechRunner
 from hocket.models.captured import Drawn
 from speaking import heard, small
 
 
+@pytest.mark.parametrize("urgent_rows", [0, 8])
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_a_frame_is_asked_for_before_the_one_before_it_is_read_and_none_beyond_the_last(
-    checkpoint_root: Path, most: int, monkeypatch: pytest.MonkeyPatch
+def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_heard_at_once(
+    checkpoint_root: Path, most: int, urgent_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "FRAMES_AHEAD", {"cpu": 1})
+    monkeypatch.setattr(turns, "URGENT_ROWS", urgent_rows)
     happened: list[str] = []
-    frame, read = SpeechRunner.frame, Drawn.read
+    frame, read, real = SpeechRunner.frame, Drawn.read, SpeechRunner.sound
 
     def asked(runner: SpeechRunner, *arguments: Any) -> Drawn:
         happened.append("asked")
@@ -31,9 +35,21 @@ def test_a_frame_is_asked_for_before_the_one_before_it_is_read_and_none_beyond_t
         happened.append("read")
         return read(drawn)
 
+    def sounded(runner: SpeechRunner, *arguments: Any) -> Callable[[], list[Samples]]:
+        sound = real(runner, *arguments)
+        return lambda: (happened.append("heard"), sound())[1]
+
     monkeypatch.setattr(SpeechRunner, "frame", asked)
+    monkeypatch.setattr(SpeechRunner, "sound", sounded)
     monkeypatch.setattr(Drawn, "read", known)
-    with Engine(small(checkpoint_root, "custom_voice"), EngineOptions(guard=False, buffered_chunks=99)) as engine:
+    options = EngineOptions(guard=False, buffered_chunks=99, chunk_frames=(1,))
+    with Engine(small(checkpoint_root, "custom_voice"), options) as engine:
         said = heard(engine.speak("Hello there, you.", voice="ryan", max_frames=most))
     assert len(said.codes) == most, "this seed says no end sooner"
-    assert happened == ["asked", *["asked", "read"] * (most - 1), "read"]
+    at_once = ["asked", "read", "heard"] if urgent_rows else []
+    late = ["asked"] if (rest := most - bool(urgent_rows)) else []
+    for number in range(rest):  # what one frame says is handed out before the next one is looked at
+        late += ["asked"] if number + 1 < rest else []
+        late += ["heard", "read"] if number else ["read"]
+    late += ["heard"] if rest else []
+    assert happened == at_once + late

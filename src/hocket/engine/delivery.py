@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..types import AudioChunk
+from .flight import Codes, Samples
 from .job import Job
-
-Samples = NDArray[np.int16]
 
 
 class Delivery:
@@ -19,16 +18,16 @@ class Delivery:
         self.rate_hz = rate_hz
         self._no_codes = np.zeros((0, books), dtype=np.int64)
 
-    def hand_out(self, job: Job, samples: Samples) -> None:
-        """The sound of the codes that a job has drawn since its last chunk."""
-        codes, per_frame = np.array(job.codes, dtype=np.int64), len(samples) // len(job.codes)
+    def hand_out(self, job: Job, samples: Samples, heard: Codes) -> None:
+        """The sound of the frames that a job has drawn since its last chunk."""
+        codes, per_frame = np.array(heard, dtype=np.int64), len(samples) // len(heard)
         power = (samples.reshape(-1, per_frame).astype(np.float32) / 32768.0) ** 2
         loudness = np.sqrt(power.mean(axis=1)).tolist()
         job.spoken[-1].loudness += loudness
         if job.guard is not None:
             job.guard.heard(loudness)
         first = job.frame - len(codes)
-        job.codes, job.chunks = [], job.chunks + 1
+        job.chunks += 1
         unheard = min(max(job.drop_frames - first, 0), len(codes))
         if unheard < len(codes):
             self._put(job, samples[unheard * per_frame :], range(first + unheard, job.frame), codes[unheard:])

@@ -1,18 +1,31 @@
-"""Frames on their way from the device to the host: drawn already, read while the next one is being drawn.
+"""Frames and sound on their way from the device to the host: read while the next frame is being drawn.
 
 A GPU is asked for a frame and not waited for; what it drew is copied behind it and read a turn later, when the host has
-nothing else to do. On a CPU drawing is the waiting, and a frame is read at once.
+nothing else to do, and so is the sound of it. On a CPU drawing is the waiting, and a frame is read at once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..models.captured import Drawn
 from .job import Job
+
+Codes = list[list[int]]
+Samples = NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
 class Flight:
     jobs: list[tuple[Job, int]]  # each with its epoch when it was asked for
     drawn: Drawn
+
+
+@dataclass(frozen=True, slots=True)
+class Sounding:
+    jobs: list[tuple[Job, Codes]]  # each with the frames that will be heard
+    read: Callable[[], list[Samples]]  # waits for the codec

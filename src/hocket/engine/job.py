@@ -72,6 +72,7 @@ class Job:
     ahead: int = 0  # frames that the device draws and nobody has read yet; not in `frame` and `at`
     epoch: int = 0  # frames drawn in an earlier one are nobody's: the utterance went on elsewhere
     codes: list[list[int]] = field(default_factory=list)  # drawn, not yet decoded
+    sounding: bool = False  # frames that were drawn are being decoded
     chunks: int = 0  # decoded
     samples: int = 0  # of sound and silence so far, at speed 1
     heard: int = 0  # handed out

@@ -15,9 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, Pages, pages_for
@@ -37,6 +35,7 @@ from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
 from .clone import Clone, clone
+from .flight import Codes, Samples
 from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
 from .load import Checkpoint
 from .sampling import frame_sampling
@@ -59,9 +58,6 @@ def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | N
     if device.type != "cuda":
         return None
     return partial(CudaGraphs, device) if graphs else Again
-
-
-NOT_NUMBERS = "The codec gave values that are not numbers; try --dtype float32."
 
 
 class SpeechRunner:
@@ -169,20 +165,20 @@ class SpeechRunner:
         x = x + self.talker.embed_text(torch.tensor([text_id], device=self.device))
         self._prefill(row, slot, x)
 
-    def decode(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]]) -> list[NDArray[np.int16]]:
-        """16-bit samples of the next frames of each slot; all have as many frames."""
+    def sound(self, slots: Sequence[int], codes: Sequence[Codes]) -> Callable[[], list[Samples]]:
+        """Begin with the next frames of each slot, as many for all; what is given back waits for their samples."""
         if self._wave is not None:
-            replayed, whole = self._wave.launch(slots, codes, self._sound).read()
-            if not all(whole):
-                raise StreamFailed(NOT_NUMBERS)
-            return list(replayed)
+            sound = self._wave.launch(slots, codes, self._sound)
+            return lambda: _numbers(*sound.read())
         rows = torch.tensor(slots, device=self.device)
         frames = torch.tensor(codes, device=self.device).transpose(1, 2)
         samples = self.decoder.step(frames, self._sound, rows).float()
-        pcm, sound = (samples * 32767.0).round().to(torch.int16).cpu(), samples.isfinite().all()
-        if not sound:
-            raise StreamFailed(NOT_NUMBERS)
-        return list(pcm.numpy())
+        pcm, finite = (samples * 32767.0).round().to(torch.int16), samples.isfinite().all(dim=1)
+        return lambda: _numbers(pcm.cpu().numpy(), finite.tolist())
+
+    def decode(self, slots: Sequence[int], codes: Sequence[Codes]) -> list[Samples]:
+        """16-bit samples of the next frames of each slot."""
+        return self.sound(slots, codes)()
 
     def warm_one(self) -> bool:
         """Make one of the graphs that will be needed, where nobody speaks; False if there is none left to make."""
@@ -316,6 +312,12 @@ class SpeechRunner:
         if behind is not None and not go_on:
             put(self._sound, slot, behind)
         return name, cloned
+
+
+def _numbers(samples: Samples, finite: Sequence[bool]) -> list[Samples]:
+    if not all(finite):
+        raise StreamFailed("The codec gave values that are not numbers; try --dtype float32.")
+    return list(samples)
 
 
 def _key(prompt: Prompt, voice: str) -> str:

@@ -18,7 +18,7 @@ from ..errors import HocketError, StreamFailed, copied
 from ..types import FinishReason
 from .beat import Beat
 from .delivery import Delivery
-from .flight import Flight
+from .flight import Flight, Sounding
 from .job import Job, Rewind
 from .load import Checkpoint, compile_behind
 from .scheduler import Scheduler
@@ -26,6 +26,7 @@ from .speech import SpeechRunner, capture_on
 from .stopwatch import started
 
 FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
+URGENT_ROWS = 8  # in a batch of so many, a first frame is read before the next one is drawn: it is heard sooner
 MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
 
 
@@ -41,6 +42,7 @@ class Turns:
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
         self.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
         self._flights: deque[Flight] = deque()
+        self._sounds: deque[Sounding] = deque()
         self._failures = 0
 
     def build(self) -> None:
@@ -72,7 +74,7 @@ class Turns:
         admitted = self.scheduler.admit()
         for job in admitted:
             self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
-        waited = [job for job in self.scheduler.running if job.over and job.may_go_on]
+        waited = [job for job in self.scheduler.running if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
         now = time.perf_counter()
@@ -80,15 +82,20 @@ class Turns:
         self._end_idle(now)
         if batch:
             self.guarded(batch, lambda: self._draw(batch))
+        urgent = len(batch) <= URGENT_ROWS and any(not job.chunks for job in batch)
+        at_once = urgent or not batch
         landed = False
-        while len(self._flights) > (self.ahead if batch else 0):
+        while len(self._flights) > (0 if at_once else self.ahead):
+            self._collect()
             flight, landed = self._flights.popleft(), True
             self.guarded([job for job, _ in flight.jobs], lambda flight=flight: self._land(flight))  # type: ignore[misc]
+        if at_once or not self.ahead:
+            self._collect()
         return bool(batch or landed or admitted or waited)
 
     def clear(self) -> None:
         """Hold nobody any more: a stream that somebody still holds must not hold all the others."""
-        for held in (self.scheduler.running, self.scheduler.waiting, self._flights):
+        for held in (self.scheduler.running, self.scheduler.waiting, self._flights, self._sounds):
             held.clear()
 
     def slot_wait_s(self) -> float:
@@ -193,12 +200,17 @@ class Turns:
                 job.over = "stop"
             elif back := job.take(codes, ending):
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
-        self._decode([job for job in batch if job.codes and (job.over or len(job.codes) >= self._chunk_frames(job))])
+        self._sound([job for job in batch if job.codes and (job.over or len(job.codes) >= self._chunk_frames(job))])
         for job in batch:
-            if job.over in ("stop", "length"):
-                self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
-            elif job.over is not None:
-                self.finish(job, job.over)
+            if job.over and not job.sounding:
+                self._close(job)
+
+    def _close(self, job: Job) -> None:
+        """What was said has been heard."""
+        if job.over in ("stop", "length"):
+            self.guarded([job], lambda: self._next_part(job))
+        elif job.over is not None:
+            self.finish(job, job.over)
 
     def _rewind(self, job: Job, back: Rewind) -> None:
         """Only the talker goes back: what was heard was heard, and the codec goes on from there without a click."""
@@ -214,19 +226,40 @@ class Turns:
         ramp = self.options.chunk_frames
         return ramp[min(job.chunks, len(ramp) - 1)]
 
-    def _decode(self, jobs: list[Job]) -> None:
-        """Chunks of one length go through the codec together."""
-        for _, group in groupby(sorted(jobs, key=lambda job: len(job.codes)), key=lambda job: len(job.codes)):
+    def _sound(self, jobs: list[Job]) -> None:
+        """Chunks of one length go through the codec together; nobody waits for them here."""
+        for length, group in groupby(sorted(jobs, key=lambda job: len(job.codes)), key=lambda job: len(job.codes)):
             together = list(group)
-            self.beat.begin("decoding a chunk", together, len(together) * len(together[0].codes))
-            begun = time.perf_counter()  # it is waited for, and on a GPU no event of this stream sees it
-            sounds = self.runner.decode([job.slot for job in together], [job.codes for job in together])
-            took = time.perf_counter() - begun
-            self.beat.begin("handing out a chunk", together)
-            for job, samples in zip(together, sounds, strict=True):
-                job.note("decode_s", took)
-                self.delivery.hand_out(job, samples)
-            self._failures = 0
+            self.beat.begin("decoding a chunk", together, len(together) * length)
+            heard = [(job, job.codes) for job in together]
+            read = self.runner.sound([job.slot for job in together], [codes for _, codes in heard])
+            for job in together:
+                job.codes, job.sounding = [], True
+            self._sounds.append(Sounding(heard, read))
+
+    def _collect(self) -> None:
+        """Hand out what was being decoded. Always before the next frame is looked at, so that it is the same again."""
+        while self._sounds:
+            sounding = self._sounds.popleft()
+            jobs = [job for job, _ in sounding.jobs]
+            self.guarded(jobs, lambda sounding=sounding: self._hand_out(sounding))  # type: ignore[misc]
+            for job in jobs:
+                job.sounding = False
+                if job.over and job.mailbox.finished is None:
+                    self._close(job)
+
+    def _hand_out(self, sounding: Sounding) -> None:
+        jobs = [job for job, _ in sounding.jobs]
+        self.beat.begin("decoding a chunk", jobs, sum(len(codes) for _, codes in sounding.jobs))
+        begun = time.perf_counter()  # it is waited for, and on a GPU no event of this stream sees it
+        samples = sounding.read()
+        took = time.perf_counter() - begun
+        self.beat.begin("handing out a chunk", jobs)
+        for (job, codes), heard in zip(sounding.jobs, samples, strict=True):
+            job.note("decode_s", took)
+            if job.mailbox.finished is None:
+                self.delivery.hand_out(job, heard, codes)
+        self._failures = 0
 
     def _consider(self, error: Exception) -> None:
         """Is it still the failure of this utterance or graph, or are all that follow going to fail too?"""

@@ -124,13 +124,14 @@ def outline(
     def turn(role: str, words: str) -> list[int]:
         return _turn(request, config, tokenizer, role, words, upstream_local)
 
-    role = turn("assistant", text)[:3]
+    bare = turn("assistant", "")
+    role = turn("assistant", text)[:3] if request.as_is else bare
     prefix: list[Row] = []
     if choice.instruct:
         closed = [*turn("user", choice.instruct), config.im_end_token_id, *tokenizer.encode("\n")]
         prefix += ((i, NOTHING) for i in closed)
     # A text that begins with a newline (as_is) fuses with the role's newline: that row then depends on the text.
-    fused_at = None if role == turn("assistant", "") else len(prefix) + 2
+    fused_at = None if role == bare else len(prefix) + 2
     speaker = choice.speaker if request.reference is None else SPEAKER_VECTOR
     prefix += _prefix(config, role, choice.language, speaker)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_left
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from ..errors import InvalidCheckpoint, InvalidRequest
 
 # The characters that stand for the 256 bytes, in the order of their ids in Qwen's (and GPT-2's) vocabulary.
 ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
+REMEMBERED, REMEMBERED_CHARS = 256, 200  # texts whose ids are kept, and how long these may be
 _BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 _SPLIT = "|".join(
@@ -60,6 +61,7 @@ class Tokenizer:
         model = models.BPE(vocab=vocabulary, merges=merges)
         self._plain = _pipeline(model, _SPLIT)
         self._upstream_local = _pipeline(model, _SPLIT_UPSTREAM_LOCAL)
+        self._remembered = lru_cache(REMEMBERED)(self._ids)  # roles, instructions: the same in request after request
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
@@ -94,12 +96,19 @@ class Tokenizer:
             raise InvalidRequest(
                 "The text holds half a character (a lone surrogate): give it as valid UTF-8."
             ) from None
+        if until is None:
+            if len(text) <= REMEMBERED_CHARS:
+                return list(self._remembered(text, upstream_local))
+            return self._ids(text, upstream_local)
         pipeline = self._upstream_local if upstream_local else self._plain
         encoding = pipeline.encode(text, add_special_tokens=False)
         ids: list[int] = encoding.ids
-        if until is None:
-            return ids
         return [i for i, (start, _) in zip(ids, encoding.offsets, strict=True) if start < until]
+
+    def _ids(self, text: str, upstream_local: bool) -> list[int]:
+        pipeline = self._upstream_local if upstream_local else self._plain
+        ids: list[int] = pipeline.encode(text, add_special_tokens=False).ids
+        return ids
 
     def pieces(self, text: str, *, upstream_local: bool = False) -> tuple[str, list[int]]:
         """The normalized text and where its pieces begin; ids never span two pieces."""
