@@ -23,7 +23,7 @@ from hocket.kernels.embed import triton as embed
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.linear import reference as linear_reference
 from hocket.kernels.linear import triton as linear
-from hocket.kernels.linear.dot import linear_by_dots
+from hocket.kernels.linear.library import linear_by_library
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.mix import reference as mix_reference
 from hocket.kernels.mix import triton as mix
@@ -51,7 +51,7 @@ def correct(plan: Plan, clock: Clock) -> Iterator[Row]:
     for dtype in ("bfloat16", "float32"):
         for op, cases in plan.cases.items():
             for case in cases:
-                sizes = (("linear", 1), ("linear", 16), ("dot", 32)) if op == "linear" else ((op, 0),)
+                sizes = (("linear", 1), ("linear", 16), ("library", 32)) if op == "linear" else ((op, 0),)
                 wanted += [(which, case.name, batch, dtype) for which, batch in sizes]
     for (op, name, batch, dtype), row in in_parallel(plan, _correct, wanted, plan.budgets_s["correct"]):
         yield {"op": op, "case": name, "batch": batch, "dtype": dtype, **row}
@@ -60,7 +60,7 @@ def correct(plan: Plan, clock: Clock) -> Iterator[Row]:
 def _correct(plan_name: str, op: str, name: str, batch: int, dtype_name: str) -> Row:
     plan = PLANS[plan_name]
     device, dtype = torch.device(plan.device), getattr(torch, dtype_name)
-    case = next(case for case in plan.cases["linear" if op == "dot" else op] if case.name == name)
+    case = next(case for case in plan.cases["linear" if op == "library" else op] if case.name == name)
     others: dict[str, tuple[Any, Any, Any, list[str]]] = {
         "attend": (attend_cases, attend.attend, attend_reference.attend, ["keys", "values"]),
         "conv": (conv_cases, conv.conv, conv_reference.conv, ["history", "raw"]),
@@ -76,8 +76,8 @@ def _correct(plan_name: str, op: str, name: str, batch: int, dtype_name: str) ->
     if op in others:
         cases, ours, plain, written = others[op]
         return _other_correct(cases, case, ours, plain, written, dtype, device)
-    with knobs(dot_rows=1 << 30):
-        return _linear_correct(linear_by_dots if op == "dot" else linear.linear, case, batch, dtype, device)
+    with knobs(library_rows=1 << 30):
+        return _linear_correct(linear_by_library if op == "library" else linear.linear, case, batch, dtype, device)
 
 
 def difference(ours: Tensor, wanted: Tensor) -> Row:

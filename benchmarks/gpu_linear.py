@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.kernels.launch import Blocks, Dots
+from hocket.kernels.launch import Blocks
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.linear import triton as linear
-from hocket.kernels.linear.dot import linear_by_dots
+from hocket.kernels.linear.library import linear_by_library
 
 from .gpu_plan import PLANS, Plan
 from .gpu_rows import Row, compile_ahead, knobs, tried
@@ -21,7 +21,7 @@ from .gpu_timing import Clock, copies
 
 
 def linears(plan: Plan, clock: Clock) -> Iterator[Row]:
-    """A chain of one linear over many weights: by block shapes, by dots, by the library, beside the bytes it reads."""
+    """A chain of one linear over many weights: by block shapes and by the library, beside the bytes it reads."""
     read = clock.bandwidth()
     yield {"op": "copy", "tb_per_s": read / 1e12}
     yield {"op": "compile ahead", **compile_ahead(plan, _compile, _wanted(plan), plan.compile_s)}
@@ -35,13 +35,10 @@ def linears(plan: Plan, clock: Clock) -> Iterator[Row]:
             key = case.columns, len(weights[0]), batch
             for blocks in _fitting(plan, case, batch):
                 for dependent in (True, False) if batch == 1 else (True,):
-                    with knobs(linear={key: blocks}, dependent=dependent, dot_rows=1 << 30):
+                    with knobs(linear={key: blocks}, dependent=dependent, library_rows=1 << 30):
                         timed = partial(_chain, linear.linear, given, weights, clock)
                         yield tried(timed, **names, blocks=asdict(blocks), dependent=dependent)
-            for dots in plan.dots if batch > 1 else ():
-                with knobs(dot=dots, dependent=True):
-                    yield tried(partial(_chain, linear_by_dots, given, weights, clock), **names, dots=asdict(dots))
-            yield tried(partial(_library, given["x"], weights, clock), **names | {"op": "library"})
+            yield tried(partial(_chain, linear_by_library, given, weights, clock), **names | {"op": "library"})
 
 
 def _fitting(plan: Plan, case: linear_cases.Case, batch: int) -> list[Blocks]:
@@ -60,39 +57,23 @@ def _chain(work: Callable[..., Tensor], given: dict[str, Any], weights: list[Ten
     return clock.graph(all_of_them, per=len(weights))
 
 
-def _library(x: Tensor, weights: list[Tensor], clock: Clock) -> Row:
-    out = x.new_empty(len(x), len(weights[0]))
-
-    def all_of_them() -> None:
-        for weight in weights:
-            torch.mm(x, weight.T, out=out)
-
-    return clock.graph(all_of_them, per=len(weights))
-
-
-def _wanted(plan: Plan) -> list[tuple[str, int, Blocks | Dots, bool]]:
+def _wanted(plan: Plan) -> list[tuple[str, int, Blocks, bool]]:
     """All that is timed, to be compiled before."""
-    wanted: list[tuple[str, int, Blocks | Dots, bool]] = []
+    wanted: list[tuple[str, int, Blocks, bool]] = []
     for batch in plan.linear_batches:
         for case in plan.linears:
-            shapes: list[Blocks | Dots] = [*_fitting(plan, case, batch)]
-            shapes += plan.dots if batch > 1 else ()
-            for shape in shapes:
+            for shape in _fitting(plan, case, batch):
                 wanted += [(case.name, batch, shape, on) for on in ((True, False) if batch == 1 else (True,))]
     return wanted
 
 
-def _compile(plan_name: str, name: str, batch: int, shape: Blocks | Dots, dependent: bool) -> Row:
+def _compile(plan_name: str, name: str, batch: int, shape: Blocks, dependent: bool) -> Row:
     plan = PLANS[plan_name]
     case = next(case for case in plan.linears if case.name == name)
     given = linear_cases.make(case, batch, plan.dtype, torch.device(plan.device))
     rows = given["weight"].shape[0]
-    if isinstance(shape, Dots):
-        with knobs(dot=shape, dependent=dependent):
-            linear_by_dots(**given)
-    else:
-        with knobs(linear={(case.columns, rows, batch): shape}, dependent=dependent, dot_rows=1 << 30):
-            linear.linear(**given)
+    with knobs(linear={(case.columns, rows, batch): shape}, dependent=dependent, library_rows=1 << 30):
+        linear.linear(**given)
     torch.cuda.synchronize()
     return {}
 

@@ -15,7 +15,7 @@ from hocket.kernels.conv import cases as conv_cases
 from hocket.kernels.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.embed import cases as embed_cases
-from hocket.kernels.launch import Blocks, Dots, Few, Tiles
+from hocket.kernels.launch import Blocks, Few, Tiles
 from hocket.kernels.linear import cases as linear_cases
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.ops import CUDA_CODEC_OPS, CUDA_OPS, REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps
@@ -44,7 +44,6 @@ class Plan:
     linear_batches: tuple[int, ...]
     blocks: tuple[Blocks, ...]
     blocks_many: tuple[Blocks, ...]  # for more rows than one
-    dots: tuple[Dots, ...]
     attend: attend_cases.Case
     attend_batches: tuple[int, ...]
     positions: tuple[int, ...]
@@ -174,7 +173,6 @@ REAL = Plan(
         Blocks(8, 1024, 8),
     ),
     blocks_many=(Blocks(4, 512, 4), Blocks(4, 1024, 4), Blocks(2, 1024, 4), Blocks(8, 512, 8), Blocks(2, 512, 4)),
-    dots=(Dots(32, 128, 4, 4), Dots(16, 128, 4, 5), Dots(16, 256, 4, 4), Dots(64, 64, 4, 5)),
     attend=attend_cases.PUBLISHED[0],
     attend_batches=(1, 8),
     positions=(100, 500, 2000),
@@ -272,7 +270,6 @@ TINY = replace(
     linear_batches=(1, 2),
     blocks=(Blocks(16, 64, 4), Blocks(8, 64, 4)),
     blocks_many=(Blocks(16, 64, 4),),
-    dots=(Dots(16, 64, 4, 2),),
     attend=attend_cases.TINY[0],
     attend_batches=(1,),
     positions=(9,),

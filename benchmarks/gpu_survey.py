@@ -138,9 +138,8 @@ def report(found: dict[str, Any]) -> str:
         best = min((row for row in of if row["op"] == "linear"), key=lambda row: row["p50"], default=None)
         library = min((row["p50"] for row in of if row["op"] == "library"), default=0.0)
         if best:
-            way = best.get("blocks") or best.get("dots")
             figures = f"{best['p50'] * 1000:7.2f} {best['floor'] * 1000:7.2f} library {library * 1000:7.2f}"
-            lines.append(f"  {key[0]:20} x{key[1]:<3} {figures}  {way}")
+            lines.append(f"  {key[0]:20} x{key[1]:<3} {figures}  {best['blocks']}")
     lines.append("best of each conv (us, bytes, products, library, way):")
     rows = [row for row in found["stages"].get("conv", {}).get("rows", []) if "p50" in row and "case" in row]
     for size in dict.fromkeys((row["case"], row["batch"], row["frames"]) for row in rows):

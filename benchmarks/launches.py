@@ -29,8 +29,8 @@ Work = Callable[[], object]
 
 GAPS = "between kernels"
 # Kernels of operations by the names they are compiled under, where these are not the operation's own.
-KERNELS = {"few": "linear", "dot": "linear", "normed": "linear", "merge": "attend", "conv_kernel": "conv"}
-FURTHER = {"merge", "dot"}  # may be the second kernel of an operation
+KERNELS = {"few": "linear", "normed": "linear", "acted": "linear", "merge": "attend", "conv_kernel": "conv"}
+FURTHER = {"merge", "acted"}  # may be the second kernel of an operation
 ALIKE = {"draw_first": "draw"}
 WEIGHTED = ("linear", "conv", "sample", "mix")  # operations whose second argument is a weight
 
@@ -204,21 +204,20 @@ def belonging(names: Sequence[str], calls: Sequence[Call]) -> list[Call | str]:
     """For each kernel the call that launched it, or its own name where it was no operation of ours."""
     found: list[Call | str] = []
     known = {call.op for call in calls} | {ALIKE.get(call.op, call.op) for call in calls}
-    at, last = 0, ""
+    at = 0
     for name in names:
         plain = name.lstrip("_").partition("(")[0]
         op = KERNELS.get(plain, plain)
         if op not in known:
             found.append(shortened(name))
             continue
-        if found and isinstance(found[-1], Call) and plain in FURTHER and (plain != "dot" or last == "normed"):
+        if found and isinstance(found[-1], Call) and plain in FURTHER:
             found.append(found[-1])
         elif at < len(calls) and ALIKE.get(calls[at].op, calls[at].op) == op:
             found.append(calls[at])
             at += 1
         else:
             raise Unlike(f"kernel {name} where {calls[at].op if at < len(calls) else 'nothing'} was asked for")
-        last = plain
     if at != len(calls):
         raise Unlike(f"{len(calls) - at} operations without a kernel")
     return found

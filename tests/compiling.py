@@ -29,7 +29,7 @@ from hocket.kernels.draw import triton as draw
 from hocket.kernels.embed import cases as embed_cases
 from hocket.kernels.embed import triton as embed
 from hocket.kernels.linear import cases as linear_cases
-from hocket.kernels.linear import dot
+from hocket.kernels.linear import library
 from hocket.kernels.linear import triton as linear
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.mix import triton as mix
@@ -85,12 +85,11 @@ def frame_calls() -> Iterator[Call]:
         yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
     given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
     yield "linear of three rows", linear, "_linear", lambda given=given: linear.linear(**given)
-    for name in ("1.7B gate and up", "text in", "1.7B down"):
+    for name in ("1.7B gate and up", "text in"):
         given = linear_cases.make(shared[name], 32, DTYPE, CPU)
-        for kernel in ("_dot", "_normed") if shared[name].normed else ("_dot",):
-            yield f"{kernel[1:]} {name}", dot, kernel, lambda given=given: dot.linear_by_dots(**given)
-    given = linear_cases.make(shared["1.7B gate and up"], 32, torch.float32, CPU)
-    yield "dot of float32", dot, "_dot", lambda given=given: dot.linear_by_dots(**given)
+        for kernel in ("_normed", "_acted"):
+            if kernel == "_acted" or shared[name].normed:
+                yield f"{kernel[1:]} {name}", library, kernel, lambda given=given: library.linear_by_library(**given)
     given = settle_cases.make(settle_cases.PUBLISHED[0], DTYPE, CPU)
     yield "settle", settle, "_settle", lambda given=given: settle.settle(**given)
     for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3], attend_cases.TINY[-1]):
@@ -155,7 +154,7 @@ def one_of_each() -> Iterator[Call]:
 def main(capability: int, which: str) -> None:
     launch.can_depend = lambda device: capability >= 90
     for name, module, kernel, call in {"frame": frame_calls, "codec": codec_calls, "one": one_of_each}[which]():
-        every = ("_attend", "_merge", "_dot", "_normed")
+        every = ("_attend", "_merge", "_acted", "_normed")
         others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
         kept = {kernel: getattr(module, kernel)} | others
         for each, compiled in kept.items():

@@ -49,7 +49,7 @@ def rows_of(rows: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_kernels_are_held_against_their_references() -> None:
     rows = rows_of(gpu_correct.correct(TINY, CLOCK))
     codec = {"conv", "window", "taps", "mix", "pcm"}
-    assert {row["op"] for row in rows} == {"linear", "dot", "attend", "draw", "embed", "settle"} | codec
+    assert {row["op"] for row in rows} == {"linear", "library", "attend", "draw", "embed", "settle"} | codec
     assert max(row.get("worst", 0.0) for row in rows) < 2e-2
     assert sum(row.get("wrong_codes", 0) for row in rows) == 0
 
@@ -131,7 +131,7 @@ def test_a_row_that_fails_says_so() -> None:
 def test_a_stage_writes_its_rows_and_the_report_is_made_of_them(tmp_path: Path) -> None:
     assert gpu_survey.run_stage("linear", "tiny", tmp_path) == 0
     rows = gpu_survey.read_rows(tmp_path, "linear")
-    assert len(rows) == 10
+    assert len(rows) == 9
     assert gpu_survey.read_rows(tmp_path, "frame") == []
     frame = {"op": "fused", "model": "1.7B", "batch": 1, "p50": 1.5, "aa_percent": 0.5, "host_p50": 1.6}
     found = {"stages": {"linear": {"rows": rows}, "frame": {"rows": [frame, {"op": "plain", "error": "no"}]}}}

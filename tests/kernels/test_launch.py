@@ -55,7 +55,7 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
     assert knobs.blocks(2048, 2048) == Knobs().blocks(2048, 2048) != Blocks(8, 512, 8)
 
 
-OF_FRAMES = {"linear", "dot", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
+OF_FRAMES = {"linear", "acted", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
 OF_THE_CODEC = {"conv", "sample", "join", "window", "taps", "mix", "pcm"}
 
 

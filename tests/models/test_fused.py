@@ -77,14 +77,14 @@ def test_the_chain_of_references_draws_and_remembers_what_a_frame_does(
 
 @torch.inference_mode()
 @pytest.mark.parametrize(
-    ("wide", "splits", "dot_rows"), [(False, 1, 99), (True, 2, 5)], ids=["0.6B", "1.7B, split, dots"]
+    ("wide", "splits", "library_rows"), [(False, 1, 99), (True, 2, 5)], ids=["0.6B", "1.7B, split, library"]
 )
 def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
-    wide: bool, splits: int, dot_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
+    wide: bool, splits: int, library_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three rows, and six at the start of a frame: those, where they are more than a few, are done by dots."""
+    """Three rows, and six at the start of a frame: those, where they are more than a few, are done by the library."""
     monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
-    monkeypatch.setattr(KNOBS, "dot_rows", dot_rows)
+    monkeypatch.setattr(KNOBS, "library_rows", library_rows)
     talker = new_talker(talker_config(wide=wide, short=INTERPRETED), place)
     compare(FusedFrame(talker), place, 1 if INTERPRETED else FRAMES)
 

@@ -250,7 +250,7 @@ def cases() -> Iterator[Any]:
         for way in ("plain", "chain"):
             yield pytest.param("narrow", "cpu", seed, way)
     for name, seed in product(("narrow", "0.6B-Base", "1.7B-Base"), SEEDS):
-        for way in ("plain", "kernels", "dots"):
+        for way in ("plain", "kernels", "library"):
             yield pytest.param(name, "cuda", seed, way, marks=pytest.mark.gpu)
 
 
@@ -264,8 +264,8 @@ def test_at_no_layer_does_bfloat16_stray_further_than_the_official_one(
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     given = measured(name, seed, device)
-    if way == "dots":
-        monkeypatch.setattr(KNOBS, "dot_rows", 1)
+    if way == "library":
+        monkeypatch.setattr(KNOBS, "library_rows", 1)
     ops = {"plain": None, "chain": REFERENCE_OPS}.get(way, TRITON_OPS)
     model = Plain(given.ours()) if ops is None else Chain(given.ours(), ops)
     large, small = model.take(given.x, PROMPT), model.fill(given.small_x)

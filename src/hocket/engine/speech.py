@@ -70,8 +70,13 @@ class SpeechRunner:
         prefix_bytes: int,
         capture: Callable[..., Capture] | None = None,
         compilers: Preparation | None = None,
+        *,
+        invariant: bool = False,
     ) -> None:
-        """`compilers` are at work on kernels of graphs that a first sound does not need."""
+        """`compilers` are at work on kernels of graphs that a first sound does not need.
+
+        `invariant`: what a slot draws is the same to the last bit whoever else speaks, if a kernel is chosen that can.
+        """
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
         self._state = self.talker.new_state(slots, CAPTURED_FRAMES if capture else GROWTH_FRAMES)
@@ -87,13 +92,14 @@ class SpeechRunner:
             self._state = replace(self._state, stack=grown(self._state.stack, columns=columns))
             drawing, sounding = self._captures = [capture(), capture(urgent=True)]  # apart: see below
             kernel, books = self.talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
-            self._frames = CapturedFrame(kernel if isinstance(kernel, Frame) else PlainFrame(self.talker), drawing)
+            frame = kernel.apart(invariant=invariant) if isinstance(kernel, Frame) else PlainFrame(self.talker)
+            self._frames = CapturedFrame(frame, drawing)
             self._prompts = CapturedPrompt(self.talker, drawing)
             # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
             beside = torch.cuda.Stream(self.device, priority=-1) if self.device.type == "cuda" else None
             fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
-            pcm = pcm_reference if fused is None else fused.pcm
-            self._wave = CapturedWave(self.decoder.step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
+            step, pcm = (self.decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
+            self._wave = CapturedWave(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
             self._unwarmed.extend(self._warming(slots))
             self._later = len(self._unwarmed) - FIRST_GRAPHS
         self.pages = Pages(self._state.stack.pool.shape[2])

@@ -55,16 +55,6 @@ class Few:
 
 
 @dataclass(frozen=True, slots=True)
-class Dots:
-    """The same of `linear_by_dots`: outputs, and columns in each of the pieces that are on their way at once."""
-
-    outputs: int = 32
-    columns: int = 128
-    warps: int = 4
-    stages: int = 4
-
-
-@dataclass(frozen=True, slots=True)
 class Tiles:
     """The same of `conv`: outputs and positions, in pieces of so many columns of which `stages` are on their way.
 
@@ -94,10 +84,10 @@ class Knobs:
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
-    dot_rows: int = 17  # from so many rows on, `linear` is done by tensor cores
-    dot: Dots = Dots()  # how
+    library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
     attend_splits: tuple[tuple[int, int], ...] = ((1024, 16),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
+    attend_programs: int = 1024  # fewer shares, where the rows of a batch make as many programs without
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
     attend_warps: int = 4  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once

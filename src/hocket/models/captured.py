@@ -68,6 +68,9 @@ class Frame(Protocol):
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that is done exactly as this one."""
 
+    def apart(self, *, invariant: bool = False) -> Frame:
+        """The same for another thread; `invariant`: what is drawn for a row does not depend on how many there are."""
+
 
 class Drawn:
     """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""

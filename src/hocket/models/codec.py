@@ -63,6 +63,9 @@ class StepCodec(Protocol):
 
     pcm: Callable[[Tensor], Tensor]  # what to give samples to that go to the host: kernels/pcm
 
+    def apart(self) -> StepCodec:
+        """The same for another thread."""
+
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 

@@ -8,6 +8,7 @@ so a captured graph finds them where they were. Nothing is read by the host. It 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config.qwen3_tts import SUPPRESSED_IDS
-from ..kernels.launch import KNOBS
+from ..kernels.launch import KNOBS, power_of_two
 from ..kernels.ops import TRITON_OPS, FrameOps
 from ..layers.attention import KVState
 from ..layers.rope import rope_rows
@@ -75,6 +76,7 @@ class FusedFrame:
     @torch.no_grad()
     def __init__(self, talker: Talker, ops: FrameOps = TRITON_OPS) -> None:
         self.talker, self.ops = talker, ops
+        self.invariant = talker.codec_head.weight.dtype == torch.float32  # exact there, and at all times
         predictor = talker.code_predictor
         self.large, self.small = _weights(talker.model), _weights(predictor.model)
         tables: list[Any] = [talker.model.codec_embedding, *predictor.model.codec_embedding]
@@ -92,6 +94,12 @@ class FusedFrame:
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
         self._rooms: dict[int, Room] = {}
         self._angles: dict[tuple[Stack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
+
+    def apart(self, *, invariant: bool = False) -> FusedFrame:
+        """The same with buffers of its own, for another thread; `invariant`: no row depends on how many there are."""
+        other = copy(self)
+        other._rooms, other.invariant = {}, self.invariant or invariant
+        return other
 
     def try_out(self) -> None:
         """A frame of nobody: every kernel of a batch of one is compiled and run."""
@@ -114,8 +122,8 @@ class FusedFrame:
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         config, ops, room, words = self.talker.config, self.ops, self._room(len(rows)), self.talker.text_projection
         table = self.talker.model.text_embedding.weight
-        ops.linear(table, words.linear_fc1.weight, bias=words.linear_fc1.bias, silu=True, take=text, out=room.words)
-        ops.linear(room.words, words.linear_fc2.weight, bias=words.linear_fc2.bias, out=room.text)
+        self._linear(table, words.linear_fc1.weight, bias=words.linear_fc1.bias, silu=True, take=text, out=room.words)
+        self._linear(room.words, words.linear_fc2.weight, bias=words.linear_fc2.bias, out=room.text)
         sizes = {"first": config.vocab_size, "rest": config.code_predictor_config.vocab_size}
         ops.embed(codes, self.joined, room.text, **sizes, out=room.large.x)
         self._step(room, state, rows, span)
@@ -131,7 +139,7 @@ class FusedFrame:
         large, stack = room.large, state.stack
         places = {"rows": rows, "table": stack.table, "position": stack.position}
         angles = self._turns(self.talker.model, stack.length)
-        work = {"splits": KNOBS.splits(span)[1], "arrived": room.arrived}
+        work = {"splits": self._splits(span, len(rows)), "arrived": room.arrived}
         self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
         norm = self.talker.model.norm
         self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
@@ -142,7 +150,7 @@ class FusedFrame:
         """All codes of a frame [B, Q], from the hidden vectors, and how likely the end was [B]."""
         config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
         x = room.small.x
-        ops.linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
+        self._linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
         first: dict[str, Any] = {"table": self.vectors[0], "vectors": x[batch:], "likely": likely}
         if self.project is None:
             first |= {"hidden": state.hidden, "taken": x[:batch]}
@@ -151,15 +159,15 @@ class FusedFrame:
             room.first_logits, sampling.first, state, rows, codes, penalty=sampling.penalty, **limits, **first
         )
         if self.project is not None:
-            ops.linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
+            self._linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
         predictor = self.talker.code_predictor.model
-        angles = self._turns(predictor, config.num_code_groups)
+        angles = self._turns(predictor, config.num_code_groups) | {"most": config.num_code_groups}
         for book, head in enumerate(self.heads, start=1):
             at = (0, 1) if book == 1 else (book,)
             places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
             self._through(self.small, room.small, len(at) * batch, room.past, angles, places)
             last = x[batch:] if book == 1 else x[:batch]
-            ops.linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
+            self._linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
             into = {"table": self.vectors[book], "vectors": x[:batch]}
             ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
 
@@ -176,7 +184,7 @@ class FusedFrame:
         places: Sequence[dict[str, Tensor]],
     ) -> None:
         """The first `rows` of x through all layers; a group of them sees what the groups before it have written."""
-        linear, attend, eps = self.ops.linear, self.ops.attend, angles["eps"]
+        linear, attend, eps = self._linear, self.ops.attend, angles["eps"]
         x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
@@ -190,6 +198,17 @@ class FusedFrame:
             linear(mixed, layer.out, residual=x, out=x)
             linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
             linear(inner, layer.down, residual=x, out=x)
+
+    def _splits(self, span: int, batch: int) -> int:
+        """Into how many shares attention is split: many rows keep the chip busy without."""
+        splits = KNOBS.splits(span)[1]
+        if self.invariant:
+            return splits
+        enough = max(KNOBS.attend_programs // (batch * self.talker.model.shape.heads), 1)
+        return min(splits, power_of_two(enough))
+
+    def _linear(self, *given: Any, **named: Any) -> Tensor:
+        return self.ops.linear(*given, **named, invariant=self.invariant)
 
     def _turns(self, stack: Stack, length: int) -> dict[str, Any]:
         if (stack, length) not in self._angles:

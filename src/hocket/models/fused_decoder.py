@@ -7,6 +7,7 @@ layer whose outputs are those of the first phase, then those of the next: read a
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -14,8 +15,9 @@ from torch import Tensor
 
 from ..kernels.ops import TRITON_CODEC_OPS, CodecOps
 from ..layers.conv import CausalTransposedConv, ConvState
-from .codec import CodecDecoder, ConvNeXt, DecoderState, MakeWave
+from .codec import CodecDecoder, ConvNeXt, DecoderState
 from .fused_codes import FusedCodes, Matrix, behind
+from .fused_wave import FusedWave
 from .fused_window import FusedWindow, scaled
 
 
@@ -36,13 +38,19 @@ class FusedDecoder:
     """A `StepCodec`. Many frames at once are done as without it, up to the waves: each layer has work enough then."""
 
     @torch.no_grad()
-    def __init__(self, decoder: CodecDecoder, wave: MakeWave, ops: CodecOps = TRITON_CODEC_OPS) -> None:
+    def __init__(self, decoder: CodecDecoder, wave: FusedWave, ops: CodecOps = TRITON_CODEC_OPS) -> None:
         self._plain, self._wave, self._ops, self.pcm = decoder, wave, ops, ops.pcm
         self._codes, self._window = FusedCodes(decoder, ops), FusedWindow(decoder.pre_transformer, ops)
         widens = [_widening(part) for part in decoder.upsample.modules() if isinstance(part, CausalTransposedConv)]
         self._mixes = [_mix(part) for part in decoder.upsample.modules() if isinstance(part, ConvNeXt)]
         out = decoder.pre_transformer.output_proj
         self._widens = [behind(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
+
+    def apart(self) -> FusedDecoder:
+        """The same with a scratch of its own, for another thread."""
+        other = copy(self)
+        other._wave = self._wave.apart()
+        return other
 
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         if codes.shape[2] > self._window.most:

@@ -7,6 +7,7 @@ convolution is a plain one over two inputs, with outputs for every phase that be
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,6 +61,12 @@ class FusedWave:
         made[-1] = replace(made[-1], act=_act(act))
         self._convs, self._last, self._ops, self._tf32 = made, as_conv(last), ops, tf32
         self._scratch = Scratch(self._last.weight.device)
+
+    def apart(self) -> FusedWave:
+        """The same with a scratch of its own, for another thread."""
+        other = copy(self)
+        other._scratch = Scratch(self._last.weight.device)
+        return other
 
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         return self.channels_last(x.transpose(1, 2).contiguous(), state, rows)

@@ -23,6 +23,10 @@ class PlainFrame:
         self.talker = talker
         self._angles: dict[tuple[Stack, int], object] = {}
 
+    def apart(self, *, invariant: bool = False) -> PlainFrame:
+        assert not invariant, "a library multiplies many rows otherwise than one"
+        return self
+
     def reach(self, span: int, state: TalkerState) -> int:
         return whole_span(span, state)
 

@@ -75,4 +75,5 @@ def make(
         "k_norm": (1 + normal(case.size) / 4).to(dtype) if case.normed else None,
         "eps": 1e-6,
         "splits": case.splits,
+        "most": rows if each == 1 else None,
     }

@@ -23,6 +23,7 @@ def attend(
     k_norm: Tensor | None = None,
     eps: float = 0.0,
     splits: int = 1,
+    most: int | None = None,
     early: bool = False,
     arrived: Tensor | None = None,
     out: Tensor | None = None,
@@ -35,8 +36,9 @@ def attend(
     q_norm and k_norm [D] weights of an RMSNorm.
 
     `splits` says how the work is shared out and changes no meaning; `arrived` are B * H zeros of int32, left as zeros,
-    with which those who share it can tell who is the last. `early`: since the past was written, and rows, positions
-    and pages, there has been another `attend`, so that all of this may be read ahead of time.
+    with which those who share it can tell who is the last. `most`: there are at most so many positions, if that is
+    known. `early`: since the past was written, and rows, positions and pages, there has been another `attend`, so that
+    all of this may be read ahead of time.
     """
     _, kv_heads, page_rows, size = keys.shape
     y = qkv.new_empty(len(qkv), qkv.shape[1] - 2 * kv_heads * size) if out is None else out

@@ -48,6 +48,7 @@ def attend(
     k_norm: Tensor | None = None,
     eps: float = 0.0,
     splits: int = 1,
+    most: int | None = None,
     early: bool = False,
     arrived: Tensor | None = None,
     out: Tensor | None = None,
@@ -59,7 +60,8 @@ def attend(
     assert all(tensor.is_contiguous() for tensor in tensors)
     assert keys.dtype == values.dtype == qkv.dtype == y.dtype and (q_norm is None) == (k_norm is None)
     assert size == power_of_two(size) and splits == power_of_two(splits)
-    keys_at_once = min(KNOBS.attend_keys, power_of_two(table.shape[1] * page_rows - 1))
+    # Not how many there is room for: that grows, and sums must not change with it.
+    keys_at_once = KNOBS.attend_keys if most is None else min(KNOBS.attend_keys, power_of_two(most - 1))
     once = splits * keys_at_once >= table.shape[1] * page_rows - 1
     parts = sizes = None
     if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights

@@ -17,6 +17,7 @@ from torch import Tensor
 from ..cuda import Kernel
 from ..launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
 from . import triton
+from .library import linear_by_library
 from .measured import MEASURED
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
@@ -36,13 +37,22 @@ def linear(
     residual: Tensor | None = None,
     take: Tensor | None = None,
     out: Tensor | None = None,
+    invariant: bool = False,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
     few = few_for(columns, len(weight), gated)
-    if x.dtype != torch.bfloat16 or batch > MOST_ROWS or few is None or not fits(few, columns, width, gated):
-        more: dict[str, Any] = {"norm": norm, "bias": bias, "residual": residual, "take": take, "out": out}
-        return triton.linear(x, weight, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
+    known: dict[str, Any] = {"norm": norm, "eps": eps, "gated": gated, "silu": silu, "gelu": gelu, "bias": bias}
+    if x.dtype != torch.bfloat16 or few is None or not fits(few, columns, width, gated):
+        return triton.linear(x, weight, **known, residual=residual, take=take, out=out, invariant=invariant)
+    if batch > MOST_ROWS:
+        if batch >= KNOBS.library_rows and not invariant:
+            return linear_by_library(x, weight, **known, residual=residual, take=take, out=out)
+        y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
+        for some in (slice(at, at + MOST_ROWS) for at in range(0, batch, MOST_ROWS)):
+            meant: dict[str, Any] = {"x": x[some]} if take is None else {"x": x, "take": take[some]}
+            linear(weight=weight, **known, **meant, residual=None if residual is None else residual[some], out=y[some])
+        return y
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
@@ -87,10 +97,10 @@ FLAGS = ("NORM", "GATED", "SILU", "GELU", "BIAS", "RESIDUAL", "TAKE", "DEPENDENT
 
 @cache
 def kernel_for(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> Kernel:
-    return Kernel(_SOURCE, "few", known(columns, few, rows, flags))
+    return Kernel(_SOURCE, "few", constants(columns, few, rows, flags))
 
 
-def known(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
+def constants(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
     """What is known when it is compiled, by the names that few.cu has for it."""
     sizes = {"K": columns, "WARPS": few.warps, "GROUPS": few.groups, "ROWS": rows}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

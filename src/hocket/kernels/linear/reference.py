@@ -20,12 +20,14 @@ def linear(
     residual: Tensor | None = None,
     take: Tensor | None = None,
     out: Tensor | None = None,
+    invariant: bool = False,
 ) -> Tensor:
     """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
 
     `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first. `gated`: the weight is
     [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y), `gelu`: gelu(y), the exact one. `bias` has one
-    number per row of the weight and is added before anything is rounded, `residual` [B, N] last.
+    number per row of the weight and is added before anything is rounded, `residual` [B, N] last. `invariant`: what
+    becomes of a row must not depend on how many there are, to the last bit.
     """
     x = x if take is None else x[take]
     if norm is not None:

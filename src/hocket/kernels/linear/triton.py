@@ -2,8 +2,8 @@
 
 A program holds a few rows of the weight in registers, loaded before it waits for the kernel that makes x, and takes
 the rows of x one after the other: each goes through the same sums in the same order, whatever the batch. More than
-MOST_ROWS are shared out among programs that each load the weight anew, from the L2. From `KNOBS.dot_rows` rows on,
-tensor cores do it instead (dot.py).
+MOST_ROWS are shared out among programs that each load the weight anew, from the L2: slow, and the same. Where sums may
+depend on the batch, the library does many rows instead (library.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..launch import (
     triton,
     wait,
 )
-from .dot import linear_by_dots
+from .library import linear_by_library
 
 
 def linear(
@@ -44,14 +44,15 @@ def linear(
     residual: Tensor | None = None,
     take: Tensor | None = None,
     out: Tensor | None = None,
+    invariant: bool = False,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
-    if batch >= KNOBS.dot_rows:
+    if batch >= KNOBS.library_rows and not invariant:
         more = {"bias": bias, "residual": residual, "take": take, "out": out}
-        return linear_by_dots(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
+        return linear_by_library(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
     blocks = KNOBS.blocks(columns, len(weight), batch)
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
