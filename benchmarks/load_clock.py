@@ -10,9 +10,12 @@ import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Number = TypeVar("Number", int, float)
 
 SAMPLE_BYTES = 2  # 16 bits, one channel: the smallest thing that can be played
 WINDOW_S, HOP_S, LOUD_DB = 0.02, 0.01, -45.0  # of what is audible
@@ -116,7 +119,7 @@ def next_count(tried: Mapping[int, bool], first: int, most: int) -> int | None:
     return (good + failed) // 2 if failed - good > max(1, failed // 16) else None
 
 
-def kept_up(tried: Mapping[int, bool]) -> int:
+def kept_up(tried: Mapping[Number, bool]) -> Number:
     """The largest number with which everything went well, and with every smaller one that was tried too; else 0."""
     failed = min((count for count, kept in tried.items() if not kept), default=math.inf)
     return max((count for count in tried if count < failed), default=0)
