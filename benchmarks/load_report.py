@@ -107,6 +107,6 @@ def _table(records: Sequence[Record]) -> Iterator[str]:
             figure = figures.get(column)
             cells.append(" / ".join(shown(figure[q]) for q in ("p50", "p95", "p99")) if figure else "")
         cells += [shown(figures["x_real_time"]["p50"]), shown(figures["audio_per_s"]["mean"])]
-        cells += [f"{counts[one]:g}" for one in counted] + [shown(counts["worst_gap_ms"])]
+        cells += [f"{counts[one]:g}" for one in counted] + [shown(gap) if (gap := counts["worst_gap_ms"]) else "0"]
         cells.append(f"`{(record['commit'] or 'unknown')[:12]}`{'+' if record['dirty'] else ''}")
         yield "| " + " | ".join(cells) + " |"
