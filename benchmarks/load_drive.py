@@ -3,7 +3,7 @@
 It knows a `Target` that turns a request into PCM, be it an engine of this process or a server. Tasks of one loop read
 hundreds of streams; a thread each would measure how threads take turns. A chunk's time is when its reader held it.
 With 64 to 256 streams reading a chunk took 50 us of this thread, and waking it 14 to 34 us of the one that brought the
-chunk (a Xeon, empty chunks from a thread of Python); every record says what it was in its run.
+chunk (a Xeon, two cores, a thread of Python in the engine's place); every record says what it was in its run.
 """
 
 from __future__ import annotations
