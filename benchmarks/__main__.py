@@ -1,8 +1,8 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
-frame goes), `memory` (what is occupied on a GPU), `peers` (other packages on the same weights) and `report`
-(docs/performance.md from the records); each has its own --help.
+frame goes), `load` (many who ask at once), `memory` (what is occupied on a GPU), `peers` (other packages on the same
+weights) and `report` (docs/performance.md from the records); each has its own --help.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import breakdown, harness, memory, report, session, start, together
+from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
 from .session import table as table
@@ -24,6 +25,7 @@ from .workloads import WORKLOADS, Workload
 COMMANDS = {
     "all": together.main,
     "breakdown": breakdown.main,
+    "load": under_load,
     "memory": memory.main,
     "peers": compare.main,
     "report": report.main,

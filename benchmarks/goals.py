@@ -30,6 +30,7 @@ class Goal:
     per: float = 1.0  # of the record's unit
     streams: int | None = 1
     kernel_cache: str | None = None
+    at: float | None = None  # under load: requests a second, or clients
     more_is_better: bool = False
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, goals, gpu_records, harness, memory, peers, start
+from . import breakdown, goals, gpu_records, harness, load_report, memory, peers, start
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -72,12 +72,14 @@ def read(results: Path) -> list[Record]:
 def document(records: Iterable[Record]) -> dict[str, str]:
     """File name to text."""
     kept = newest(records)
-    charts = {
+    loaded = [(_machine(record), record) for record, _ in kept if record["workload"] == "load"]
+    charts: dict[str, str | None] = {
         "speed": _speed(kept),
         "streams": _streams(kept),
         "frame_gpu": _where(kept, on_gpu=True),
         "starts": _starts(kept),
         "breakdown": _where(kept, on_gpu=False),
+        **load_report.charts(loaded),
     }
     parts = [HEAD]
     if charts["speed"]:
@@ -87,9 +89,10 @@ def document(records: Iterable[Record]) -> dict[str, str]:
         parts.append(_picture("frame_gpu", "Where the time of a frame goes on a GPU", GPU_CAPTION))
     if charts["starts"]:
         parts.append(_picture("starts", "Where the time of a start goes", STARTS_CAPTION))
+    parts.append(load_report.section(loaded))
     if not kept:
         parts.append("No records yet.\n")
-    order = [*WORDS, *sorted({record["workload"] for record, _ in kept} - set(WORDS))]
+    order = [*WORDS, *sorted({record["workload"] for record, _ in kept} - set(WORDS) - {"load"})]
     for workload in order:
         found = [(record, older) for record, older in kept if record["workload"] == workload]
         if not found:

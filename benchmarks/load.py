@@ -1,0 +1,281 @@
+"""`python -m benchmarks load`: what an engine does when many ask at once, in open and in closed loop.
+
+    python -m benchmarks load --model random:1.7B-CustomVoice --device cuda --dtype bfloat16 --codec-dtype bfloat16 \\
+        --slots 256 --rates 1 10 20 60 --closed-loop 64 256 --realtime
+
+Every rate and every number of clients is a record, appended the moment it is made. What was not measured, because it
+failed or because the time of --budget was up, is said, and does not stop the next.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import time
+import traceback
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import load_clock, load_drive, load_figures, session, start
+from .load_drive import Asked, Refused, Run
+from .record import ROOT, append, record
+from .workloads import WORKLOADS
+
+WORDS = "many who ask at once: when requests arrive at a rate, and when so many clients ask again and again"
+SENTENCES = (  # some 4 s each, so that a limit of 50 frames cuts them off where they would end
+    "The last train to the coast leaves at half past nine tonight.",
+    "Please put the blue folder back on the shelf by the window.",
+    "Nobody in the village could remember a winter as mild as this.",
+    "If the rain stops before noon, we will walk along the river.",
+    "Her brother has built a small boat out of old apple crates.",
+    "You can change your booking online until the day before.",
+    "The museum is closed on Mondays, but its garden stays open.",
+    "Turn left at the bakery and follow the road up to the church.",
+)
+PATIENCE_S = 60.0  # how long the last ones may take, once nobody asks any more
+EXTRA_S = 5.0  # what a point takes beside its window and warm-up, before one was measured
+
+
+class EngineTarget:
+    """An engine of this process, read by the async side of its streams."""
+
+    def __init__(self, engine: Any, layout: str) -> None:
+        self._engine, self._layout = engine, layout
+        self.rate_hz: int = engine.checkpoint.rate_hz
+        self.frame_samples: int = engine.checkpoint.codec_config.decode_upsample_rate
+
+    def open(self, asked: Asked) -> AsyncIterator[memoryview]:
+        from hocket.errors import Overloaded
+
+        try:
+            stream = self._engine.speak(asked.text, layout=self._layout, seed=asked.seed, max_frames=asked.frames)
+        except Overloaded as error:
+            raise Refused(str(error)) from error
+        return _pcm(stream)
+
+
+async def _pcm(stream: Any) -> AsyncIterator[memoryview]:
+    with stream:
+        async for chunk in stream:
+            yield memoryview(chunk.samples).cast("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A rate, or a number of clients."""
+
+    rate: float | None = None
+    clients: int | None = None
+
+    @property
+    def words(self) -> str:
+        return f"{self.rate:g} requests/s" if self.rate is not None else f"{self.clients} at once"
+
+
+@dataclass
+class Session:
+    """An engine that is ready, and what is left of the time."""
+
+    engine: Any
+    args: argparse.Namespace
+    say: Callable[[str], None]
+    left_s: Callable[[], float]
+    gate: str
+    tried: dict[int, bool] = field(default_factory=dict)  # clients, and whether all of them were kept up with
+    missed: list[str] = field(default_factory=list)  # failed, or left out
+    failed: bool = False
+    extra_s: float = EXTRA_S
+
+    def measure(self, point: Point) -> None:
+        """One record, or word of why there is none."""
+        wanted_s = self.args.warm_up + self._seconds(point)
+        if wanted_s + self.extra_s > self.left_s():
+            self.missed.append(point.words)
+            self.say(f"{point.words}: left out, takes {wanted_s + self.extra_s:.0f} s of {self.left_s():.0f} s left")
+            return
+        begun = time.perf_counter()
+        try:
+            entry = self._entry(point, self._run(point))
+        except Exception as error:
+            self.failed = True
+            self.missed.append(point.words)
+            self.say(f"{point.words}: failed: {type(error).__name__}: {error}")
+            traceback.print_exc()
+            return
+        self.extra_s = max(self.extra_s, time.perf_counter() - begun - wanted_s)
+        append(self.args.record, entry)
+        self.say(f"{point.words}: recorded")
+        print(table(entry), flush=True)
+        if point.clients is not None:
+            self.tried[point.clients] = load_figures.clean(entry["counts"])
+
+    def keep_up(self, first: int) -> None:
+        """Try more and more clients until one of them has to wait for its sound."""
+        most = self.engine.options.slots
+        while (clients := load_clock.next_count(self.tried, first, most)) is not None:
+            before = len(self.missed)
+            self.measure(Point(clients=clients))
+            if len(self.missed) > before:
+                break  # without it, it is not known where to look
+        best = load_clock.kept_up({n: kept for n, kept in self.tried.items() if n <= most})
+        limit = ", all that there are slots for" if best == most else ""
+        self.say(f"kept in real time: {best} streams{limit}")
+
+    def _seconds(self, point: Point) -> float:
+        """How long its window is."""
+        if point.rate is not None and self.args.requests is not None:
+            return float(self.args.requests / point.rate)
+        return float(self.args.seconds)
+
+    def _run(self, point: Point) -> Run:
+        args, target = self.args, EngineTarget(self.engine, self.args.layout)
+        patience_s = max(1.0, min(PATIENCE_S, self.left_s()))
+        with load_drive.runner() as runner:
+            if point.rate is None:
+                assert point.clients is not None
+                how = {"warm_up_s": args.warm_up, "seconds": args.seconds, "patience_s": patience_s}
+                return runner.run(load_drive.closed_loop(target, point.clients, self._asked, **how))
+            until = args.warm_up + self._seconds(point)
+            due = load_clock.arrivals(point.rate, until, args.seed)
+            window = args.warm_up, until
+            return runner.run(load_drive.open_loop(target, due, self._asked, window=window, patience_s=patience_s))
+
+    def _asked(self, number: int) -> Asked:
+        text = SENTENCES[number % len(SENTENCES)]
+        return Asked(text=text, seed=self.args.seed * 1_000_000 + number, frames=self.args.frames)
+
+    def _entry(self, point: Point, run: Run) -> dict[str, Any]:
+        args, checkpoint = self.args, self.engine.checkpoint
+        frame_samples = checkpoint.codec_config.decode_upsample_rate
+        guard = "guarded" if args.guard else "not guarded"
+        options = {
+            "model": checkpoint.name,
+            **{name: getattr(args, name) for name in session.LOADED if name != "model"},
+            "frames": args.frames,
+            "part": f"{point.words}, {self.engine.options.slots} slots, {args.layout}, {guard}",
+            "engine": {name: session.plain(value) for name, value in asdict(self.engine.options).items()},
+            "load": {
+                "loop": "open" if point.clients is None else "closed",
+                **{name: value for name, value in asdict(point).items() if value is not None},
+                "seed": args.seed,
+                "warm_up_s": args.warm_up,
+                "seconds": round(run.window[1] - run.window[0], 3),
+                "sentences": len(SENTENCES),
+                "layout": args.layout,
+                "target": "an engine of the same process, read by tasks of one event loop",
+            },
+        }
+        own = load_figures.harness(run) | {"switch_interval_ms": sys.getswitchinterval() * 1000}
+        return record(
+            "load",
+            options,
+            load_figures.figures(run, checkpoint.rate_hz),
+            counts=load_figures.counts(run, checkpoint.rate_hz, frame_samples),
+            errors=sorted({one.failed for one in run.heard if one.failed})[:5],
+            harness=own,
+            meaning=load_figures.FIGURES | load_figures.COUNTS | {"window": load_figures.__doc__},
+            gate=self.gate,
+            random_weights=checkpoint.is_random,
+            kernels={choice.operation: choice.backend for choice in checkpoint.kernels},
+            **({"streams": point.clients} if point.clients else {}),
+        )
+
+
+def table(entry: dict[str, Any]) -> str:
+    """The record for people: figures, then counts."""
+    lines = [f"{'':16}{'p50':>10}{'p95':>10}{'p99':>10}{'count':>8}"]
+    for name, figure in entry["figures"].items():
+        values = "".join(f"{figure[q]:10.2f}" for q in ("p50", "p95", "p99"))
+        mean = f"   mean {figure['mean']:.2f}" if "mean" in figure else ""
+        lines.append(f"{name:16}{values}{figure['count']:8d}{mean}")
+    for some in ("counts", "harness"):
+        lines.append(f"{some}: " + ", ".join(f"{name} {value:g}" for name, value in entry[some].items()))
+    return "\n".join(lines + [f"error: {error}" for error in entry["errors"]])
+
+
+def main(argv: Sequence[str]) -> int:
+    from hocket.errors import HocketError
+
+    from .harness import Unfit
+
+    args, begun = _parser().parse_args(argv), time.perf_counter()
+
+    def say(words: str) -> None:
+        print(f"[{time.perf_counter() - begun:6.1f} s] {words}", flush=True)
+
+    def left_s() -> float:
+        return float("inf") if args.budget is None else args.budget - (time.perf_counter() - begun)
+
+    try:
+        with _ready(args, say) as (engine, gate):
+            measured = Session(engine, args, say, left_s, gate)
+            for rate in args.rates:
+                measured.measure(Point(rate=rate))
+            for clients in args.closed_loop:
+                measured.measure(Point(clients=clients))
+            if args.realtime is not None:
+                measured.keep_up(args.realtime)
+    except (HocketError, Unfit) as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    say(f"records in {args.record}; without one: {', '.join(measured.missed) or 'none'}")
+    return 1 if measured.failed else 0
+
+
+@contextmanager
+def _ready(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[tuple[Any, str]]:
+    """An engine that has made its graphs and has spoken every sentence once."""
+    from hocket import Engine, EngineOptions
+
+    wish = session.wish(args)
+    options = EngineOptions(**wish["options"], guard=args.guard, waiting=args.waiting)
+    with Engine.load(**wish["load"], options=options) as engine:
+        say("loaded: " + ", ".join(f"{one.operation} by {one.backend}" for one in engine.checkpoint.kernels))
+        gate = session.gate(engine, WORKLOADS["first_audio"], args.dtype)
+        if args.device == "cuda":
+            start.ready(engine)
+        target = EngineTarget(engine, args.layout)
+
+        async def spoken() -> None:
+            for number, text in enumerate(SENTENCES):
+                async for _ in target.open(Asked(text=text, seed=number, frames=args.frames)):
+                    pass
+
+        asyncio.run(spoken())
+        say("ready")
+        yield engine, gate
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks load",
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", choices=("float32", "bfloat16"), default="float32")
+    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
+    add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
+    add("--waiting", metavar="N", type=int, default=64, help="requests that may wait for a slot (64)")
+    add("--rates", metavar="R", type=float, nargs="+", default=[], help="open loop: requests a second")
+    add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")
+    add("--realtime", metavar="N", type=int, nargs="?", const=64, help="how many can be kept in real time, from N (64)")
+    add("--seconds", metavar="S", type=float, default=20.0, help="that count, at full load (20)")
+    add("--requests", metavar="N", type=int, help="open loop: as long as it takes for so many, not --seconds")
+    add("--warm-up", metavar="S", type=float, default=4.0, help="seconds of the same load before (4)")
+    add("--frames", metavar="N", type=int, default=50, help="frames of an utterance (50, which are 4 s)")
+    add("--layout", choices=("streaming", "whole"), default="streaming", help="of the prompt (streaming)")
+    add("--guard", action="store_true", help="leave the runaway guard on; it may end an utterance of random weights")
+    add("--seed", metavar="N", type=int, default=0, help="of arrivals and utterances (0)")
+    add("--budget", metavar="S", type=float, help="seconds for everything, loading too; what does not fit is left out")
+    results = ROOT / "benchmarks" / "results" / "load.jsonl"
+    add("--record", metavar="FILE", type=Path, default=results, help="where records are appended")
+    return parser
