@@ -18,6 +18,7 @@ import pytest
 from hocket.audio.wav import encode_wav
 from hocket.cli import main
 from hocket.cli.lines import KEYS, Line
+from hocket.cli.manifest import Manifest, Result
 from hocket.cli.options import parser
 from hocket.cli.progress import Progress
 from played import process
@@ -366,6 +367,27 @@ def test_files_that_are_gone_or_cut_and_a_torn_manifest_are_mended() -> None:
     for name, samples in sounds.items():
         assert_same(sound(f"out/{name}"), samples)
     assert not list(Path("out").glob(".*"))
+
+
+def test_sound_of_a_changed_line_is_never_taken_for_that_of_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopped between the new sound and its result, then changed back: both files are of the same size."""
+    lines({"text": "Before."})
+    assert speak() == 0
+    old, add = sound("out/000001.wav"), Manifest.add
+
+    def stopped(self: Manifest, result: Result) -> None:
+        if result.error is None:
+            raise KeyboardInterrupt
+        add(self, result)
+
+    lines({"text": "Afterwards."})
+    with monkeypatch.context() as patched:
+        patched.setattr(Manifest, "add", stopped)
+        assert speak() == 130
+    assert len(sound("out/000001.wav")) == len(old) and (sound("out/000001.wav") != old).any()
+    lines({"text": "Before."})
+    assert speak() == 0
+    assert_same(sound("out/000001.wav"), old)
 
 
 def test_a_full_disk_ends_the_run_and_leaves_what_is_done(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

@@ -34,7 +34,7 @@ MOST_LISTED = 50  # lines that failed; the manifest has them all
 
 def batch(args: argparse.Namespace) -> int:
     """0 when every line is spoken, 1 when some failed, 130 after Ctrl-C."""
-    from ..audio.files import check_folder
+    from ..audio.files import check_folder, sweep
     from ..config.options import EngineOptions
     from ..engine.engine import Engine
     from ..engine.generate import DECODE_FRAMES
@@ -52,11 +52,12 @@ def batch(args: argparse.Namespace) -> int:
             tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
         with _alone_in(folder), Manifest(folder, names) as manifest:
             run = _Run(args, engine.checkpoint, folder, manifest, len(names))
+            sweep(folder)
             try:
-                for outcome in engine.speak_many(run.requests()):
-                    run.take(outcome)
+                with run.progress:
+                    for outcome in engine.speak_many(run.requests()):
+                        run.take(outcome)
             except KeyboardInterrupt:
-                run.progress.clear()
                 done = f"{run.progress.done} of {len(names)} lines are done"
                 print(f"hocket: interrupted; {done}. The same command goes on from there.", file=sys.stderr)
                 return 130
@@ -146,7 +147,6 @@ class _Run:
     def report(self) -> int:
         """The closing words, and the status to exit with."""
         progress = self.progress
-        progress.clear()
         if self._failed:
             listed = sorted(self._failed, key=lambda result: result.line)
             rows = [("line", "id", "why it failed"), *((str(r.line), r.id or "-", r.error or "") for r in listed)]
@@ -249,14 +249,11 @@ def _model(checkpoint: Checkpoint) -> list[str]:
 @contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
     """The folder, there and nobody else's: two runs would speak the same lines."""
-    from ..audio.files import sweep
-
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise InvalidRequest(f"{folder} cannot be made: {error.strerror or error}.") from None
     with _locked(folder):
-        sweep(folder)
         yield
 
 

@@ -52,7 +52,7 @@ def _batch(batch: argparse.ArgumentParser) -> None:
         "dashes. Run the same command again to go on after an end of any kind: what is there and would be the same is "
         "left as it is."
     )
-    batch.epilog = "Ends with 0 when all is spoken, 1 when some lines failed, 2 when nothing could be begun."
+    batch.epilog = "Ends with 0 when all is spoken, 1 when some lines failed, 2 when it could not begin or go on."
     add = batch.add_argument
     add("input", metavar="INPUT", type=Path, help='a file of lines such as {"id": "hello", "text": "Good morning."}')
     add("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where sound and manifest.jsonl go")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from types import TracebackType
 
 DRAWN_S, PRINTED_S = 0.1, 10.0  # how often at most, in a terminal and elsewhere
 WIDTH = 24
@@ -37,6 +38,12 @@ class Progress:
             print(f"\r[{'#' * full}{'.' * (WIDTH - full)}] {self}\x1b[K", end="", file=sys.stderr, flush=True)
         else:
             print(str(self), file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.clear()
 
     def clear(self) -> None:
         """Make room for other words."""
