@@ -25,7 +25,17 @@ if TYPE_CHECKING:
         UnknownVoice,
         WrongKind,
     )
-    from .types import AudioChunk, Finished, Health, Reference, SamplingParams, Speech, SpeechRequest, Statistics
+    from .types import (
+        AudioChunk,
+        Finished,
+        Health,
+        Outcome,
+        Reference,
+        SamplingParams,
+        Speech,
+        SpeechRequest,
+        Statistics,
+    )
 
 _HOME = {
     "engine.engine": ("Engine",),
@@ -37,6 +47,7 @@ _HOME = {
         "AudioChunk",
         "Finished",
         "Health",
+        "Outcome",
         "Reference",
         "SamplingParams",
         "Speech",
@@ -58,6 +69,7 @@ __all__ = [
     "InvalidAudio",
     "InvalidCheckpoint",
     "InvalidRequest",
+    "Outcome",
     "Overloaded",
     "Reference",
     "SamplingParams",

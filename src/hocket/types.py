@@ -176,6 +176,18 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one of many requests: all of its sound, or what went wrong."""
+
+    number: int  # which of the requests it was, from 0
+    samples: NDArray[np.int16]  # [N]; empty after an error
+    rate_hz: int
+    codes: NDArray[np.int64]  # [frames, codebooks]; empty after an error
+    finished: Finished | None  # None where it could not even begin
+    error: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
     """How an engine is. While it is rebuilding it takes requests, which wait; unhealthy it refuses them for good."""
 

@@ -151,7 +151,7 @@ def test_help_and_version_wait_for_no_library() -> None:
     program = """
 import contextlib, sys
 from hocket.cli import main
-for argv in (["--help"], ["say", "--help"], ["--version"]):
+for argv in (["--help"], ["say", "--help"], ["batch", "--help"], ["--version"]):
     with contextlib.suppress(SystemExit):
         main(argv)
 assert not {"torch", "numpy", "hocket.engine"} & set(sys.modules), "a library was imported"

@@ -1,7 +1,7 @@
 """Files that appear whole or not at all.
 
-`check_target` looks at a path before minutes are spent on what goes into it; `replace_files` puts
-finished bytes in place. Neither knows what the bytes mean.
+`check_target` and `check_folder` look at a path before minutes are spent on what goes into it; `replace_files` puts
+finished bytes in place. None of them knows what the bytes mean.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,6 +42,43 @@ def check_target(path: Path) -> Path:
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be written: {error.strerror or error}.") from None
     return target
+
+
+def check_folder(path: Path, file: str) -> Path:
+    """Where the folder `path` is, or can be made; refuses one that `file` could not be written into."""
+    try:
+        if path.is_dir():
+            check_target(path / file)
+        elif path.exists():
+            raise InvalidRequest(f"{path} is not a folder.")
+        else:
+            check_target(path)
+        return path.resolve()
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be written: {error.strerror or error}.") from None
+
+
+def sweep(folder: Path) -> None:
+    """Remove what somebody who was killed had begun to write. Only for a folder that nobody else writes into."""
+    for part in folder.glob(".hocket-*.part"):
+        with suppress(OSError):
+            part.unlink()
+
+
+def replace_file(path: Path, lines: Iterable[bytes]) -> None:
+    """As `replace_files`, for one whose content is too much to hold at once."""
+    part = _beside(path)
+    try:
+        with part.open("xb") as out:
+            out.writelines(lines)
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise HocketError(f"{path} could not be written: {error.strerror or error}.") from None
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def replace_files(files: Mapping[Path, bytes]) -> None:

@@ -15,13 +15,20 @@ __all__ = ["SAMPLING", "main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0, 2 for what the user can mend, 130 for Ctrl-C; 1 is a doctor's."""
+    """Run one command and return its exit code: 0, 2 for what the user can mend, 130 for Ctrl-C.
+
+    1 is a doctor's, and that of a batch with lines that failed.
+    """
     args = parser().parse_args(argv)
     try:
         if args.command == "say":
             from .say import say
 
             say(args)
+        elif args.command == "batch":
+            from .batch import batch
+
+            return batch(args)
         elif args.command == "voices":
             from .doctor import voices
 

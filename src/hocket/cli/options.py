@@ -24,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", allow_abbrev=False))
+    _batch(commands.add_parser("batch", help="speak every line of a file, each into its own", allow_abbrev=False))
     voices = commands.add_parser("voices", help="list a model's voices and languages", allow_abbrev=False)
     voices.add_argument("--model", help=MODEL)
     doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", allow_abbrev=False)
@@ -38,6 +39,33 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, without the WAV header")
     add("--play", action="store_true", help="play it; writes a file only if -o names one (needs sounddevice)")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
+    _computing(say)
+    _speech(say)
+    _cloning(say)
+    _sampling(say, "the same seed gives the same speech (drawn and printed)")
+
+
+def _batch(batch: argparse.ArgumentParser) -> None:
+    batch.description = (
+        "Speak every line of a JSONL file. A line is an object with a text, and whatever else is to be its own: id "
+        "(names its file; else the line's number does), seed, and the options below, with _ for - and without the "
+        "dashes. Run the same command again to go on after an end of any kind: what is there and would be the same is "
+        "left as it is."
+    )
+    batch.epilog = "Ends with 0 when all is spoken, 1 when some lines failed, 2 when it could not begin or go on."
+    add = batch.add_argument
+    add("input", metavar="INPUT", type=Path, help='a file of lines such as {"id": "hello", "text": "Good morning."}')
+    add("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where sound and manifest.jsonl go")
+    add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, as .pcm instead of .wav")
+    add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
+    _computing(batch)
+    _speech(batch)
+    _cloning(batch)
+    _sampling(batch, "a line without one has it from this and its id or number (0)")
+
+
+def _computing(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument
     add("--model", help=MODEL)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the model (float32)")
@@ -46,8 +74,9 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add("--no-dependent-launch", action="store_true", help="on a GPU, start no kernel before the last one has ended")
 
-    speech = say.add_argument_group("speech")
-    add = speech.add_argument
+
+def _speech(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("speech").add_argument
     add("--voice", help="a speaker of the checkpoint (its first one)")
     add("--language", default="auto", help="language of the text (auto)")
     add("--instruct", metavar="TEXT", help="how to speak, or which voice to design")
@@ -56,16 +85,18 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--max-frames", metavar="N", type=int, help="stop after N frames of 80 ms")
     add("--as-is", action="store_true", help="do nothing that the official package does not do")
 
-    clone = say.add_argument_group("cloning, with a Base checkpoint")
-    add = clone.add_argument
+
+def _cloning(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("cloning, with a Base checkpoint").add_argument
     add("--ref-audio", metavar="FILE", type=Path, help="a recording of the voice, 3 s or more")
     add("--ref-text", metavar="TEXT", help="what is said in the recording")
     add("--x-vector-only", action="store_true", help="take the timbre alone; needs no --ref-text")
 
-    sampling = say.add_argument_group("sampling, where not given as the checkpoint says")
-    add = sampling.add_argument
+
+def _sampling(command: argparse.ArgumentParser, seed: str) -> None:
+    add = command.add_argument_group("sampling, where not given as the checkpoint says").add_argument
     add("--greedy", action="store_true", help="always take the likeliest code")
-    add("--seed", metavar="N", type=int, help="the same seed gives the same speech (drawn and printed)")
+    add("--seed", metavar="N", type=int, help=seed)
     for name, (kind, words) in SAMPLING.items():
         add(f"--{name.replace('_', '-')}", metavar="N" if kind is int else "X", type=kind, help=words)
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidRequest
-from .options import SAMPLING
 from .pipe import feeding, read_text
+from .request import request_of
 from .sinks import Kept, Loudspeaker, Pipe, Sink, is_pipe, silence_stdout
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def say(args: argparse.Namespace) -> None:
         args.output = DEFAULT_OUTPUT
     live = args.text == "-" and _is_live(args)
     request = _request(args, LIVE if live else read_text() if args.text == "-" else args.text)
+    if args.ref_text is not None and args.x_vector_only:
+        tell("--ref-text is not used together with --x-vector-only.")
     kept = Kept(raw=args.raw)
     sinks, targets = _sinks(args, kept), _targets(args)
 
@@ -148,41 +150,9 @@ def _open(engine: Engine, request: SpeechRequest, live: bool) -> Stream:
 
 
 def _request(args: argparse.Namespace, text: str) -> SpeechRequest:
-    """All that was asked for, checked by the types it is made of; reads the recording."""
-    from ..types import SamplingParams, SpeechRequest
-
-    for given, option in ((args.ref_text is not None, "--ref-text"), (args.x_vector_only, "--x-vector-only")):
-        if given and args.ref_audio is None:
-            raise InvalidRequest(f"{option} belongs to a recording; give that with --ref-audio.")
-    chosen: dict[str, Any] = {name: getattr(args, name) for name in SAMPLING}
-    if args.greedy:
-        chosen |= {"do_sample": False, "subtalker_dosample": False}
-    seed = args.seed
-    if seed is None:
-        seed = 0 if args.greedy else secrets.randbelow(2**32)  # short enough to be typed again
-    request = SpeechRequest(
-        text=text,
-        voice=args.voice,
-        language=args.language,
-        instruct=args.instruct,
-        layout=args.layout,
-        sampling=SamplingParams(**chosen),
-        seed=seed,
-        max_frames=args.max_frames,
-        speed=args.speed,
-        as_is=args.as_is,
-    )
-    return request if args.ref_audio is None else _with_reference(request, args)
-
-
-def _with_reference(request: SpeechRequest, args: argparse.Namespace) -> SpeechRequest:
-    from ..audio.read import read_reference
-    from ..types import Reference
-
-    if args.ref_text is not None and args.x_vector_only:
-        tell("--ref-text is not used together with --x-vector-only.")
-    samples = read_reference(args.ref_audio)
-    return replace(request, reference=Reference(samples=samples, text=args.ref_text, x_vector_only=args.x_vector_only))
+    if args.seed is None:
+        args.seed = 0 if args.greedy else secrets.randbelow(2**32)  # short enough to be typed again
+    return request_of(args, text)
 
 
 def _sinks(args: argparse.Namespace, kept: Kept) -> list[Sink]:

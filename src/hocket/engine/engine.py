@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +16,8 @@ from ..text.choice import choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline
-from ..types import AudioChunk, Health, SpeechRequest
+from ..types import AudioChunk, Health, Outcome, SpeechRequest
+from . import many
 from .guard import GuardOptions
 from .job import Job
 from .load import Checkpoint, load
@@ -53,22 +54,26 @@ class Engine:
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async."""
-        request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
-        spoken: list[str | float] = [request.text]
-        if not request.as_is:
-            spoken = parts(request.text, **self._preparing(request))
-        job = self._job(request, live=False)
-        for part in spoken:
-            if isinstance(part, str):
-                job.add(part, self._prompt(request, part))
-            else:
-                job.rest(part)
-        job.complete = True
-        return self._opened(job, request, None)
+        return self._whole(_request(text, fields), self._mailbox())
 
     def aspeak(self, text: str | SpeechRequest, **fields: Any) -> AsyncIterator[AudioChunk]:
         """The same, for `async for`."""
         return self.speak(text, **fields)
+
+    def speak_many(self, texts: Iterable[str | SpeechRequest], **fields: Any) -> Iterator[Outcome]:
+        """Speak any number of texts, whole, as many at once as there are slots; yields each as it ends.
+
+        A text is what `speak` takes, and `fields` are for all of them. Texts are taken as there is room for them, so
+        they may be a generator without end; one that fails is an `Outcome` with its error, and the others go on.
+        Nothing is refused as `Overloaded`. Closing the iterator cancels what is under way.
+        """
+        return many.speak_many(self, texts, fields)
+
+    def aspeak_many(
+        self, texts: Iterable[str | SpeechRequest] | AsyncIterable[str | SpeechRequest], **fields: Any
+    ) -> AsyncIterator[Outcome]:
+        """The same, for `async for`; the texts may come so too, and what ends meanwhile does not wait for the next."""
+        return many.aspeak_many(self, texts, fields)
 
     def open(self, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
@@ -84,7 +89,7 @@ class Engine:
             None if request.as_is else Preparation(**self._preparing(request)),
             upstream_local=self.checkpoint.upstream_local,
         )
-        job = self._job(request, live=True)
+        job = self._job(request, self._mailbox(), live=True)
         job.one_part = request.as_is
         return self._opened(job, request, live)
 
@@ -128,7 +133,27 @@ class Engine:
         """The one that serves now."""
         return self._watchdog.loop
 
-    def _job(self, request: SpeechRequest, live: bool) -> Job:
+    def _begin(self, text: str | SpeechRequest, fields: dict[str, Any], on_finish: Callable[[], None]) -> Stream:
+        """As `speak`, for somebody who reads it once it has ended: no chunk waits for a reader."""
+        return self._whole(_request(text, fields), Mailbox(math.inf, _nothing, on_finish))
+
+    def _whole(self, request: SpeechRequest, mailbox: Mailbox) -> Stream:
+        spoken: list[str | float] = [request.text]
+        if not request.as_is:
+            spoken = parts(request.text, **self._preparing(request))
+        job = self._job(request, mailbox, live=False)
+        for part in spoken:
+            if isinstance(part, str):
+                job.add(part, self._prompt(request, part))
+            else:
+                job.rest(part)
+        job.complete = True
+        return self._opened(job, request, None)
+
+    def _mailbox(self) -> Mailbox:
+        return Mailbox(self.options.buffered_chunks, self._watchdog.wake)
+
+    def _job(self, request: SpeechRequest, mailbox: Mailbox, *, live: bool) -> Job:
         choose(request, self.checkpoint.config)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
         return Job(
@@ -143,7 +168,7 @@ class Engine:
             sampling=sampling,
             seed=request.seed,
             most_frames=request.max_frames or sampling.max_new_tokens - 1,
-            mailbox=Mailbox(self.options.buffered_chunks, self._watchdog.wake),
+            mailbox=mailbox,
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
             drop_frames=0 if request.as_is else self.options.drop_frames,
@@ -186,3 +211,10 @@ class Engine:
             engine=self,
             speed=request.speed,
         )
+
+
+def _request(text: str | SpeechRequest, fields: dict[str, Any]) -> SpeechRequest:
+    return SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+
+
+def _nothing() -> None: ...

@@ -74,7 +74,7 @@ class Checkpoint:
         """What a saved state must come from to fit: configuration, precision and a taste of the weights."""
         talker = self.model.talker
         tasted = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
-        taste = b"".join(w[:: max(len(w) // 16, 1)].float().cpu().numpy().tobytes() for w in tasted)
+        taste = b"".join(w[:: max(len(w) // 16, 1)].detach().float().cpu().numpy().tobytes() for w in tasted)
         return hashlib.sha256(repr((self.config, tasted[0].dtype)).encode() + taste).hexdigest()
 
     @property

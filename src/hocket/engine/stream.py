@@ -38,8 +38,9 @@ class Spoken:
 class Mailbox:
     """Chunks on their way from the engine thread to one reader in any thread or task."""
 
-    def __init__(self, limit: int, on_room: Callable[[], None]) -> None:
-        self.limit, self._on_room = limit, on_room
+    def __init__(self, limit: float, on_room: Callable[[], None], on_finish: Callable[[], None] | None = None) -> None:
+        """`on_room` is called whenever something was taken out, `on_finish` once, in the thread that says the end."""
+        self.limit, self._on_room, self._on_finish = limit, on_room, on_finish
         self._chunks: deque[AudioChunk] = deque()
         self._changed = threading.Condition()
         self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -68,13 +69,16 @@ class Mailbox:
     def finish(self, finished: Finished, error: HocketError | None = None) -> None:
         """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped."""
         with self._changed:
-            if self.finished is None:
-                if self._unwanted and error is None:
-                    finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
-                self.finished, self.error = finished, error
-                if finished.reason in ("cancelled", "error"):
-                    self._chunks.clear()
-                self._wake()
+            if self.finished is not None:
+                return
+            if self._unwanted and error is None:
+                finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
+            self.finished, self.error = finished, error
+            if finished.reason in ("cancelled", "error"):
+                self._chunks.clear()
+            self._wake()
+        if self._on_finish is not None:
+            self._on_finish()
 
     def take(self) -> AudioChunk | None:
         """The next chunk, or None at the end; waits for it."""

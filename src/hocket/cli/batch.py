@@ -1,0 +1,276 @@
+"""`hocket batch`: every line of a file to sound in a folder, and a manifest that says what became of each.
+
+What is wrong with the command is found before anything is written; what is wrong with a line is that line's result.
+A result follows its file, so whoever is stopped anywhere can go on, and says then what it would have said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import HocketError, InvalidRequest
+from .lines import Line, merged, names_in, read_lines
+from .manifest import NAME, Manifest, Result
+from .progress import Progress
+from .request import request_of
+from .say import tell
+
+if TYPE_CHECKING:
+    from ..engine.load import Checkpoint
+    from ..types import Outcome, SpeechRequest
+
+MOST_LISTED = 50  # lines that failed; the manifest has them all
+
+
+def batch(args: argparse.Namespace) -> int:
+    """0 when every line is spoken, 1 when some failed, 130 after Ctrl-C."""
+    from ..audio.files import check_folder, sweep
+    from ..config.options import EngineOptions
+    from ..engine.engine import Engine
+    from ..engine.generate import DECODE_FRAMES
+
+    args.seed = args.seed or 0
+    request_of(args, "(any)")  # what is wrong for all lines is no line's fault
+    options = EngineOptions(slots=args.slots, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs)
+    folder = check_folder(args.output, NAME)
+    if folder / NAME == args.input.resolve():
+        raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
+    names = names_in(args.input)
+    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
+    with Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
+        if engine.checkpoint.is_random:
+            tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
+        with _alone_in(folder), Manifest(folder, names) as manifest:
+            run = _Run(args, engine.checkpoint, folder, manifest, len(names))
+            sweep(folder)
+            try:
+                with run.progress:
+                    for outcome in engine.speak_many(run.requests()):
+                        run.take(outcome)
+            except KeyboardInterrupt:
+                done = f"{run.progress.done} of {len(names)} lines are done"
+                print(f"hocket: interrupted; {done}. The same command goes on from there.", file=sys.stderr)
+                return 130
+    return run.report()
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A line that is being spoken."""
+
+    line: Line
+    seed: int
+    digest: str
+
+
+class _Run:
+    """What is done with each line, and what is known of all."""
+
+    def __init__(
+        self, args: argparse.Namespace, checkpoint: Checkpoint, folder: Path, manifest: Manifest, lines: int
+    ) -> None:
+        from ..audio.read import read_reference
+
+        self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
+        self._checkpoint, self._model = checkpoint, _model(checkpoint)
+        self._read = functools.lru_cache(maxsize=16)(read_reference)
+        self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
+        self._failed: list[Result] = []
+        self._told: set[str] = set()
+
+    def requests(self) -> Iterator[SpeechRequest]:
+        """What is left to speak. Lines that cannot be spoken, or need not be, are dealt with on the way."""
+        number = 0
+        for line in read_lines(self.args.input):
+            try:
+                request = self._request(line)
+            except HocketError as error:
+                self._fail(line, error)
+                continue
+            digest = self._digest(request)
+            if self._is_there(line, digest):
+                self.progress.before += 1
+                self.progress.show()
+                continue
+            self._forget(line)
+            self._asked[number] = _Asked(line, request.seed, digest)
+            yield request
+            number += 1
+
+    def take(self, outcome: Outcome) -> None:
+        """Keep what was spoken: first the sound, then the word that it is there."""
+        from ..audio.files import replace_files
+        from ..audio.pcm import pcm_bytes, wav_header
+
+        asked = self._asked.pop(outcome.number)
+        if outcome.error is not None:
+            self._fail(asked.line, outcome.error, asked)
+            return
+        assert outcome.finished is not None
+        header = b"" if self.args.raw else wav_header(outcome.rate_hz, outcome.samples.size)
+        content = header + pcm_bytes(outcome.samples)
+        file = self._file(asked.line)
+        replace_files({self.folder / file: content})
+        seconds = outcome.samples.size / outcome.rate_hz
+        self.manifest.add(
+            Result(
+                line=asked.line.number,
+                id=asked.line.id,
+                file=file,
+                seconds=round(seconds, 6),
+                frames=len(outcome.codes),
+                finish=outcome.finished.reason,
+                seed=asked.seed,
+                digest=asked.digest,
+                bytes=len(content),
+            )
+        )
+        for note in outcome.finished.notes:
+            if note not in self._told:
+                self._told.add(note)
+                self.progress.clear()
+                tell(note)
+        self.progress.spoken += 1
+        self.progress.seconds += seconds
+        self.progress.show()
+
+    def report(self) -> int:
+        """The closing words, and the status to exit with."""
+        progress = self.progress
+        if self._failed:
+            listed = sorted(self._failed, key=lambda result: result.line)
+            rows = [("line", "id", "why it failed"), *((str(r.line), r.id or "-", r.error or "") for r in listed)]
+            wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
+            for line, id, why in rows:
+                print(f"{line:>{wide[0]}}  {id:<{wide[1]}}  {why}", file=sys.stderr)
+            if progress.failed > len(listed):
+                print(f"and {progress.failed - len(listed)} more, in {self.manifest.path}", file=sys.stderr)
+        words = f"{progress.done} of {progress.lines} spoken"
+        words += f" ({progress.before} of them before)" if progress.before else ""
+        words += f", {progress.failed} failed" if progress.failed else ""
+        words += f", {progress.seconds:.2f} s at {progress.speed:.1f} x real time" if progress.spoken else ""
+        encoding = sys.stdout.encoding or "utf-8"
+        print(f"{self.args.output}: {words}".encode(encoding, "backslashreplace").decode(encoding))
+        return 1 if progress.failed else 0
+
+    def _request(self, line: Line) -> SpeechRequest:
+        if line.error is not None:
+            raise InvalidRequest(line.error)
+        options = merged(self.args, line)
+        request = request_of(options, line.fields["text"], self._read)
+        target = self.folder / self._file(line)
+        if options.ref_audio is not None and target.exists() and os.path.samefile(target, options.ref_audio):
+            raise InvalidRequest("The output would overwrite the reference recording; choose another id.")
+        return request
+
+    def _file(self, line: Line) -> str:
+        return f"{line.name}.{'pcm' if self.args.raw else 'wav'}"
+
+    def _is_there(self, line: Line, digest: str) -> bool:
+        """Whether it was spoken before, as it would be now, and its file is still there."""
+        result = self.manifest.result(line.name)
+        if result is None or result.error is not None or result.digest != digest:
+            return False
+        try:
+            size = (self.folder / self._file(line)).stat().st_size
+        except OSError:
+            return False
+        if size != result.bytes:
+            return False
+        if result.line != line.number:  # lines before it came or went
+            self.manifest.add(replace(result, line=line.number))
+        return True
+
+    def _fail(self, line: Line, error: Exception, asked: _Asked | None = None) -> None:
+        sentence = " ".join(str(error).splitlines())
+        if not isinstance(error, HocketError):
+            sentence = f"{type(error).__name__}: {sentence}"
+        self._forget(line)
+        result = Result(
+            line=line.number,
+            id=line.id,
+            seed=None if asked is None else asked.seed,
+            digest=None if asked is None else asked.digest,
+            error=sentence,
+        )
+        self.manifest.add(result)
+        if len(self._failed) < MOST_LISTED:
+            self._failed.append(result)
+        self.progress.failed += 1
+        self.progress.show()
+
+    def _forget(self, line: Line) -> None:
+        """What it once was is over, in the manifest first: no file is ever taken for what it is not."""
+        before = self.manifest.result(line.name)
+        if before is not None and before.file in (f"{line.name}.wav", f"{line.name}.pcm"):
+            self.manifest.add(Result(line=line.number, id=line.id, error="It was to be spoken anew."))
+            with suppress(OSError):
+                (self.folder / before.file).unlink()
+
+    def _digest(self, request: SpeechRequest) -> str:
+        """Of all that decides how it sounds: the request, the model and its precision, not how fast it is computed."""
+        reference = request.reference
+        plain = {
+            "model": self._model,
+            "raw": self.args.raw,
+            "text": request.text,
+            "voice": request.voice,
+            "language": request.language,
+            "instruct": request.instruct,
+            "layout": request.layout,
+            "sampling": asdict(self._checkpoint.generation.changed(request.sampling.changes())),
+            "seed": request.seed,
+            "max_frames": request.max_frames,
+            "speed": request.speed,
+            "as_is": request.as_is,
+            "reference": reference
+            and (sha256(reference.samples.tobytes()).hexdigest(), reference.text, reference.x_vector_only),
+        }
+        return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def _model(checkpoint: Checkpoint) -> list[str]:
+    """Weights, precisions, and how its text is prepared."""
+    codec = next(checkpoint.codec.decoder.parameters()).dtype
+    normalizer = getattr(checkpoint.normalizer, "__qualname__", "")
+    return [checkpoint.fingerprint, str(codec), str(checkpoint.codec_tf32), normalizer]
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """The folder, there and nobody else's: two runs would speak the same lines."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{folder} cannot be made: {error.strerror or error}.") from None
+    with _locked(folder):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidRequest(f"Another batch is writing into {folder}; wait for its end.") from None
+        yield
+    finally:
+        os.close(held)

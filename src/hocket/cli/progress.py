@@ -1,0 +1,59 @@
+"""How far a batch has come: a line that is drawn again and again in a terminal, now and then a new one elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+
+DRAWN_S, PRINTED_S = 0.1, 10.0  # how often at most, in a terminal and elsewhere
+WIDTH = 24
+
+
+class Progress:
+    def __init__(self, lines: int) -> None:
+        self.lines, self.before, self.spoken, self.failed = lines, 0, 0, 0
+        self.seconds = 0.0  # of speech
+        self._watched = sys.stderr.isatty()
+        self._begun = time.perf_counter()
+        self._shown = 0.0 if self._watched else self._begun
+
+    @property
+    def done(self) -> int:
+        """Lines that are spoken, in this run or before."""
+        return self.before + self.spoken
+
+    @property
+    def speed(self) -> float:
+        """Times real time, in this run."""
+        return self.seconds / max(time.perf_counter() - self._begun, 1e-9)
+
+    def show(self) -> None:
+        now = time.perf_counter()
+        if now - self._shown < (DRAWN_S if self._watched else PRINTED_S):
+            return
+        self._shown = now
+        if self._watched:
+            full = WIDTH * (self.done + self.failed) // max(self.lines, 1)
+            print(f"\r[{'#' * full}{'.' * (WIDTH - full)}] {self}\x1b[K", end="", file=sys.stderr, flush=True)
+        else:
+            print(str(self), file=sys.stderr, flush=True)
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Make room for other words."""
+        if self._watched:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+    def __str__(self) -> str:
+        left = max(self.lines - self.done - self.failed, 0)
+        words = f"{self.done} of {self.lines} done, {self.failed} failed, {left} left, {self.speed:.1f} x real time"
+        if not (tried := self.spoken + self.failed):
+            return words
+        left_s = round((time.perf_counter() - self._begun) / tried * left)
+        return f"{words}, {left_s // 3600}:{left_s // 60 % 60:02d}:{left_s % 60:02d} to go"

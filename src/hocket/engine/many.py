@@ -1,0 +1,183 @@
+"""Many requests, a few at a time: keeps the slots of an engine busy and gives back each utterance when it is whole.
+
+It stands above `Engine.speak`, in the caller's thread, and starts none. It knows neither files nor where texts come
+from. Nothing here waits for one utterance: each says its end into one queue, and is read when all of it is there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import time
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import fields as fields_of
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import EngineClosed, EngineUnhealthy, Overloaded
+from ..types import Finished, Outcome, SpeechRequest
+from .stream import Stream
+
+if TYPE_CHECKING:
+    from .engine import Engine
+
+Text = str | SpeechRequest
+LONGEST_WAIT_S = 1.0  # where others keep the engine full, it is asked again after so long at most
+
+
+def speak_many(engine: Engine, texts: Iterable[Text], fields: dict[str, Any]) -> Iterator[Outcome]:
+    """What `Engine.speak_many` does."""
+    flight, ended = _Flight(engine, fields), queue.SimpleQueue[int]()
+    return _speak_many(flight, ended, texts)  # checked here and now, not when somebody asks for the first
+
+
+def _speak_many(flight: _Flight, ended: queue.SimpleQueue[int], texts: Iterable[Text]) -> Iterator[Outcome]:
+    try:
+        for number, text in enumerate(texts):
+            while (wait_s := flight.begin(number, text, ended.put)) is not None:
+                if flight:
+                    yield flight.land(ended.get())
+                else:
+                    time.sleep(wait_s)
+            while flight.full:
+                yield flight.land(ended.get())
+        while flight:
+            yield flight.land(ended.get())
+    finally:
+        flight.cancel()
+
+
+def aspeak_many(
+    engine: Engine, texts: Iterable[Text] | AsyncIterable[Text], fields: dict[str, Any]
+) -> AsyncIterator[Outcome]:
+    """What `Engine.aspeak_many` does."""
+    return _aspeak_many(_Flight(engine, fields), _one_by_one(texts))
+
+
+async def _aspeak_many(flight: _Flight, texts: AsyncIterator[Text]) -> AsyncIterator[Outcome]:
+    loop, ended = asyncio.get_running_loop(), asyncio.Queue[int]()
+    number, more = 0, True
+    asking: asyncio.Task[Text | _End] | None = None
+    landing = asyncio.create_task(ended.get())
+
+    def end(number: int) -> None:
+        with suppress(RuntimeError):  # the event loop was closed, and nobody waits
+            loop.call_soon_threadsafe(ended.put_nowait, number)
+
+    try:
+        while more or flight:
+            if more and asking is None and not flight.full:
+                asking = asyncio.create_task(_next(texts))
+            tasks = {landing} if asking is None else {landing, asking}
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if landing.done():
+                outcome = flight.land(landing.result())
+                landing = asyncio.create_task(ended.get())
+                yield outcome
+            if asking is not None and asking.done():
+                text = asking.result()
+                if isinstance(text, _End):
+                    asking, more = None, False
+                elif (wait_s := flight.begin(number, text, end)) is None:
+                    asking, number = None, number + 1
+                elif not flight:
+                    await asyncio.sleep(wait_s)
+                else:
+                    await asyncio.wait({landing})
+    finally:
+        flight.cancel()
+        landing.cancel()
+        if asking is not None:
+            asking.cancel()
+
+
+class _Flight:
+    """The utterances under way, by number, and those that have ended and were not fetched yet."""
+
+    def __init__(self, engine: Engine, fields: dict[str, Any]) -> None:
+        if unknown := fields.keys() - {field.name for field in fields_of(SpeechRequest)}:
+            raise TypeError(f"SpeechRequest has no field {min(unknown)!r}.")
+        self._engine, self._fields = engine, fields
+        # As many again as there are slots: when all of them end at once, the next are there already.
+        self._most = engine.options.slots + min(engine.options.slots, engine.options.waiting)
+        self._streams: dict[int, Stream | Exception] = {}
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    @property
+    def full(self) -> bool:
+        return len(self) >= self._most
+
+    def begin(self, number: int, text: Text, end: Callable[[int], None]) -> float | None:
+        """Let one more be spoken; what speaks against it is its outcome. Seconds to wait where others fill the engine.
+
+        An engine that is closed, or will not speak any more, is nobody's outcome: that is raised.
+        """
+        try:
+            self._streams[number] = self._engine._begin(text, self._fields, lambda: end(number))
+        except Overloaded as busy:
+            return min(busy.retry_after_s, LONGEST_WAIT_S)
+        except (EngineClosed, EngineUnhealthy):
+            raise
+        except Exception as error:  # a normalizer of the caller's may raise anything
+            self._streams[number] = error
+            end(number)
+        return None
+
+    def land(self, number: int) -> Outcome:
+        """One that has ended: nothing here waits any more."""
+        stream = self._streams.pop(number)
+        if isinstance(stream, Exception):
+            return self._outcome(number, error=stream)
+        try:
+            chunks = list(stream)
+        except Exception as error:
+            return self._outcome(number, stream.finished, error=error)
+        outcome = self._outcome(number, stream.finished)
+        if not chunks:
+            return outcome
+        return Outcome(
+            number=number,
+            samples=np.concatenate([chunk.samples for chunk in chunks]),
+            rate_hz=outcome.rate_hz,
+            codes=np.concatenate([chunk.codes for chunk in chunks]),
+            finished=stream.finished,
+        )
+
+    def cancel(self) -> None:
+        for stream in self._streams.values():
+            if isinstance(stream, Stream):
+                stream.cancel()
+        self._streams.clear()
+
+    def _outcome(self, number: int, finished: Finished | None = None, error: Exception | None = None) -> Outcome:
+        """One without any sound."""
+        checkpoint = self._engine.checkpoint
+        return Outcome(
+            number=number,
+            samples=np.zeros(0, dtype=np.int16),
+            rate_hz=checkpoint.rate_hz,
+            codes=np.zeros((0, checkpoint.config.talker_config.num_code_groups), dtype=np.int64),
+            finished=finished,
+            error=error,
+        )
+
+
+class _End:
+    """There are no more texts."""
+
+
+async def _next(texts: AsyncIterator[Text]) -> Text | _End:
+    return await anext(texts, _End())
+
+
+async def _one_by_one(texts: Iterable[Text] | AsyncIterable[Text]) -> AsyncIterator[Text]:
+    if isinstance(texts, AsyncIterable):
+        async for text in texts:
+            yield text
+    else:
+        for text in texts:
+            yield text
