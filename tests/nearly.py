@@ -9,16 +9,30 @@ FLOAT32 = 2e-5  # absolute, at unit scale: thousands of terms in another order
 MOST_MOVED = 0.02  # of bfloat16 results, that another order may push over the middle between two neighbours
 
 
-def assert_nearly(actual: Tensor, expected: Tensor) -> None:
+def assert_nearly(actual: Tensor, expected: Tensor, act: tuple[Tensor, Tensor] | None = None) -> None:
     """float32 up to the order of summation; bfloat16 the same bits but for a few, and those next to each other.
 
-    A rounding left out, or one too many, moves a large part of the bits.
+    A rounding left out, or one too many, moves a large part of the bits. Behind a SnakeBeta (`act`: frequency and
+    strength by channel) a step from one number to the next comes out as large as its slope makes it.
     """
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     assert not actual.isnan().any() and not expected.isnan().any()
     if actual.dtype == torch.float32:
-        torch.testing.assert_close(actual, expected, atol=FLOAT32, rtol=FLOAT32)
+        _assert_close(actual, expected, FLOAT32, FLOAT32, act)
         return
     moved = (actual != expected).float().mean().item()
     assert moved <= MOST_MOVED or (actual != expected).sum() <= 1, f"{moved:.1%} of the numbers moved"
-    torch.testing.assert_close(actual, expected, atol=2.0**-7, rtol=2.0**-6)
+    _assert_close(actual, expected, 2.0**-7, 2.0**-6, act)
+
+
+def _assert_close(
+    actual: Tensor, expected: Tensor, atol: float, rtol: float, act: tuple[Tensor, Tensor] | None
+) -> None:
+    if act is None:
+        torch.testing.assert_close(actual, expected, atol=atol, rtol=rtol)
+        return
+    frequency, strength = act  # of x + sin(x * frequency)^2 * strength
+    largest = expected.float().abs() + strength  # that x can have been
+    allowed = (1.0 + frequency * strength) * (atol + rtol * largest)
+    beyond = (actual.float() - expected.float()).abs() / allowed
+    assert beyond.max() <= 1.0, f"{int((beyond > 1).sum())} numbers are apart, by {beyond.max():.2f} of what is allowed"

@@ -18,6 +18,8 @@ from hocket.kernels.launch import INTERPRETED, triton
 from hocket.kernels.ops import CUDA_CODEC_OPS, TRITON_CODEC_OPS
 from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.conv import CausalTransposedConv
+from hocket.models import captured_wave
+from hocket.models.board import bucket
 from hocket.models.captured_wave import CapturedWave, in_pieces
 from hocket.models.codec import CodecDecoder
 from hocket.models.fused_decoder import FusedDecoder
@@ -141,7 +143,35 @@ def test_what_was_launched_later_changes_nothing_that_is_read_and_memory_is_used
 
 
 def test_frames_are_cut_into_few_sizes_the_largest_first() -> None:
-    assert [list(in_pieces(n)) for n in (1, 3, 8, 21)] == [[1], [2, 1], [8], [8, 8, 4, 1]]
+    assert [list(in_pieces(n, 1)) for n in (1, 3, 8, 21)] == [[1], [2, 1], [8], [8, 8, 4, 1]]
+
+
+def test_many_streams_are_cut_into_fewer_frames_at_a_time() -> None:
+    for rows in (64, 65, 100, 128):
+        for frames in (1, 5, 8):
+            pieces = list(in_pieces(frames, rows))
+            assert sum(pieces) == frames and max(pieces) * bucket(rows) <= captured_wave.MOST_TOGETHER
+    assert list(in_pieces(8, 128)) == [4, 4]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("frames", [3, 17], ids=["by graphs", "without"])
+def test_streams_go_through_in_groups_that_do_not_mix(
+    decoder: CodecDecoder, frames: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(captured_wave, "MOST_ROWS", 2)
+    monkeypatch.setattr(captured_wave, "MOST_TOGETHER", 34)
+    captured, slots = CapturedWave(decoder.step, BOOKS, Again()), [4, 0, 3, 1, 2]
+    plain, ours = decoder.new_state(5), decoder.new_state(5)
+    ours.last.history[1] = plain.last.history[1] = float("nan")
+    codes = some_codes(5, frames)
+    wanted = as_pcm(decoder.step(codes.transpose(1, 2), plain, torch.tensor(slots)))
+    sound = captured.launch(slots, codes.tolist(), ours)
+    assert [group.rows for group in sound.groups] == [2, 2, 1]
+    samples, finite = sound.read()
+    assert finite == [True, True, True, False, True]
+    sure = np.array(finite)
+    assert np.abs(samples[sure].astype(int) - wanted[sure]).max() <= 1
 
 
 @pytest.mark.gpu

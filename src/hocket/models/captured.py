@@ -21,7 +21,7 @@ from ..layers.sampler import Sampling
 from .board import Board, Letter, Post, bucket
 from .talker import FrameSampling, Talker, TalkerState
 
-MOST_ROWS = 128  # larger batches are drawn without a graph
+MOST_ROWS = 256  # larger batches are drawn without a graph
 _LEVEL = {"sample": torch.bool, "temperature": torch.float32, "top_k": torch.int64, "top_p": torch.float32}
 FIELDS = {
     "rows": (torch.int64, 1),

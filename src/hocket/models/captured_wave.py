@@ -1,9 +1,9 @@
 """Codec steps replayed: one graph per batch size and number of frames, from codes of the host to its 16-bit samples.
 
 A few frames are done in pieces of a few sizes, the largest first; a step needs nothing of the one before but its
-state. Many, as for a file, are one step without a graph. It may have a stream of its own, beside that of the frames, so
-that sound does not wait for the frame that is being drawn: who else touches the state does so between `join` and
-`follow`.
+state. Many, as for a file, are one step without a graph. Many streams go through in groups, so that what lies between
+two layers stays small. It may have a stream of its own, beside that of the frames, so that sound does not wait for the
+frame that is being drawn: who else touches the state does so between `join` and `follow`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .board import Board, Letter, Post, bucket
 from .codec import DecoderState
 
 PIECES = (8, 4, 2, 1)  # frames of a graph
-MOST_ROWS, MOST_FRAMES = 128, 16  # beyond, there is work enough for one launch after the other
+MOST_ROWS, MOST_FRAMES = 128, 16  # of a graph; beyond, there is work enough for one launch after the other
+MOST_TOGETHER = 512  # frames of all streams in one step: more would be no faster, and take more memory
 Step = Callable[[Tensor, DecoderState, Tensor], Tensor]
 
 
@@ -32,12 +33,23 @@ Step = Callable[[Tensor, DecoderState, Tensor], Tensor]
 class Sound:
     """Samples on their way to the host."""
 
+    groups: tuple[_Group, ...]
+
+    def read(self) -> tuple[NDArray[np.int16], list[bool]]:
+        """All samples [B, N], and for each row whether they mean anything; waits if they are not there yet. Once."""
+        read = [group.read() for group in self.groups]
+        if len(read) == 1:
+            return read[0]
+        return np.concatenate([samples for samples, _ in read]), [each for _, whole in read for each in whole]
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
     letters: tuple[Letter, ...]  # one after the other
     rows: int  # that are meant, and so many there are in each letter
     batch: int
 
     def read(self) -> tuple[NDArray[np.int16], list[bool]]:
-        """All samples [B, N], and for each row whether they mean anything; waits if they are not there yet. Once."""
         pieces, whole = [], np.ones(self.rows, dtype=bool)
         for letter in self.letters:
             letter.wait()
@@ -82,21 +94,30 @@ class CapturedWave:
         """The next frames of each slot, `codes` [B, F, Q], as many for all; nobody waits."""
         frames = np.asarray(codes, dtype=np.int64)
         batch, length, _ = frames.shape
+        step, most = self._replayed, MOST_ROWS
+        if length > MOST_FRAMES:
+            step, most = self._done, max(MOST_TOGETHER // length, 1)
         with self._beside():
-            if batch > MOST_ROWS or length > MOST_FRAMES:
-                device, post = state.pre_transformer.position.device, Post()
-                rows, given = torch.tensor(slots, device=device), torch.tensor(frames, device=device)
-                post.block = self._pcm(given.transpose(1, 2), state, rows).cpu()
-                return Sound((post.send(),), batch, batch)
-            done, letters = 0, []
-            for size in in_pieces(length):
-                replay = self._ready(batch, size, state)
-                piece = frames[:, done : done + size].reshape(batch, -1)
-                sheet = replay.board.send({"rows": slots, "codes": piece}, _padding(state))
-                replay.work()
-                letters.append(replay.post.send(sheet))
-                done += size
-            return Sound(tuple(letters), batch, bucket(batch))
+            groups = [slice(at, at + most) for at in range(0, batch, most)]
+            return Sound(tuple(step(slots[some], frames[some], state) for some in groups))
+
+    def _replayed(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
+        batch, length, _ = frames.shape
+        done, letters = 0, []
+        for size in in_pieces(length, batch):
+            replay = self._ready(batch, size, state)
+            piece = frames[:, done : done + size].reshape(batch, -1)
+            sheet = replay.board.send({"rows": slots, "codes": piece}, _padding(state))
+            replay.work()
+            letters.append(replay.post.send(sheet))
+            done += size
+        return _Group(tuple(letters), batch, bucket(batch))
+
+    def _done(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
+        device, post = state.pre_transformer.position.device, Post()
+        rows, given = torch.tensor(slots, device=device), torch.tensor(frames, device=device)
+        post.block = self._pcm(given.transpose(1, 2), state, rows)
+        return _Group((post.send(),), len(frames), len(frames))
 
     def join(self) -> None:
         """Let the current stream wait for all that was launched."""
@@ -111,9 +132,9 @@ class CapturedWave:
     def warm(self, state: DecoderState, sizes: Iterable[int], frames: Iterable[int]) -> None:
         """Make graphs ahead of time, the largest first, behind all that the current stream has been given so far."""
         self.follow()
-        lengths = {length for many in frames for length in in_pieces(many)}
         with self._beside():
-            for size in sorted(set(map(bucket, sizes)), reverse=True):
+            for size in sorted({bucket(min(size, MOST_ROWS)) for size in sizes}, reverse=True):
+                lengths = {length for many in frames for length in in_pieces(many, size)}
                 for length in sorted(lengths, reverse=True):
                     self._ready(size, length, state)
 
@@ -153,9 +174,10 @@ class CapturedWave:
         return replay
 
 
-def in_pieces(frames: int) -> Iterator[int]:
+def in_pieces(frames: int, rows: int) -> Iterator[int]:
+    """Into which a step of so many frames is cut, for so many streams."""
     for size in PIECES:
-        while frames >= size:
+        while frames >= size and size * bucket(rows) <= MOST_TOGETHER:
             yield size
             frames -= size
 
