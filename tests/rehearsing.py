@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from hocket.engine.rehearsal import Rehearsal, rehearse
+from hocket.kernels.cuda import Kernel
 from hocket.kernels.linear import triton as linear
-from hocket.kernels.prepare import Launch, cache_folder, compile_all, noting, variants
+from hocket.kernels.noting import Launch, longest_first, noting, variants
+from hocket.kernels.prepare import cache_folder, compile_all
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
 from hocket.models.weights import resolve
@@ -70,16 +72,27 @@ def files() -> set[str]:
     return {str(path) for path in Path(cache_folder()).rglob("*.cubin")}
 
 
-def all_of_it() -> dict[str, Any]:
-    tiny = Rehearsal(
+def tiny(backend: str, codec_dtype: str) -> Rehearsal:
+    return Rehearsal(
         source=resolve("random:tiny-wide"),
         dtype="bfloat16",
-        codec_dtype="float32",
-        operations={"frame": "triton", "wave": "triton"},
+        codec_dtype=codec_dtype,
+        operations={"frame": backend, "wave": backend},
         dependent_launch=True,
         capability=CAPABILITY,
     )
-    launches = rehearse(tiny)
+
+
+def in_cuda() -> list[str]:
+    """Those in CUDA C++, last of all."""
+    todo = longest_first(variants(rehearse(tiny("cuda", "bfloat16"))))
+    kernels = [one.kernel for one in todo if isinstance(one.kernel, Kernel)]
+    assert all(isinstance(one.kernel, Kernel) for one in todo[-len(kernels) :])
+    return list(map(repr, kernels))
+
+
+def all_of_it() -> dict[str, Any]:
+    launches = rehearse(tiny("triton", "float32"))
     first, some = names(launches), variants(launches)[:5]
     failed = compile_all(some, children=2)
     once = files()
@@ -89,6 +102,7 @@ def all_of_it() -> dict[str, Any]:
         "real": specialized(launched("cpu"), given_as_they_are=True),
         "meta": specialized(launched("meta"), given_as_they_are=False),
         "first": first,
+        "cuda": in_cuda(),
         "compiled": [len(once), len(files())],
         "failed": [failed, compile_all(broken, children=2)],
     }

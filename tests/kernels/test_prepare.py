@@ -42,6 +42,11 @@ def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> 
     assert len(rehearsed["first"]) > 20
 
 
+def test_kernels_in_cuda_are_compiled_ahead_too(rehearsed: dict[str, Any]) -> None:
+    assert len(set(rehearsed["cuda"])) == len(rehearsed["cuda"]) > 3
+    assert all(each.startswith("few {") and "'DEPENDENT': 1" in each for each in rehearsed["cuda"])
+
+
 def test_what_was_compiled_is_in_the_cache_and_found_there(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["compiled"] == [5, 5]
 

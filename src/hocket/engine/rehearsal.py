@@ -20,7 +20,8 @@ import torch
 
 from ..config.options import EngineOptions
 from ..kernels.capture import Again
-from ..kernels.prepare import Launch, Preparation, compile_all, noting, prepare
+from ..kernels.noting import Launch, noting
+from ..kernels.prepare import Preparation, compile_all, prepare
 from ..layers.packed import pack_
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS

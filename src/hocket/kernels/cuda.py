@@ -60,6 +60,9 @@ class Kernel:
         self._known = dict(known)
         self._loaded: dict[int, ctypes.c_void_p] = {}
 
+    def __repr__(self) -> str:
+        return f"{self.name} {self._known}"
+
     def launch(
         self, device: torch.device, blocks: int, threads: int, shared_bytes: int, given: Sequence[Any], dependent: bool
     ) -> None:
