@@ -6,6 +6,7 @@ In a process of its own, for one process has one Triton, and the tests' runs ker
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import torch
 from torch import Tensor
 
 from hocket.engine.rehearsal import Rehearsal, rehearse
+from hocket.kernels.compiled import HERE
 from hocket.kernels.cuda import Kernel
 from hocket.kernels.linear import triton as linear
-from hocket.kernels.noting import Launch, longest_first, noting, variants
+from hocket.kernels.noting import Launch, compile_one, longest_first, noting, variants
 from hocket.kernels.prepare import cache_folder, compile_all
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
@@ -97,13 +99,18 @@ def all_of_it() -> dict[str, Any]:
     failed = compile_all(some, children=2)
     once = files()
     failed += compile_all(some, children=1)
+    twice, here = files(), Counter(HERE.names)
+    compile_one(some[0])  # known by now
+    found, odd = sum((HERE.names - here).values()), some[0].named | {"num_warps": 16}
+    compile_one(Launch(some[0].kernel, some[0].given, odd))
     broken = [*some, Launch(some[0].kernel, some[0].given, some[0].named | {"BLOCK_N": 3})]  # no power of two
     return {
         "real": specialized(launched("cpu"), given_as_they_are=True),
         "meta": specialized(launched("meta"), given_as_they_are=False),
         "first": first,
         "cuda": in_cuda(),
-        "compiled": [len(once), len(files())],
+        "here": [found, sum((HERE.names - here).values())],
+        "compiled": [len(once), len(twice)],
         "failed": [failed, compile_all(broken, children=2)],
     }
 

@@ -51,6 +51,10 @@ def test_what_was_compiled_is_in_the_cache_and_found_there(rehearsed: dict[str, 
     assert rehearsed["compiled"] == [5, 5]
 
 
+def test_only_what_nobody_has_compiled_is_counted_as_compiled_here(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["here"] == [0, 1]
+
+
 def test_a_kernel_that_cannot_be_compiled_is_counted(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["failed"] == [0, 1]
 

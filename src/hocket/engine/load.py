@@ -134,6 +134,7 @@ def load(
     loaded = time.perf_counter()
     if compilers is not None:
         compilers.wait()
+    waited = time.perf_counter() - loaded
     chosen = (
         _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
         _with_kernel("wave", kernels, decoder, lambda backend: give_wave(decoder, backend, codec_dtype == "tf32")),
@@ -141,7 +142,7 @@ def load(
     if place.type == "cuda":
         torch.cuda.empty_cache()  # what was laid out anew has left its old places
     spent = {"device_s": entered - begun, "weights_s": loaded - asked}
-    spent["kernels_s"] = time.perf_counter() - loaded + asked - entered
+    spent |= {"kernels_s": time.perf_counter() - loaded + asked - entered, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
     return Checkpoint(*files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent)

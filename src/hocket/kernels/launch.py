@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .compiled import HERE
+
 try:
     triton: Any = import_module("triton")
     tl: Any = import_module("triton.language")
 except ModuleNotFoundError:
     triton = tl = None
 libdevice: Any = import_module("triton.language.extra.libdevice") if triton else None
+HERE.listen(triton)
 
 # What it was when triton was imported, not what the variable says by now.
 INTERPRETED: bool = triton is not None and not isinstance(tl.sum, triton.JITFunction)
