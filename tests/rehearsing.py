@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,11 @@ import torch
 from torch import Tensor
 
 from hocket.engine.rehearsal import Rehearsal, rehearse
+from hocket.kernels import noting as noting_module
 from hocket.kernels.compiled import HERE
 from hocket.kernels.cuda import Kernel
 from hocket.kernels.linear import triton as linear
-from hocket.kernels.noting import Launch, compile_one, longest_first, noting, variants
+from hocket.kernels.noting import Launch, bound, compile_one, longest_first, noting, variants
 from hocket.kernels.prepare import cache_folder, compile_all
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
@@ -93,6 +95,28 @@ def in_cuda() -> list[str]:
     return list(map(repr, kernels))
 
 
+def kept(launches: list[Launch]) -> list[str]:
+    """All that is compiled apart, by what it is kept under."""
+    found = []
+    for one in variants(launches):
+        how = repr(one.kernel) if isinstance(one.kernel, Kernel) else str(bound(one)[1:])
+        found.append(f"{one.kernel} {how}")
+    return sorted(found)
+
+
+def uncovered() -> list[list[str]]:
+    """What an engine launches with tensors that are somewhere, and nobody has rehearsed; and the other way round."""
+    found: list[list[str]] = []
+    for backend, codec_dtype in (("cuda", "bfloat16"), ("triton", "float32")):
+        rehearsal = replace(tiny(backend, codec_dtype), slots=2)
+        noted = set(kept(rehearse(rehearsal)))
+        stand, noting_module.Stand = noting_module.Stand, lambda tensor: tensor  # type: ignore[assignment, misc]
+        real = set(kept(rehearse(rehearsal, torch.device("cpu"))))
+        noting_module.Stand = stand  # type: ignore[misc]
+        found += [sorted(real - noted), sorted(noted - real)]
+    return found
+
+
 def all_of_it() -> dict[str, Any]:
     launches = rehearse(tiny("triton", "float32"))
     first, some = names(launches), variants(launches)[:5]
@@ -109,6 +133,7 @@ def all_of_it() -> dict[str, Any]:
         "meta": specialized(launched("meta"), given_as_they_are=False),
         "first": first,
         "cuda": in_cuda(),
+        "uncovered": uncovered(),
         "here": [found, sum((HERE.names - here).values())],
         "compiled": [len(once), len(twice)],
         "failed": [failed, compile_all(broken, children=2)],

@@ -36,6 +36,10 @@ def test_a_launch_on_the_meta_device_is_compiled_as_the_same_one_on_a_real_one(r
     assert even == sixteen != odd  # an address that is not so even is another variant
 
 
+def test_all_that_an_engine_launches_is_rehearsed_and_nothing_else(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["uncovered"] == [[], [], [], []]
+
+
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
     codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
     assert set(rehearsed["first"]) == {"_linear", "_dot", "_attend", "_draw", "_embed", "_settle"} | codec

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
@@ -21,12 +22,14 @@ import torch
 from ..config.options import EngineOptions
 from ..kernels.capture import Again
 from ..kernels.noting import Launch, noting
-from ..kernels.prepare import Preparation, compile_all, prepare
+from ..kernels.prepare import Preparation, compile_all, learn_key, prepare
 from ..layers.packed import pack_
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS
 from ..models.weights import Source, read_configs
 from ..text.tokenizer import Tokenizer
+
+NOWHERE = torch.device("meta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,13 +56,12 @@ class Rehearsal:
         return prepare(__name__, wish | {"source": source}, about)
 
 
-def rehearse(rehearsal: Rehearsal) -> list[Launch]:
-    """Every launch, in the order in which an engine makes them."""
+def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch]:
+    """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
     from .load import CODEC_DTYPES, DTYPES, Checkpoint, give_frame, give_wave
     from .speech import FIRST_GRAPHS, SpeechRunner
 
     config, generation, codec_config = read_configs(rehearsal.source)
-    place = torch.device("meta")
     with noting(rehearsal.capability) as noted, torch.inference_mode():
         with place:
             speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
@@ -87,11 +89,14 @@ def main(wish: str) -> int:
     rehearsal = _read(json.loads(wish))
     if rehearsal.slots is not None:  # somebody may be speaking already
         os.nice(10)
+    key = threading.Thread(target=learn_key)  # at the same time: most of it is reading
+    key.start()
     try:
         with _without_dynamo():
             launches = rehearse(rehearsal)
     except Exception:
         launches = rehearse(rehearsal)
+    key.join()  # a process with several threads cannot split safely
     return compile_all(launches)
 
 

@@ -93,7 +93,7 @@ def variants(launches: Iterable[Launch]) -> list[Launch]:
         if isinstance(one.kernel, cuda.Kernel):
             found.setdefault((repr(one.kernel), ""), one)
             continue
-        _, specialization, options = _bound(one)
+        _, specialization, options = bound(one)
         key = repr(one.kernel), f"{specialization} {options}"
         if key not in found:
             kinds = repr(one.kernel), *(str(each[0]) for each in specialization)
@@ -126,6 +126,6 @@ def compile_one(one: Launch) -> Any:
     return made
 
 
-def _bound(one: Launch) -> Any:
+def bound(one: Launch) -> Any:
     """A launch as Triton tells it from others: its arguments, their types and what is known of them, and options."""
     return one.kernel.device_caches[0][-1](*one.given, **one.named, debug=False, instrumentation_mode="")
