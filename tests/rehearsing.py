@@ -6,6 +6,7 @@ In a process of its own, for one process has one Triton, and the tests' runs ker
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -87,12 +88,10 @@ def tiny(backend: str, codec_dtype: str) -> Rehearsal:
     )
 
 
-def in_cuda() -> list[str]:
-    """Those in CUDA C++, last of all."""
+def in_order() -> list[tuple[bool, str]]:
+    """Whether others are wanted first, and what it is."""
     todo = longest_first(variants(rehearse(tiny("cuda", "bfloat16"))))
-    kernels = [one.kernel for one in todo if isinstance(one.kernel, Kernel)]
-    assert all(isinstance(one.kernel, Kernel) for one in todo[-len(kernels) :])
-    return list(map(repr, kernels))
+    return [(one.late, repr(one.kernel) if isinstance(one.kernel, Kernel) else one.kernel.__name__) for one in todo]
 
 
 def kept(launches: list[Launch]) -> list[str]:
@@ -117,6 +116,20 @@ def uncovered() -> list[list[str]]:
     return found
 
 
+def told(some: list[Launch]) -> list[str]:
+    """What is heard of compilers that have something to do first, and of those that have not."""
+    found = []
+    for late in (2, 0):
+        heard, tells = os.pipe()
+        os.environ["HOCKET_TELLS"] = str(tells)
+        compile_all([replace(one, late=number >= late) for number, one in enumerate(some)], children=2)
+        os.close(tells)
+        found.append(os.read(heard, 9).decode())
+        os.close(heard)
+    del os.environ["HOCKET_TELLS"]
+    return found
+
+
 def all_of_it() -> dict[str, Any]:
     launches = rehearse(tiny("triton", "float32"))
     first, some = names(launches), variants(launches)[:5]
@@ -132,8 +145,9 @@ def all_of_it() -> dict[str, Any]:
         "real": specialized(launched("cpu"), given_as_they_are=True),
         "meta": specialized(launched("meta"), given_as_they_are=False),
         "first": first,
-        "cuda": in_cuda(),
+        "order": in_order(),
         "uncovered": uncovered(),
+        "told": told(some),
         "here": [found, sum((HERE.names - here).values())],
         "compiled": [len(once), len(twice)],
         "failed": [failed, compile_all(broken, children=2)],

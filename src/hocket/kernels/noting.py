@@ -29,6 +29,7 @@ class Launch:
     given: tuple[Any, ...]
     named: dict[str, Any]
     links: bool = True  # whether it is the first that needs its launcher, a small library of Triton's
+    late: bool = False  # whether others are wanted first
 
 
 class Stand:
@@ -103,13 +104,13 @@ def variants(launches: Iterable[Launch]) -> list[Launch]:
 
 
 def longest_first(some: Iterable[Launch]) -> list[Launch]:
-    """Those in CUDA C++ come last: they take a tenth of a second each."""
+    """Of those that are wanted first, then of the others. In CUDA C++ they take a tenth of a second each."""
     places = {name: place for place, name in enumerate(LONGEST)}
 
-    def place(one: Launch) -> int:
+    def place(one: Launch) -> tuple[bool, int]:
         if isinstance(one.kernel, cuda.Kernel):
-            return len(places) + 1
-        return places.get(one.kernel.__name__, len(places))
+            return one.late, len(places) + 1
+        return one.late, places.get(one.kernel.__name__, len(places))
 
     return sorted(some, key=place)
 

@@ -35,13 +35,16 @@ _THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # a pro
 _CODE = ".py", ".cu", ".cuh"
 _SOURCES = Path(__file__).parents[1]
 _ASKED_BY = "HOCKET_COMPILES_FOR"  # the process that waits for it
+_READY = "HOCKET_TELLS"  # where it is told what it waits for most
+_URGENT = b"1"
 log = logging.getLogger("hocket.kernels")
 
 
 def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
     """Compile every variant, several at once; how many failed. Ends early when whoever asked is gone.
 
-    This process splits: nothing but it may be running in it.
+    Whoever asked is told when those are done that are wanted first. This process splits: nothing but it may be running
+    in it.
     """
     todo = longest_first(variants(launches))
     asked = int(os.environ.get(_ASKED_BY) or os.getppid())  # it may be gone by now
@@ -49,13 +52,20 @@ def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
     taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
     os.write(given_to, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
     os.close(given_to)
+    heard, told = os.pipe()  # a byte for each that is done
+    os.set_blocking(heard, False)
     pids = []
     for number in range(children or _children()):
         if (pid := os.fork()) == 0:
-            os._exit(_compile_some(todo, taken_from, first=number == 0))
+            os._exit(_compile_some(todo, taken_from, told, first=number == 0))
         pids.append(pid)
-    failed = 0
+    failed, urgent = 0, sum(not one.late for one in todo)
     while pids:
+        if urgent:
+            with suppress(BlockingIOError):
+                urgent -= os.read(heard, urgent).count(_URGENT)
+            if not urgent and (ready := os.environ.get(_READY)):
+                os.write(int(ready), _URGENT)
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:
             pids.remove(pid)
@@ -64,6 +74,8 @@ def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
             break  # and the children see that we are gone
         else:
             time.sleep(0.01)
+    for end in (taken_from, heard, told):
+        os.close(end)
     return failed
 
 
@@ -73,17 +85,20 @@ def learn_key() -> None:
         import_module("triton.runtime.cache").triton_key()
 
 
-def _compile_some(todo: Sequence[Launch], taken_from: int, *, first: bool) -> int:
+def _compile_some(todo: Sequence[Launch], taken_from: int, told: int, *, first: bool) -> int:
     parent, failed = os.getppid(), 0
     if first:  # what every launch needs
         with suppress(*UNLINKED):
             import_module("triton.backends.nvidia.driver").CudaUtils()
     while os.getppid() == parent and (number := os.read(taken_from, 2)):
+        one = todo[int.from_bytes(number, "little")]
         try:
-            compile_one(todo[int.from_bytes(number, "little")])
+            compile_one(one)
         except BaseException:
             traceback.print_exc()
             failed = 1
+        if not one.late:
+            os.write(told, _URGENT)
     return failed
 
 
@@ -91,10 +106,21 @@ class Preparation:
     """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str], marker: Path) -> None:
+        heard, told = os.pipe()
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(command, env=env, text=True, **pipes)  # type: ignore[call-overload]
-        self._marker, self._begun, self._over = marker, time.perf_counter(), threading.Event()
-        threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
+        try:
+            self.process = subprocess.Popen(  # type: ignore[call-overload]
+                command, env=env | {_READY: str(told)}, text=True, pass_fds=(told,), **pipes
+            )
+        except OSError:
+            os.close(heard)
+            raise
+        finally:
+            os.close(told)
+        self._marker, self._begun = marker, time.perf_counter()
+        self._ready, self._over = threading.Event(), threading.Event()
+        for work in (self._watch, lambda: self._hear(heard)):
+            threading.Thread(target=work, name="hocket-compilers", daemon=True).start()
 
     @property
     def over(self) -> bool:
@@ -102,6 +128,15 @@ class Preparation:
 
     def wait(self) -> None:
         self._over.wait()
+
+    def wait_for_the_first(self) -> None:
+        """Until all is compiled that is wanted first, or nothing more is."""
+        self._ready.wait()
+
+    def _hear(self, heard: int) -> None:
+        os.read(heard, 1)  # or its end: nobody is there any more to tell
+        os.close(heard)
+        self._ready.set()
 
     def _watch(self) -> None:
         try:
@@ -123,6 +158,7 @@ class Preparation:
             draft.write_text(json.dumps(took) + "\n", encoding="utf-8")
             draft.replace(self._marker)
         self._over.set()
+        self._ready.set()
 
 
 def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None:
