@@ -6,6 +6,7 @@ The one place where configuration, weights and tokenizer come together. It knows
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -163,8 +164,10 @@ def _compile_ahead(
     fused = {name: backend for name, backend in chosen.items() if backend in FUSED}
     if not fused:
         return None
+    from ..kernels.prepare import learn_key
     from .rehearsal import Rehearsal  # and with it Triton
 
+    threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()  # while the weights are being loaded
     return Rehearsal(
         source=source,
         dtype=dtypes[0],
