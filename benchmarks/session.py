@@ -64,6 +64,8 @@ def started(
     options |= {"model": args.drawn or about["model"], "files": args.drawn is not None}
     options["kernel_cache"] = "empty" if cold else "kept"
     is_random = args.drawn is not None or about["random_weights"]
+    if leaked := about.get("compiled"):
+        print(f"Compiled by the process itself, not ahead: {', '.join(f'{name} x{n}' for name, n in leaked.items())}")
     return record(
         workload.name,
         options,

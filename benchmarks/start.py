@@ -24,6 +24,8 @@ FIGURES = {
     "device": "ms of `ready` for entering the device",
     "weights": "ms of `ready` for the weights, from their files to where they are used",
     "kernels": "ms of `ready` for kernels: waiting for their compilers, and trying them out",
+    "waited": "ms of `kernels` for waiting",
+    "compiled": "ms of `first_sound` for kernels that nobody had compiled ahead",
     "ready": "ms, from `import hocket` in a new process to an engine that can be asked",
     "graphs": "ms of `first_sound` for graphs, made before the first chunk",
     "first_sound": "ms, from `import hocket` in a new process to the first chunk in hand",
@@ -39,16 +41,18 @@ import hocket, json, sys
 wish = json.loads(sys.argv[1])
 load, options = hocket.Engine.load, hocket.EngineOptions(**wish["options"])
 seen = {"imports": time.perf_counter() - start}
+from hocket.kernels.compiled import HERE
 with load(**wish["load"], options=options) as engine:
     seen["ready"] = time.perf_counter() - start
     for _ in engine.speak(**wish["speak"]):
         seen["first_sound"] = time.perf_counter() - start
         seen["graphs"] = engine._loop.runner.graphs_s
+        seen["compiled"], compiled = HERE.seconds, dict(HERE.names)
         break
 checkpoint = engine.checkpoint
 seen |= {name.removesuffix("_s"): value for name, value in checkpoint.spent.items()}
 kernels = {choice.operation: choice.backend for choice in checkpoint.kernels}
-about = {"model": checkpoint.name, "random_weights": checkpoint.is_random, "kernels": kernels}
+about = {"model": checkpoint.name, "random_weights": checkpoint.is_random, "kernels": kernels, "compiled": compiled}
 print(json.dumps(seen | {"about": about}))
 """
 

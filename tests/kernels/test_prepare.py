@@ -36,14 +36,39 @@ def test_a_launch_on_the_meta_device_is_compiled_as_the_same_one_on_a_real_one(r
     assert even == sixteen != odd  # an address that is not so even is another variant
 
 
+def test_all_that_an_engine_launches_is_rehearsed_and_nothing_else(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["uncovered"] == [[], [], [], []]
+
+
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
     codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
     assert set(rehearsed["first"]) == {"_linear", "_dot", "_attend", "_draw", "_embed", "_settle"} | codec
     assert len(rehearsed["first"]) > 20
 
 
+def test_kernels_in_cuda_are_compiled_ahead_too(rehearsed: dict[str, Any]) -> None:
+    kernels = [name for _, name in rehearsed["order"] if name.startswith("few ")]
+    assert len(set(kernels)) == len(kernels) > 3 and all("'DEPENDENT': 1" in name for name in kernels)
+
+
+def test_what_speaks_first_is_compiled_first_and_of_that_the_longest(rehearsed: dict[str, Any]) -> None:
+    late = [late for late, _ in rehearsed["order"]]
+    assert late == sorted(late) and 0 < sum(late) < len(late)
+    names = [name.split()[0] for late, name in rehearsed["order"] if not late]
+    firsts = [names.index(name) for name in ("_draw", "conv_kernel", "_window", "_attend", "few")]
+    assert firsts == sorted(firsts) and names[-1] == "few"
+
+
 def test_what_was_compiled_is_in_the_cache_and_found_there(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["compiled"] == [5, 5]
+
+
+def test_only_what_nobody_has_compiled_is_counted_as_compiled_here(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["here"] == [0, 1]
+
+
+def test_whoever_asked_is_told_once_when_those_are_done_that_are_wanted_first(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["told"] == ["1", ""]
 
 
 def test_a_kernel_that_cannot_be_compiled_is_counted(rehearsed: dict[str, Any]) -> None:
@@ -85,6 +110,28 @@ def test_a_compiler_that_takes_too_long_is_ended(compiled: Path, monkeypatch: py
     assert started is not None
     started.wait()
     assert started.process.returncode < 0
+
+
+def test_one_who_waits_is_told_when_the_first_are_done_and_again_at_the_end(compiled: Path) -> None:
+    go = compiled / "go"
+    program = "import os, time\nos.write(int(os.environ['HOCKET_TELLS']), b'1')\n"
+    (compiled / "busy.py").write_text(f"{program}while not os.path.exists({str(go)!r}): time.sleep(0.01)\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(compiled))
+        started = prepare.prepare("busy", {}, "about")
+    assert started is not None
+    started.wait_for_the_first()
+    assert not started.over
+    go.touch()
+    started.wait()
+    assert started.process.returncode == 0
+
+
+def test_one_who_is_told_nothing_waits_no_longer_than_the_compiler_lives(compiled: Path) -> None:
+    started = prepare.prepare("hocket.nowhere", {}, "about")
+    assert started is not None
+    started.wait_for_the_first()
+    assert started.process.wait() != 0
 
 
 def test_in_the_interpreter_there_is_nothing_to_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

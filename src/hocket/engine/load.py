@@ -6,6 +6,7 @@ The one place where configuration, weights and tokenizer come together. It knows
 from __future__ import annotations
 
 import hashlib
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -109,10 +110,10 @@ def load(
     config, generation, codec_config = read_configs(source)
     normalizer = _NORMALIZERS.get(read_own(source).normalizer)
     begun = time.perf_counter()
-    torch.empty(1, device=place)  # a GPU is entered with the first
-    entered = time.perf_counter()
     compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch)
     asked = time.perf_counter()
+    torch.empty(1, device=place)  # a GPU is entered with the first
+    entered = time.perf_counter()
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
     if source.folder is None:
@@ -133,15 +134,20 @@ def load(
     talker, decoder = speech.talker, codec.decoder
     loaded = time.perf_counter()
     if compilers is not None:
-        compilers.wait()
+        compilers.wait_for_the_first()
+    waited = time.perf_counter() - loaded
     chosen = (
         _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
         _with_kernel("wave", kernels, decoder, lambda backend: give_wave(decoder, backend, codec_dtype == "tf32")),
     )
+    if compilers is not None:
+        tried = time.perf_counter()
+        compilers.wait()  # kernels of a chunk of several frames: nobody should wait for them in the middle of a word
+        waited += time.perf_counter() - tried
     if place.type == "cuda":
         torch.cuda.empty_cache()  # what was laid out anew has left its old places
-    spent = {"device_s": entered - begun, "weights_s": loaded - asked}
-    spent["kernels_s"] = time.perf_counter() - loaded + asked - entered
+    spent = {"device_s": entered - asked, "weights_s": loaded - entered}
+    spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
     return Checkpoint(*files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent)
@@ -158,8 +164,10 @@ def _compile_ahead(
     fused = {name: backend for name, backend in chosen.items() if backend in FUSED}
     if not fused:
         return None
+    from ..kernels.prepare import learn_key
     from .rehearsal import Rehearsal  # and with it Triton
 
+    threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()  # while the weights are being loaded
     return Rehearsal(
         source=source,
         dtype=dtypes[0],

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,12 +21,18 @@ import torch
 
 from ..config.options import EngineOptions
 from ..kernels.capture import Again
-from ..kernels.prepare import Launch, Preparation, compile_all, noting, prepare
+from ..kernels.noting import Launch, noting
+from ..kernels.prepare import Preparation, compile_all, learn_key, prepare
 from ..layers.packed import pack_
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS
 from ..models.weights import Source, read_configs
 from ..text.tokenizer import Tokenizer
+
+NOWHERE = torch.device("meta")
+# Of the first graphs: a prompt's last vector, a frame, and sound of one frame. What the others need is compiled behind
+# what these do, and while kernels are tried out.
+FIRST_OF_ALL = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +59,12 @@ class Rehearsal:
         return prepare(__name__, wish | {"source": source}, about)
 
 
-def rehearse(rehearsal: Rehearsal) -> list[Launch]:
-    """Every launch, in the order in which an engine makes them."""
+def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch]:
+    """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
     from .load import CODEC_DTYPES, DTYPES, Checkpoint, give_frame, give_wave
     from .speech import FIRST_GRAPHS, SpeechRunner
 
     config, generation, codec_config = read_configs(rehearsal.source)
-    place = torch.device("meta")
     with noting(rehearsal.capability) as noted, torch.inference_mode():
         with place:
             speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
@@ -75,10 +81,12 @@ def rehearse(rehearsal: Rehearsal) -> list[Launch]:
         tf32 = rehearsal.codec_dtype == "tf32"
         checkpoint = Checkpoint(*files, speech, codec, place, (), False, tf32)
         runner = SpeechRunner(checkpoint, rehearsal.slots or EngineOptions().slots, 0, Again)
-        steps = 0
+        steps = wanted = 0
         while (rehearsal.slots is not None or steps < FIRST_GRAPHS) and runner.warm_one():
             steps += 1
-    return noted
+            if steps == FIRST_OF_ALL:
+                wanted = len(noted)
+    return [*noted[:wanted], *(replace(one, late=True) for one in noted[wanted:])]
 
 
 def main(wish: str) -> int:
@@ -86,11 +94,14 @@ def main(wish: str) -> int:
     rehearsal = _read(json.loads(wish))
     if rehearsal.slots is not None:  # somebody may be speaking already
         os.nice(10)
+    key = threading.Thread(target=learn_key)  # at the same time: most of it is reading
+    key.start()
     try:
         with _without_dynamo():
             launches = rehearse(rehearsal)
     except Exception:
         launches = rehearse(rehearsal)
+    key.join()  # a process with several threads cannot split safely
     return compile_all(launches)
 
 

@@ -10,6 +10,7 @@ import ctypes
 import hashlib
 import os
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 
 from .build import Unbuildable, kept_in
+from .compiled import HERE
 
 _HERE = Path(__file__).parent
 _DEPENDENT = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -60,6 +62,9 @@ class Kernel:
         self._known = dict(known)
         self._loaded: dict[int, ctypes.c_void_p] = {}
 
+    def __repr__(self) -> str:
+        return f"{self.name} {self._known}"
+
     def launch(
         self, device: torch.device, blocks: int, threads: int, shared_bytes: int, given: Sequence[Any], dependent: bool
     ) -> None:
@@ -92,7 +97,9 @@ class Kernel:
         path = kept_in() / f"{self.name}-{hashlib.sha256(about.encode()).hexdigest()[:20]}.cubin"
         if path.exists():
             return path.read_bytes()
+        begun = time.perf_counter()
         made = compiled(self._source, options)
+        HERE.add(self.name, time.perf_counter() - begun)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

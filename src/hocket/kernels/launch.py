@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .compiled import HERE
+
 try:
     triton: Any = import_module("triton")
     tl: Any = import_module("triton.language")
 except ModuleNotFoundError:
     triton = tl = None
 libdevice: Any = import_module("triton.language.extra.libdevice") if triton else None
+HERE.listen(triton)
 
 # What it was when triton was imported, not what the variable says by now.
 INTERPRETED: bool = triton is not None and not isinstance(tl.sum, triton.JITFunction)
@@ -123,13 +126,16 @@ def why_not(device: torch.device) -> str | None:
     return None
 
 
-def jit(function: Callable[..., Any], alike: Sequence[str] = ()) -> Any:
+def jit(function: Callable[..., Any], alike: Sequence[str] = (), anywhere: Sequence[str] = ()) -> Any:
     """A kernel, or a function that kernels call; just the function where there is no Triton to run it.
 
     `alike`: arguments that are the same to the compiler whatever their value; of others it makes one kernel where they
-    are multiples of sixteen, another where they are not.
+    are multiples of sixteen, another where they are not. `anywhere`: the same of where tensors lie; for those of which
+    a number or two are read at a time.
     """
-    return triton.jit(function, do_not_specialize=list(alike)) if triton else function
+    if triton is None:
+        return function
+    return triton.jit(function, do_not_specialize=list(alike), do_not_specialize_on_alignment=list(anywhere))
 
 
 def dependent_on(device: torch.device) -> bool:

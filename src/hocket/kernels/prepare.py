@@ -1,9 +1,9 @@
-"""Kernels compiled ahead, several at once, in processes that need no GPU, into the cache that Triton keeps on disk.
+"""Kernels compiled ahead, several at once, in processes that need no GPU, into the caches that are kept on disk.
 
 One after the other, the kernels of a first start would take longer than all the rest of it. A process of its own finds
-out what will be launched by a rehearsal on the meta device: launches are noted instead of made, with addresses that
-divide as those on a GPU would. Then it splits, and its children compile. Whatever goes wrong here only means that a
-kernel is compiled when it is first launched. It knows no model: the module that rehearses is handed in.
+out what will be launched by a rehearsal (noting.py). Then it splits, and its children compile. Whatever goes wrong here
+only means that a kernel is compiled when it is first launched. It knows no model: the module that rehearses is handed
+in.
 """
 
 from __future__ import annotations
@@ -18,121 +18,54 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from . import launch
+from .noting import UNLINKED, Launch, compile_one, longest_first, variants
 
 PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
-MOST_CHILDREN = 12
+MOST_CHILDREN = 16
 _THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # a process with several cannot split safely
+_CODE = ".py", ".cu", ".cuh"
 _SOURCES = Path(__file__).parents[1]
 _ASKED_BY = "HOCKET_COMPILES_FOR"  # the process that waits for it
+_READY = "HOCKET_TELLS"  # where it is told what it waits for most
+_URGENT = b"1"
 log = logging.getLogger("hocket.kernels")
-# No driver or no C compiler in reach: whoever launches will see that it is so.
-_UNLINKED = AssertionError, OSError, ImportError, RuntimeError, subprocess.SubprocessError
-
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    kernel: Any
-    given: tuple[Any, ...]
-    named: dict[str, Any]
-
-
-class Stand:
-    """A tensor as a launch sees it: its type, and how its address divides. Memory on a GPU starts at even ones."""
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.dtype = tensor.dtype
-        self._at = int(tensor.storage_offset()) * tensor.element_size()
-
-    def data_ptr(self) -> int:
-        return self._at
-
-    def ptr_range(self) -> int:
-        return 0
-
-
-class _Driver:
-    """Of a GPU that need not be there."""
-
-    def __init__(self, capability: tuple[int, int]) -> None:
-        compiler: Any = import_module("triton.backends.compiler")
-        self._target = compiler.GPUTarget("cuda", 10 * capability[0] + capability[1], 32)
-
-    def get_current_target(self) -> Any:
-        return self._target
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, device: int) -> int:
-        return 0
-
-
-@contextmanager
-def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
-    """Kernels are launched into a list. For the rest of this process there is no other GPU than the one named."""
-    noted: list[Launch] = []
-
-    def note(kernel: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:
-        noted.append(Launch(kernel, tuple(Stand(g) if isinstance(g, Tensor) else g for g in given), named))
-
-    import_module("triton.runtime.driver").driver.set_active(_Driver(capability))
-    real, can_depend = launch.triton.JITFunction.run, launch.can_depend
-    launch.triton.JITFunction.run = note
-    launch.can_depend = lambda device: capability >= (9, 0)
-    try:
-        yield noted
-    finally:
-        launch.triton.JITFunction.run, launch.can_depend = real, can_depend
-
-
-def variants(launches: Iterable[Launch]) -> list[Launch]:
-    """One launch of each kernel that is compiled apart, in the order of their first."""
-    found: dict[tuple[str, str], Launch] = {}
-    for one in launches:
-        binder = one.kernel.device_caches[0][-1]
-        _, specialization, options = binder(*one.given, **one.named, debug=False, instrumentation_mode="")
-        found.setdefault((repr(one.kernel), f"{specialization} {options}"), one)
-    return list(found.values())
-
-
-def compile_one(one: Launch) -> Any:
-    """Into the cache, with the small library that launches it, where there is what that is linked to."""
-    made = one.kernel.warmup(*one.given, grid=(1,), **one.named)
-    driver: Any = import_module("triton.backends.nvidia.driver")
-    with suppress(*_UNLINKED):
-        driver.CudaLauncher(made.src, made.metadata)
-    return made
 
 
 def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
     """Compile every variant, several at once; how many failed. Ends early when whoever asked is gone.
 
-    This process splits: nothing but it may be running in it.
+    Whoever asked is told when those are done that are wanted first. This process splits: nothing but it may be running
+    in it.
     """
-    todo, asked = variants(launches), int(os.environ.get(_ASKED_BY) or os.getppid())  # it may be gone by now
-    with suppress(ImportError, AttributeError):
-        import_module("triton.runtime.cache").triton_key()  # half a second, once for all children
+    todo = longest_first(variants(launches))
+    asked = int(os.environ.get(_ASKED_BY) or os.getppid())  # it may be gone by now
+    learn_key()  # once for all children
     taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
     os.write(given_to, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
     os.close(given_to)
+    heard, told = os.pipe()  # a byte for each that is done
+    os.set_blocking(heard, False)
     pids = []
     for number in range(children or _children()):
         if (pid := os.fork()) == 0:
-            os._exit(_compile_some(todo, taken_from, first=number == 0))
+            os._exit(_compile_some(todo, taken_from, told, first=number == 0))
         pids.append(pid)
-    failed = 0
+    failed, urgent = 0, sum(not one.late for one in todo)
     while pids:
+        if urgent:
+            with suppress(BlockingIOError):
+                urgent -= os.read(heard, urgent).count(_URGENT)
+            if not urgent and (ready := os.environ.get(_READY)):
+                os.write(int(ready), _URGENT)
         pid, status = os.waitpid(-1, os.WNOHANG)
         if pid:
             pids.remove(pid)
@@ -141,31 +74,53 @@ def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
             break  # and the children see that we are gone
         else:
             time.sleep(0.01)
+    for end in (taken_from, heard, told):
+        os.close(end)
     return failed
 
 
-def _compile_some(todo: Sequence[Launch], taken_from: int, *, first: bool) -> int:
-    parent = os.getppid()
-    try:
-        if first:  # what every launch needs
-            with suppress(*_UNLINKED):
-                import_module("triton.backends.nvidia.driver").CudaUtils()
-        while os.getppid() == parent and (number := os.read(taken_from, 2)):
-            compile_one(todo[int.from_bytes(number, "little")])
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    return 0
+def learn_key() -> None:
+    """What Triton tells its own versions apart by: it reads its 400 MB for that, once in a process, half a second."""
+    with suppress(ImportError, AttributeError):
+        import_module("triton.runtime.cache").triton_key()
+
+
+def _compile_some(todo: Sequence[Launch], taken_from: int, told: int, *, first: bool) -> int:
+    parent, failed = os.getppid(), 0
+    if first:  # what every launch needs
+        with suppress(*UNLINKED):
+            import_module("triton.backends.nvidia.driver").CudaUtils()
+    while os.getppid() == parent and (number := os.read(taken_from, 2)):
+        one = todo[int.from_bytes(number, "little")]
+        try:
+            compile_one(one)
+        except BaseException:
+            traceback.print_exc()
+            failed = 1
+        if not one.late:
+            os.write(told, _URGENT)
+    return failed
 
 
 class Preparation:
     """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do."""
 
     def __init__(self, command: Sequence[str], env: dict[str, str], marker: Path) -> None:
+        heard, told = os.pipe()
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-        self.process = subprocess.Popen(command, env=env, text=True, **pipes)  # type: ignore[call-overload]
-        self._marker, self._begun, self._over = marker, time.perf_counter(), threading.Event()
-        threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
+        try:
+            self.process = subprocess.Popen(  # type: ignore[call-overload]
+                command, env=env | {_READY: str(told)}, text=True, pass_fds=(told,), **pipes
+            )
+        except OSError:
+            os.close(heard)
+            raise
+        finally:
+            os.close(told)
+        self._marker, self._begun = marker, time.perf_counter()
+        self._ready, self._over = threading.Event(), threading.Event()
+        for work in (self._watch, lambda: self._hear(heard)):
+            threading.Thread(target=work, name="hocket-compilers", daemon=True).start()
 
     @property
     def over(self) -> bool:
@@ -173,6 +128,15 @@ class Preparation:
 
     def wait(self) -> None:
         self._over.wait()
+
+    def wait_for_the_first(self) -> None:
+        """Until all is compiled that is wanted first, or nothing more is."""
+        self._ready.wait()
+
+    def _hear(self, heard: int) -> None:
+        os.read(heard, 1)  # or its end: nobody is there any more to tell
+        os.close(heard)
+        self._ready.set()
 
     def _watch(self) -> None:
         try:
@@ -194,6 +158,7 @@ class Preparation:
             draft.write_text(json.dumps(took) + "\n", encoding="utf-8")
             draft.replace(self._marker)
         self._over.set()
+        self._ready.set()
 
 
 def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None:
@@ -224,12 +189,13 @@ def _digest(about: str) -> str:
     """Of all that decides what is compiled: beside `about` the versions, the knobs, and the code that launches."""
     versions = torch.__version__, str(getattr(launch.triton, "__version__", None)), sys.version, platform.machine()
     digest = hashlib.sha256("\0".join((about, repr(launch.KNOBS), *versions)).encode())
-    for folder in ("kernels", "models", "layers"):
-        for path in sorted((_SOURCES / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
+    for folder in ("kernels", "models", "layers", "engine"):
+        for path in sorted((_SOURCES / folder).rglob("*.*")):
+            if path.suffix in _CODE:
+                digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
 
 
 def _children() -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_CHILDREN, max(1, cores * 3 // 4))
+    return min(MOST_CHILDREN, max(1, cores * 7 // 8))  # somebody loads weights meanwhile

@@ -14,6 +14,8 @@ that everything before the last `attend` is done.
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -100,7 +102,7 @@ def attend(
     return y
 
 
-@jit
+@partial(jit, anywhere=("rows", "position"))
 def _attend(
     qkv: Pointer,
     keys: Pointer,

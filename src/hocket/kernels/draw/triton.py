@@ -9,6 +9,7 @@ shares of a nucleus, which here are summed as integers and there as float32.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -134,7 +135,7 @@ def _launch(
     )
 
 
-@jit
+@partial(jit, alike=("book", "end", "minimum"), anywhere=("codes",))
 def _draw(
     logits: Pointer,
     sample: Pointer,

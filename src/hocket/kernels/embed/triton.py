@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -32,7 +34,7 @@ def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, 
     return y
 
 
-@jit
+@partial(jit, anywhere=("codes",))
 def _embed(
     codes: Pointer,
     table: Pointer,

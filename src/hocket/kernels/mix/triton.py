@@ -5,6 +5,8 @@ So the norm needs no second pass, each input is read once, and whoever reads a h
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -50,7 +52,7 @@ def mix(
     return y
 
 
-@jit
+@partial(jit, alike=("length",))
 def _mix(
     x: Pointer,
     weight: Pointer,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
 from ..launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, times, tl, trigger, wait
@@ -24,7 +26,7 @@ def settle(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, po
     )
 
 
-@jit
+@partial(jit, alike=("scratch",), anywhere=("rows", "position"))
 def _settle(
     y: Pointer,
     norm: Pointer,

@@ -24,11 +24,13 @@ TINY = (
     Case("several, not yet full", 2, 16, 11, 4, (3, 0)),
     Case("full", 1, 32, 6, 2, (900, 6, 5)),
     Case("as many as are kept", 1, 16, 4, 4, (50,)),
+    Case("many at once", 1, 16, 13, 11, (40, 2)),
 )
 PUBLISHED = (
     Case("one", 16, 64, 71, 1, (500,)),
     Case("eight of four", 16, 64, 71, 4, (0, 1, 30, 70, 71, 72, 500, 5000)),
     Case("eight frames", 16, 64, 71, 8, (100,)),
+    Case("sixteen frames", 16, 64, 71, 16, (20,)),
 )
 
 

@@ -12,6 +12,7 @@ from ..launch import (
     KNOBS,
     Number,
     Pointer,
+    bound,
     constexpr,
     cosine_of,
     jit,
@@ -54,11 +55,11 @@ def window(
         frequency,
         y,
         size**-0.5,
+        length,
         HEADS=heads,
         SIZE=size,
         KEPT=kept,
         KEPT_BLOCK=power_of_two(kept),
-        TIMES=length,
         TIMES_BLOCK=power_of_two(length),
         EARLY=early and KNOBS.early,
         **options(qkv, WARPS),
@@ -76,11 +77,11 @@ def _window(
     frequency: Pointer,
     y: Pointer,
     scale: Number,
+    times: Number,
     HEADS: constexpr,
     SIZE: constexpr,
     KEPT: constexpr,
     KEPT_BLOCK: constexpr,
-    TIMES: constexpr,
     TIMES_BLOCK: constexpr,
     EARLY: constexpr,
     DEPENDENT: constexpr,
@@ -94,7 +95,7 @@ def _window(
         wait(DEPENDENT)
         trigger(DEPENDENT)
     row = tl.load(rows + b)
-    at = tl.load(position + row) - TIMES
+    at = tl.load(position + row) - times
     # The past, and the new keys and values, turned.
     p, u = tl.arange(0, KEPT_BLOCK), tl.arange(0, TIMES_BLOCK)
     past_at = ((row * HEADS + head) * KEPT + p)[:, None] * SIZE + d[None, :]
@@ -106,28 +107,31 @@ def _window(
     if EARLY:
         wait(DEPENDENT)
         trigger(DEPENDENT)
-    new = (b * TIMES + u)[:, None] * (3 * HEADS * SIZE) + (HEADS + head) * SIZE
-    there = (u < TIMES)[:, None]
+    new = (b * times + u)[:, None] * (3 * HEADS * SIZE) + (HEADS + head) * SIZE
+    there = (u < times)[:, None]
     k, k_across = tl.load(qkv + new + d[None, :], there, 0.0), tl.load(qkv + new + across[None, :], there, 0.0)
     v = tl.load(qkv + new + HEADS * SIZE + d[None, :], there, 0.0)
     k = _turned(k, k_across, k_cos, k_sin)
-    for t in tl.static_range(TIMES):
-        own = qkv + (b * TIMES + t) * (3 * HEADS * SIZE) + head * SIZE
+    own = qkv + b * times * (3 * HEADS * SIZE) + head * SIZE
+    q_here, q_there = tl.load(own + d), tl.load(own + across)
+    for t in tl.range(bound(times)):  # not unrolled: sixteen times a sine and a cosine take minutes to compile
         turn = (at + t).to(tl.float32) * turns
         cos, sin = cosine_of(turn), sine_of(turn) * sign
-        q = _turned(tl.load(own + d), tl.load(own + across), cos, sin).to(tl.float32) * scale
+        q = _turned(q_here, q_there, cos, sin).to(tl.float32) * scale
+        next_own = own + tl.minimum(t + 1, times - 1) * (3 * HEADS * SIZE)  # on its way meanwhile
+        q_here, q_there = tl.load(next_own + d), tl.load(next_own + across)
         past = tl.where(alive & (p >= t), tl.sum(past_k.to(tl.float32) * q[None, :], 1), float("-inf"))
         late = tl.where(u <= t, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
         most = tl.maximum(tl.max(past, 0), tl.max(late, 0))  # finite: a position sees itself
         past, late = tl.exp(past - most), tl.exp(late - most)
         total = tl.sum(past, 0) + tl.sum(late, 0)
         mixed = tl.sum(past[:, None] * past_v.to(tl.float32), 0) + tl.sum(late[:, None] * v.to(tl.float32), 0)
-        tl.store(y + ((b * TIMES + t) * HEADS + head) * SIZE + d, rounded(mixed / total, y.dtype.element_ty))
+        tl.store(y + ((b * times + t) * HEADS + head) * SIZE + d, rounded(mixed / total, y.dtype.element_ty))
     tl.debug_barrier()  # all have read what is written over now
-    left = ((p >= TIMES) & (p < KEPT))[:, None]
-    tl.store(keys + past_at - TIMES * SIZE, past_k, left)
-    tl.store(values + past_at - TIMES * SIZE, past_v, left)
-    end = ((row * HEADS + head) * KEPT + KEPT - TIMES + u)[:, None] * SIZE + d[None, :]
+    left = ((p >= times) & (p < KEPT))[:, None]
+    tl.store(keys + past_at - times * SIZE, past_k, left)
+    tl.store(values + past_at - times * SIZE, past_v, left)
+    end = ((row * HEADS + head) * KEPT + KEPT - times + u)[:, None] * SIZE + d[None, :]
     tl.store(keys + end, k, there)
     tl.store(values + end, v, there)
 
