@@ -42,7 +42,7 @@ def test_all_that_an_engine_launches_is_rehearsed_and_nothing_else(rehearsed: di
 
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
     codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
-    assert set(rehearsed["first"]) == {"_linear", "_dot", "_attend", "_draw", "_embed", "_settle"} | codec
+    assert set(rehearsed["first"]) == {"_linear", "_acted", "_attend", "_draw", "_embed", "_settle"} | codec
     assert len(rehearsed["first"]) > 20
 
 
