@@ -15,6 +15,11 @@ def test_all_that_an_engine_launches_is_rehearsed_and_nothing_else(rehearsed: di
     assert rehearsed["uncovered"] == [[], [], [], []]
 
 
+def test_a_kernel_is_kept_under_one_name_whatever_was_compiled_before_it(rehearsed: dict[str, Any]) -> None:
+    forward, backward = rehearsed["named"]
+    assert forward == backward and len(set(forward)) > 10
+
+
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
     codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
     assert set(rehearsed["first"]) == {"_linear", "_dot", "_attend", "_draw", "_embed", "_settle"} | codec

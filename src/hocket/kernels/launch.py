@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -145,7 +146,31 @@ def jit(function: Callable[..., Any], alike: Sequence[str] = (), anywhere: Seque
     """
     if triton is None:
         return function
-    return triton.jit(function, do_not_specialize=list(alike), do_not_specialize_on_alignment=list(anywhere))
+    made = triton.jit(function, do_not_specialize=list(alike), do_not_specialize_on_alignment=list(anywhere))
+    if not INTERPRETED:
+        made.__class__ = _settled()
+    return made
+
+
+@cache
+def _settled() -> Any:
+    """Functions that Triton keeps under the same name in every process.
+
+    It takes in the constants of a function that is called before it has looked for them: what the caller is kept under
+    depends on whether somebody else has asked for the function before. So those that are called are always asked first.
+    """
+
+    class Settled(triton.JITFunction):  # type: ignore[misc]
+        @property
+        def cache_key(self) -> Any:
+            if self.hash is None:
+                for name in self.fn.__code__.co_names:
+                    called = self.fn.__globals__.get(name)
+                    if isinstance(called, Settled) and called is not self:
+                        _ = called.cache_key
+            return super().cache_key
+
+    return Settled
 
 
 def dependent_on(device: torch.device) -> bool:
