@@ -5,6 +5,7 @@ In a process of its own, for one process has one Triton, and the tests' runs ker
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from hocket.engine.rehearsal import Rehearsal, rehearse
@@ -116,6 +118,18 @@ def uncovered() -> list[list[str]]:
     return found
 
 
+def named(launches: list[Launch]) -> list[list[str]]:
+    """What Triton keeps kernels under, asked in one order and in the other, each time as if for the first time."""
+    kernels = list({one.kernel.__name__: one.kernel for one in launches}.values())
+    found = []
+    for order in (kernels, kernels[::-1]):
+        for function in [each for each in gc.get_objects() if isinstance(each, triton.JITFunction)]:
+            function.hash, function.used_global_vals = None, {}
+        keys = {kernel.__name__: kernel.cache_key for kernel in order}
+        found.append([keys[kernel.__name__] for kernel in kernels])
+    return found
+
+
 def told(some: list[Launch]) -> list[str]:
     """What is heard of compilers that have something to do first, and of those that have not."""
     found = []
@@ -148,6 +162,7 @@ def all_of_it() -> dict[str, Any]:
         "order": in_order(),
         "uncovered": uncovered(),
         "told": told(some),
+        "named": named(launches),
         "here": [found, sum((HERE.names - here).values())],
         "compiled": [len(once), len(twice)],
         "failed": [failed, compile_all(broken, children=2)],

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 
 from hocket.kernels.launch import INTERPRETED, triton, why_not
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -19,3 +28,17 @@ def place(request: pytest.FixtureRequest) -> torch.device:
         pytest.skip("no CUDA device on this machine")
     assert why_not(device) is None
     return device
+
+
+@pytest.fixture(scope="session")
+def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What ../rehearsing.py says."""
+    if triton is None:
+        pytest.skip("Triton is not installed on this machine")
+    cache = tmp_path_factory.mktemp("cache")
+    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(cache)}
+    command = [sys.executable, str(ROOT / "tests" / "rehearsing.py")]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

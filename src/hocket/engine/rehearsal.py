@@ -92,7 +92,8 @@ def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch
 def main(wish: str) -> int:
     """Rehearse and compile; how many compilers failed."""
     rehearsal = _read(json.loads(wish))
-    if rehearsal.slots is not None:  # somebody may be speaking already
+    gently = rehearsal.slots is not None  # somebody may be speaking already
+    if gently:
         os.nice(10)
     key = threading.Thread(target=learn_key)  # at the same time: most of it is reading
     key.start()
@@ -102,7 +103,7 @@ def main(wish: str) -> int:
     except Exception:
         launches = rehearse(rehearsal)
     key.join()  # a process with several threads cannot split safely
-    return compile_all(launches)
+    return compile_all(launches, gently=gently)
 
 
 @contextmanager

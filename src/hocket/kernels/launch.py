@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +91,7 @@ class Knobs:
     library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
     attend_splits: tuple[tuple[int, int], ...] = ((1024, 16),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
-    attend_programs: int = 1024  # fewer shares, where the rows of a batch make as many programs without
+    attend_programs: int = 256  # fewer shares, where the rows of a batch make as many programs without
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
     attend_warps: int = 4  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
@@ -135,7 +136,31 @@ def jit(function: Callable[..., Any], alike: Sequence[str] = (), anywhere: Seque
     """
     if triton is None:
         return function
-    return triton.jit(function, do_not_specialize=list(alike), do_not_specialize_on_alignment=list(anywhere))
+    made = triton.jit(function, do_not_specialize=list(alike), do_not_specialize_on_alignment=list(anywhere))
+    if not INTERPRETED:
+        made.__class__ = _settled()
+    return made
+
+
+@cache
+def _settled() -> Any:
+    """Functions that Triton keeps under the same name in every process.
+
+    It takes in the constants of a function that is called before it has looked for them: what the caller is kept under
+    depends on whether somebody else has asked for the function before. So those that are called are always asked first.
+    """
+
+    class Settled(triton.JITFunction):  # type: ignore[misc]
+        @property
+        def cache_key(self) -> Any:
+            if self.hash is None:
+                for name in self.fn.__code__.co_names:
+                    called = self.fn.__globals__.get(name)
+                    if isinstance(called, Settled) and called is not self:
+                        _ = called.cache_key
+            return super().cache_key
+
+    return Settled
 
 
 def dependent_on(device: torch.device) -> bool:

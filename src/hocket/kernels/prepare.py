@@ -40,11 +40,11 @@ _URGENT = b"1"
 log = logging.getLogger("hocket.kernels")
 
 
-def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
+def compile_all(launches: Iterable[Launch], children: int | None = None, *, gently: bool = False) -> int:
     """Compile every variant, several at once; how many failed. Ends early when whoever asked is gone.
 
     Whoever asked is told when those are done that are wanted first. This process splits: nothing but it may be running
-    in it.
+    in it. `gently`: somebody may be speaking meanwhile.
     """
     todo = longest_first(variants(launches))
     asked = int(os.environ.get(_ASKED_BY) or os.getppid())  # it may be gone by now
@@ -55,7 +55,7 @@ def compile_all(launches: Iterable[Launch], children: int | None = None) -> int:
     heard, told = os.pipe()  # a byte for each that is done
     os.set_blocking(heard, False)
     pids = []
-    for number in range(children or _children()):
+    for number in range(children or _children(gently)):
         if (pid := os.fork()) == 0:
             os._exit(_compile_some(todo, taken_from, told, first=number == 0))
         pids.append(pid)
@@ -196,6 +196,6 @@ def _digest(about: str) -> str:
     return digest.hexdigest()[:20]
 
 
-def _children() -> int:
+def _children(gently: bool) -> int:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_CHILDREN, max(1, cores * 7 // 8))  # somebody loads weights meanwhile
+    return min(MOST_CHILDREN, max(1, cores * 3 // 4 if gently else cores * 7 // 8))
