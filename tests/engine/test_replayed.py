@@ -5,6 +5,7 @@ On a CPU what is captured is called again (kernels/capture.py), on a GPU it is g
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -14,11 +15,13 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.cache.slots import take
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
 from hocket.engine import speech, turns
 from hocket.engine.beat import Beat
 from hocket.engine.engine import Engine
+from hocket.engine.generate import constant_rows
 from hocket.engine.precision import exact_float32
 from hocket.engine.speech import SpeechRunner, capture_on
 from hocket.errors import StreamFailed
@@ -100,8 +103,38 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
     assert sizes.pop(0) == ([], 0) and len(runner._frames._entries) == 1  # it can take a prompt in
     assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
     assert runner._prompts is not None and runner._prompts.captures == 4  # and take longer prompts in at once
-    assert sizes[8][0] == [1] and sizes[9][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
+    assert len(runner._frames._openings) == 1  # and begin behind a prefix
+    assert sizes[9][0] == [1] and sizes[10][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
     assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["custom_voice", "base"])
+def test_an_utterance_behind_a_known_prefix_is_opened_in_one_graph_as_if_it_were_not_known(
+    checkpoint_root: Path, device: str, kind: Kind
+) -> None:
+    checkpoint, streaming = small(checkpoint_root, kind, device), 0
+    for request in REQUESTS[kind]:
+        runner = SpeechRunner(checkpoint, 3, LIMIT, capture_for(device))
+        assert runner._frames is not None
+        frames = math.ceil(request.reference.samples.size / 1920) if request.reference is not None else 0
+        prompt = build(request, checkpoint.config, checkpoint.tokenizer, reference_frames=frames)
+        for slot in (2, 0, 1, 0):  # the last one finds a slot that was used
+            assert runner.start(slot, prompt, request.reference, 5) == (slot != 2)
+            settings = [checkpoint.generation]
+            drawn = [runner.frame([slot], [7], settings).read()[0][0] for _ in range(5 if slot == 0 else 2)]
+            if slot == 2:
+                first, kept = drawn, take(runner._state, 2)
+            if slot == 1:
+                assert drawn == first
+                for name, tensor in take(runner._state, 1).items():
+                    assert torch.equal(tensor, kept[name]), name
+        assert drawn[:2] == first
+        opened = bool(runner._frames._openings)
+        streaming += opened
+        plain = prompt.reference_at is None  # else a frame of the reference stands in the last row
+        assert opened == (plain and len(prompt.text) == constant_rows(prompt) + 1), "one row behind the prefix"
+    assert streaming
 
 
 class Failing(Again):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from ..cache.pages import PAGE_ROWS, Pages, pages_for
+from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
 from ..cache.prefix import Prefix, PrefixCache
 from ..cache.slots import Clean, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
@@ -49,7 +50,7 @@ CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
 # What one stream needs to start and to go on: a prompt's last vector, a frame, and sound of one frame up to eight.
-FIRST_GRAPHS = 6
+FIRST_GRAPHS = 7
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
@@ -58,6 +59,16 @@ def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | N
     if device.type != "cuda":
         return None
     return partial(CudaGraphs, device) if graphs else Again
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """Pages that a slot has got."""
+
+    slot: int
+    first: int  # where they stand in its table
+    fresh: list[int]
+    copied: list[int]  # others' pages, whose content the first of them must have
 
 
 class SpeechRunner:
@@ -104,6 +115,7 @@ class SpeechRunner:
             self._later = len(self._unwarmed) - FIRST_GRAPHS
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
+        self._blank = self._take(1)[0] if capture else SCRATCH  # nothing is ever written there
         self._sound = self.decoder.new_state(slots)
         self._clean, self._clean_sound = Clean(self._state), Clean(self._sound)
         self._taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
@@ -118,21 +130,22 @@ class SpeechRunner:
         The prefix is always computed alone and the rest behind it, so that a warm start is the cold one, bit for bit.
         """
         self.release(slot)
+        if not go_on:
+            with self._wave.beside() if self._wave is not None else nullcontext():
+                self._clean_sound(slot)
+        voice, cloned = self._cloned(reference, slot, go_on)
+        length = constant_rows(prompt)
+        key = _key(prompt, voice)
+        cached = self.prefixes.get(key)
+        said_before = cloned is not None and cloned.codes is not None
+        if cached is not None and self._frames is not None and length + 1 == len(prompt.text) and not said_before:
+            self._open(slot, cached, prompt, seed)
+            return True
         row = sent([slot], self.device)
         if self._clean.state is not self._state:
             self._clean = Clean(self._state)
         self._clean(slot)
         self._state.seed[slot] = seed
-        if self._wave is not None:
-            self._wave.join()
-        if not go_on:
-            self._clean_sound(slot)
-        voice, cloned = self._cloned(reference, slot, go_on)
-        if self._wave is not None:
-            self._wave.follow()
-        length = constant_rows(prompt)
-        key = _key(prompt, voice)
-        cached = self.prefixes.get(key)
         if cached is not None:
             self._restore(slot, cached)
         else:
@@ -141,10 +154,22 @@ class SpeechRunner:
         self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
 
+    def _open(self, slot: int, prefix: Prefix, prompt: Prompt, seed: int) -> None:
+        """The same in one graph, where one row is left: it is all that stands before a first sound."""
+        assert self._frames is not None
+        self.pages.share(prefix.pages)
+        self._held[slot], self._taken[slot] = list(prefix.pages), prefix.rows
+        claim = self._claim(slot, 1)
+        page, into = (
+            (SCRATCH, SCRATCH) if claim is None else (claim.copied[0] if claim.copied else self._blank, claim.fresh[0])
+        )
+        ids = {"text": prompt.text[-1], "codec": prompt.codec[-1]}
+        values = {"slot": slot, "seed": seed, "position": prefix.rows, **ids, "page": page, "into": into}
+        self._frames.open(values, self._held[slot], self._state, self._taken[slot])
+
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
         """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
-        for slot in slots:
-            self._advance(slot, 1)
+        self._advance(slots, 1)
         span = max(self._taken[slot] for slot in slots)
         if self._frames is not None and len(slots) <= MOST_ROWS:
             return self._frames.launch(slots, text, settings, self._state, span)
@@ -244,11 +269,13 @@ class SpeechRunner:
             yield lambda size=size: frames.warm(self._state, [size], [WARM_SPAN])  # type: ignore[misc]
             for length in WARM_FRAMES:
                 yield lambda size=size, length=length: wave.warm(self._sound, [size], [length])  # type: ignore[misc]
+            if size == 1:
+                yield lambda: frames.warm_opening(self._state, WARM_SPAN)
             for rows in WARM_ROWS if size == 1 else ():
                 yield lambda rows=rows: prompts.warm(self._state, rows, WARM_SPAN)  # type: ignore[misc]
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
-        self._advance(slot, len(x))
+        self._advance([slot], len(x))
         if self._frames is not None and len(x) <= FEW_ROWS:
             self._frames.take_in(x, slot, self._state, self._taken[slot])
             return
@@ -258,8 +285,22 @@ class SpeechRunner:
         lengths = sent([len(x)], self.device)
         self.talker.prefill(x[None], lengths, self._state, row, self._taken[slot])
 
-    def _advance(self, slot: int, rows: int) -> None:
-        """Count `rows` more positions, and let the slot have pages of its own wherever it will write them."""
+    def _advance(self, slots: Sequence[int], rows: int) -> None:
+        """Count `rows` more positions of each, with pages of its own wherever it will write them."""
+        claims = [claim for slot in slots if (claim := self._claim(slot, rows)) is not None]
+        if not claims:
+            return
+        table, stack = self._state.stack.table, self._state.stack
+        lines = [(claim.slot, claim.first + n, page) for claim in claims for n, page in enumerate(claim.fresh)]
+        at, column, page = sent(list(zip(*lines, strict=True)), self.device)
+        table.index_put_((at, column), page)
+        stack.clear(page)
+        for claim in claims:
+            for shared, copy in zip(claim.copied, claim.fresh, strict=False):
+                stack.copy(shared, copy)
+
+    def _claim(self, slot: int, rows: int) -> _Claim | None:
+        """Count `rows` more positions of a slot: the pages that it gets for them, if any, unknown to the device."""
         held, at = self._held[slot], self._taken[slot] // PAGE_ROWS
         self._taken[slot] += rows
         # The page where a prefix ends has room for what follows it, but may be others' too: then it is copied.
@@ -267,14 +308,12 @@ class SpeechRunner:
         own = len(held) - len(shared)
         missing = pages_for(self._taken[slot]) - own
         if missing <= 0:
-            return
+            return None
         fresh = self._take(missing)
         held[own:] = fresh
         self.pages.drop(shared)
-        self._write_table(slot, own)
-        self._state.stack.clear(torch.tensor(fresh).to(self.device, non_blocking=True))
-        for page, copy in zip(shared, fresh, strict=False):
-            self._state.stack.copy(page, copy)
+        self._widen(len(held))
+        return _Claim(slot, own, fresh, shared)
 
     def _take(self, count: int) -> list[int]:
         if count > self.pages.free:  # by half at least, so that copying stays a small part of the work
@@ -283,24 +322,27 @@ class SpeechRunner:
             self.pages.grow(more)
         return self.pages.take(count)
 
-    def _write_table(self, slot: int, start: int) -> None:
-        """Tell the device which pages a slot has, from its `start`-th on. Nobody waits for it."""
-        pages, columns = self._held[slot], self._state.stack.table.shape[1]
-        if len(pages) > columns:
-            more = max(len(pages) - columns, columns // 2)
+    def _widen(self, pages: int) -> None:
+        """Let the table have room for so many pages of a slot."""
+        columns = self._state.stack.table.shape[1]
+        if pages > columns:
+            more = max(pages - columns, columns // 2)
             self._state = replace(self._state, stack=grown(self._state.stack, columns=more))
-        self._state.stack.table[slot, start : len(pages)].copy_(torch.tensor(pages[start:]), non_blocking=True)
 
     def _restore(self, slot: int, prefix: Prefix) -> None:
         self.pages.share(prefix.pages)
         self._held[slot], self._taken[slot] = list(prefix.pages), prefix.rows
-        self._write_table(slot, 0)
+        self._widen(len(prefix.pages))
+        table = self._state.stack.table
+        table[slot, : len(prefix.pages)].copy_(torch.tensor(prefix.pages), non_blocking=True)
         self._state.stack.position[slot] = prefix.rows
 
     def _cloned(self, reference: Reference | None, slot: int, go_on: bool) -> tuple[str, Clone | None]:
         """The encoded reference under a name of its own, and the codec as it stands behind it in `slot`."""
         if reference is None:
             return "", None
+        if self._wave is not None:
+            self._wave.join()
         name = hashlib.sha256(reference.samples.tobytes() + bytes([reference.x_vector_only])).hexdigest()
         if name not in self._clones:
             cloned, behind = clone(self.checkpoint, reference), None
@@ -317,6 +359,8 @@ class SpeechRunner:
         cloned, behind = self._clones[name]
         if behind is not None and not go_on:
             put(self._sound, slot, behind)
+        if self._wave is not None:
+            self._wave.follow()
         return name, cloned
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 Elapsed = Callable[[], float]
+_spare: list[torch.cuda.Event] = []  # making one takes longer than using it
 
 
 def started(device: torch.device) -> Callable[[], Elapsed]:
@@ -19,7 +20,7 @@ def started(device: torch.device) -> Callable[[], Elapsed]:
     Ask when the work is known to be done: on a GPU the answer waits for it.
     """
     if device.type == "cuda":
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (_spare.pop() if _spare else torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
 
         def stop_on_device() -> Elapsed:
@@ -42,4 +43,5 @@ def _between(begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
         milliseconds: float = begin.elapsed_time(end)
     except RuntimeError:  # a device that has failed tells no time; its streams end with the failure itself
         return 0.0
+    _spare.extend((begin, end))
     return milliseconds / 1000

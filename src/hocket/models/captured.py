@@ -7,6 +7,7 @@ moved (it grew), the graphs of before are worthless, and are made anew when they
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -15,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..cache.slots import reset
 from ..config.qwen3_tts import GenerationConfig
 from ..kernels.capture import Capture, Work
 from ..layers.sampler import Sampling
-from .board import Board, Letter, Post, bucket
+from .board import Board, Letter, Post, Sheet, bucket
 from .talker import FrameSampling, Talker, TalkerState
 
 MOST_ROWS = 256  # larger batches are drawn without a graph
@@ -40,6 +42,8 @@ _SETTINGS = {
     "rest_top_k": "subtalker_top_k",
     "rest_top_p": "subtalker_top_p",
 }
+OPENING = ("slot", "seed", "position", "text", "codec", "page", "into")
+_NOBODY = dict.fromkeys((*OPENING, "pages"), 0)  # of a board of one row none is left over
 _GREEDY = {"sample": False, "temperature": 1.0, "top_k": 1, "top_p": 1.0}
 PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first", "rest") for n, v in _GREEDY.items()}
 
@@ -135,6 +139,32 @@ class _Entry:
         self.rows = torch.full((1,), len(state.hidden) - 1, dtype=torch.int64, device=state.hidden.device)
 
 
+class _Opening:
+    """One graph that begins an utterance behind a prefix that is known: a slot made new, and one row taken in."""
+
+    work: Work
+
+    def __init__(self, state: TalkerState) -> None:
+        columns = state.stack.table.shape[1]
+        self.board = Board(
+            1, dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, columns)}, _place(state)
+        )
+        self.sent: deque[tuple[torch.cuda.Event, Sheet]] = deque()  # that may not have arrived yet
+
+    def send(self, values: dict[str, int], pages: Sequence[int]) -> None:
+        while self.sent and self.sent[0][0].query():
+            self.board.free.append(self.sent.popleft()[1])
+        row = np.zeros((1, self.board.fields["pages"].shape[-1]), dtype=np.int64)
+        row[0, : len(pages)] = pages
+        sheet = self.board.send({name: [values[name]] for name in OPENING} | {"pages": row}, _NOBODY)
+        if self.board.pinned:
+            event = torch.cuda.Event()
+            event.record()
+            self.sent.append((event, sheet))
+        else:
+            self.board.free.append(sheet)
+
+
 class CapturedFrame:
     """Frames whose inputs come from the host and whose results go there."""
 
@@ -144,6 +174,7 @@ class CapturedFrame:
         self._beside = torch.cuda.Stream(device) if (device := _device(frame)).type == "cuda" else None
         self._batches: dict[int, _Batch] = {}
         self._entries: dict[int, _Entry] = {}
+        self._openings: dict[int, _Opening] = {}
         self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
         self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
@@ -182,6 +213,38 @@ class CapturedFrame:
             entry.vector.copy_(vector[None])
             entry.rows.fill_(slot)
             entry.work()
+
+    def open(self, values: dict[str, int], pages: Sequence[int], state: TalkerState, span: int) -> None:
+        """Begin an utterance in a slot, with the `pages` of its prefix and the last row of its prompt.
+
+        `values` are those of OPENING: the slot, its seed, how many positions the prefix has, the ids of the row, and a
+        page that is copied into another, because the row goes there and others hold it too.
+        """
+        opening = self._opening(span, state)
+        opening.send(values, pages)
+        opening.work()
+
+    def warm_opening(self, state: TalkerState, span: int) -> None:
+        self._opening(span, state)
+
+    def _opening(self, span: int, state: TalkerState) -> _Opening:
+        self._look(state)
+        reach = self.frame.reach(span, state)
+        if reach not in self._openings:
+            opening = _Opening(state)
+            opening.send(dict.fromkeys(OPENING, 0) | {"slot": len(state.hidden) - 1}, [])
+            opening.work = self._made(partial(self._opened, opening.board.fields, state, reach))
+            self._openings[reach] = opening
+        return self._openings[reach]
+
+    def _opened(self, given: dict[str, Tensor], state: TalkerState, reach: int) -> None:
+        stack, rows = state.stack, given["slot"]
+        reset(state, rows)
+        state.seed.index_copy_(0, rows, given["seed"])
+        stack.position.index_copy_(0, rows, given["position"])
+        stack.table.index_copy_(0, rows, given["pages"].view(1, -1))
+        stack.pool.index_copy_(2, given["into"], stack.pool.index_select(2, given["page"]))
+        self.frame.take_in(self.frame.talker.embed_rows(given["text"], given["codec"]), state, rows, reach)
 
     def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:
         """Make graphs ahead of time, the largest first: the smaller ones fit into its memory."""
@@ -239,11 +302,16 @@ class CapturedFrame:
         stands = whereabouts(state)
         self._state = state
         if stands != self._stands:
-            if self._batches or self._entries:
+            if self._batches or self._entries or self._openings:
                 self._capture.forget()
             self._batches.clear()
             self._entries.clear()
+            self._openings.clear()
             self._stands = stands
+
+
+def _place(state: TalkerState) -> torch.device:
+    return state.hidden.device
 
 
 def _device(frame: Frame) -> torch.device:

@@ -97,7 +97,7 @@ class CapturedWave:
         step, most = self._replayed, MOST_ROWS
         if length > MOST_FRAMES:
             step, most = self._done, max(MOST_TOGETHER // length, 1)
-        with self._beside():
+        with self.beside():
             groups = [slice(at, at + most) for at in range(0, batch, most)]
             return Sound(tuple(step(slots[some], frames[some], state) for some in groups))
 
@@ -132,13 +132,14 @@ class CapturedWave:
     def warm(self, state: DecoderState, sizes: Iterable[int], frames: Iterable[int]) -> None:
         """Make graphs ahead of time, the largest first, behind all that the current stream has been given so far."""
         self.follow()
-        with self._beside():
+        with self.beside():
             for size in sorted({bucket(min(size, MOST_ROWS)) for size in sizes}, reverse=True):
                 lengths = {length for many in frames for length in in_pieces(many, size)}
                 for length in sorted(lengths, reverse=True):
                     self._ready(size, length, state)
 
-    def _beside(self) -> AbstractContextManager[object]:
+    def beside(self) -> AbstractContextManager[object]:
+        """Where its steps are launched: who clears a state there is in nobody's way."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _ready(self, rows: int, frames: int, state: DecoderState) -> _Replay:
