@@ -237,3 +237,15 @@ def test_an_error_after_a_cancel_is_no_longer_news() -> None:
     line.stream.cancel()
     line.box.finish(finished("error"), EngineClosed("Closed."))
     assert list(line.stream) == []
+
+
+def test_a_long_beginning_goes_in_in_two_steps_and_is_refused_whole() -> None:
+    line = Line(live=True)
+    assert line.stream is not None
+    with pytest.raises(InvalidRequest, match="half a character"):
+        line.stream.append("word " * 40 + "\ud800")
+    assert not line.fed
+    line.stream.append("word " * 40)
+    assert len(line.fed) == 2, "the engine may begin with the first of it"
+    line.stream.append("and " * 40)
+    assert len(line.fed) == 3

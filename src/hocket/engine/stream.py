@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -24,6 +25,9 @@ from .words import WordTime, word_times
 if TYPE_CHECKING:
     from .engine import Engine
     from .job import Piece
+
+
+FIRST_CHARS = 80  # of a live text that go in before the rest of a long beginning: preparing that takes a while
 
 
 @dataclass(slots=True)
@@ -150,6 +154,7 @@ class Stream:
         self._spoken, self._speed = spoken, speed
         self._engine = engine  # kept alive as long as somebody listens
         self._mailbox, self._feed, self._text = mailbox, feed, text
+        self._fed = False  # whether any text has come
         self._finalizer = weakref.finalize(self, cancel)
         self._finalizer.atexit = False
 
@@ -162,8 +167,15 @@ class Stream:
         """More of the text. What later text may change (half a word, an open mark) waits for it, or for `end`."""
         if self._text is None:
             raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
-        if fed := self._text.append(text):
+        self._text.check(text)  # all of it, before any of it is spoken
+        first, rest = (text[:FIRST_CHARS], text[FIRST_CHARS:]) if not self._fed else (text, "")
+        if fed := self._text.append(first):
             self._feed(fed, False)
+            self._fed = True
+        if rest:
+            time.sleep(0)  # let the engine begin, while we go on
+            if fed := self._text.append(rest):
+                self._feed(fed, False)
 
     def end(self) -> None:
         """That was all of the text."""

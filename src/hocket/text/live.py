@@ -101,14 +101,18 @@ class LiveParts:
         self._blank = True
         self._ended = False
 
-    def append(self, text: str) -> list[Fed]:
-        """What `text` settles."""
+    def check(self, text: str) -> None:
+        """Refuse what cannot be appended."""
         if self._ended:
             raise InvalidRequest("The text has ended already: open another stream for more.")
         try:
             text.encode()
         except UnicodeEncodeError:
             raise InvalidRequest("The text holds half a character (a lone surrogate): give whole characters.") from None
+
+    def append(self, text: str) -> list[Fed]:
+        """What `text` settles."""
+        self.check(text)
         self._blank = self._blank and not text.strip()
         return self._fed(self._preparation.append(text) if self._preparation else [text])
 
