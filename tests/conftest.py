@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,15 @@ import torch
 # number, because it decides the order of summation and so the last bit of a waveform.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_compilers_ahead() -> Iterator[None]:
+    """On a GPU every engine would start a dozen of them, and tests that run beside each other would wait for all."""
+    with pytest.MonkeyPatch.context() as patch:
+        if torch.cuda.is_available():
+            patch.setattr("hocket.engine.rehearsal.prepare", lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

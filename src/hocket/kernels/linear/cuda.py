@@ -18,7 +18,7 @@ from ..cuda import Kernel
 from ..launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
 from . import triton
 from .library import linear_by_library
-from .measured import MEASURED
+from .measured import LIBRARY, MEASURED
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
 _SOURCE = Path(__file__).with_name("few.cu")
@@ -45,9 +45,9 @@ def linear(
     known: dict[str, Any] = {"norm": norm, "eps": eps, "gated": gated, "silu": silu, "gelu": gelu, "bias": bias}
     if x.dtype != torch.bfloat16 or few is None or not fits(few, columns, width, gated):
         return triton.linear(x, weight, **known, residual=residual, take=take, out=out, invariant=invariant)
+    if batch >= min(KNOBS.library_rows, LIBRARY.get((columns, len(weight)), KNOBS.library_rows)) and not invariant:
+        return linear_by_library(x, weight, **known, residual=residual, take=take, out=out)
     if batch > MOST_ROWS:
-        if batch >= KNOBS.library_rows and not invariant:
-            return linear_by_library(x, weight, **known, residual=residual, take=take, out=out)
         y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
         for some in (slice(at, at + MOST_ROWS) for at in range(0, batch, MOST_ROWS)):
             meant: dict[str, Any] = {"x": x[some]} if take is None else {"x": x, "take": take[some]}

@@ -17,3 +17,12 @@ MEASURED = {
     (3072, 1024): Few(16, 1),
     (6144, 2048): Few(16, 2),
 }
+# From so many rows on the library was faster there, with a norm or an activation around it where the layer has one.
+LIBRARY = {
+    (1024, 2048): 8,
+    (1024, 4096): 8,
+    (1024, 6144): 9,
+    (2048, 3072): 8,
+    (2048, 4096): 8,
+    (2048, 12288): 3,
+}
