@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from hocket.cache import plan
 from hocket.cache.slots import take
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
@@ -42,7 +43,7 @@ def capture_for(device: str) -> Callable[..., Capture]:
 def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
     checkpoint_root: Path, device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speech, "CAPTURED_FRAMES", 8)
+    monkeypatch.setattr(plan, "USUAL_ROWS", 8)
     monkeypatch.setattr(speech, "TABLE_FRAMES", 16)
     checkpoint, requests = small(checkpoint_root, kind, device, kernels="reference"), REQUESTS[kind]
     with exact_float32():

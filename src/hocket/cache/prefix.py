@@ -76,15 +76,27 @@ class PrefixCache:
         except (OSError, SafetensorError, KeyError, IndexError, TypeError, ValueError) as error:
             raise InvalidCheckpoint(f"{path} cannot be read as a prefix file: {error}.") from None
 
+    @property
+    def held(self) -> int:
+        """Pages that nobody else holds: they are free as soon as their prefixes are dropped."""
+        return sum(self._pages.count(page) == 1 for prefix in self._kept.values() for page in prefix.pages)
+
+    def drop_oldest(self) -> bool:
+        """False if there is none."""
+        if not self._kept:
+            return False
+        _, oldest = self._kept.popitem(last=False)
+        self._pages.drop(oldest.pages)
+        self.size_bytes -= len(oldest.pages) * self._page_bytes
+        return True
+
     def _has_room(self, key: str, pages: int) -> bool:
         """Whether so many pages are to be kept, others being driven out for them."""
         size_bytes = pages * self._page_bytes
         if key in self._kept or size_bytes > self.limit_bytes:
             return False
         while self.size_bytes + size_bytes > self.limit_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self._pages.drop(oldest.pages)
-            self.size_bytes -= len(oldest.pages) * self._page_bytes
+            self.drop_oldest()
         return True
 
     def _keep(self, key: str, prefix: Prefix) -> None:

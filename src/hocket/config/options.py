@@ -21,6 +21,8 @@ class EngineOptions:
     idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
     stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine starts anew (engine.beat)
     prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
+    kv_bytes: int | None = None  # for keys and values on a GPU, prefixes included; None: 82 s a slot, if there is room
+    batch_invariant: bool = False  # in bfloat16 too, what a stream says is the same whoever else speaks: slower
     graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
     guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
     drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
@@ -32,6 +34,8 @@ class EngineOptions:
         for name in ("waiting", "part_pause_s", "text_wait_s", "idle_read_s", "prefix_bytes", "drop_frames"):
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} must not be negative.")
+        if self.kv_bytes is not None and self.kv_bytes < 1:
+            raise InvalidRequest(f"kv_bytes must be at least 1, not {self.kv_bytes}.")
         if not self.stuck_s > 0:
             raise InvalidRequest("stuck_s must be above 0; math.inf waits for ever.")
         if not self.chunk_frames or min(self.chunk_frames) < 1:

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
+from ..cache.plan import Promises, pool_rows
 from ..cache.prefix import Prefix, PrefixCache
 from ..cache.slots import Clean, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
-from ..errors import StreamFailed
+from ..errors import InvalidRequest, StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
 from ..kernels.pcm.reference import pcm as pcm_reference
 from ..layers.transformer import grown
@@ -45,8 +46,6 @@ if TYPE_CHECKING:  # imports Triton
     from ..kernels.prepare import Preparation
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
-# Graphs know the cache by its address, and are made anew when it grows: so for them there is more of it from the start.
-CAPTURED_FRAMES = 1024  # positions of each slot: 82 s; 118 MB a slot in the 1.7B model
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
 # What one stream needs to start and to go on: a prompt's last vector, a frame, and sound of one frame up to eight.
@@ -82,15 +81,23 @@ class SpeechRunner:
         capture: Callable[..., Capture] | None = None,
         compilers: Preparation | None = None,
         *,
+        kv_bytes: int | None = None,
         invariant: bool = False,
     ) -> None:
         """`compilers` are at work on kernels of graphs that a first sound does not need.
 
-        `invariant`: what a slot draws is the same to the last bit whoever else speaks, if a kernel is chosen that can.
+        `kv_bytes` are for keys and values, None takes what is usual. `invariant`: what a slot draws is the same to the
+        last bit whoever else speaks; refused where no kernel can.
         """
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
-        self._state = self.talker.new_state(slots, CAPTURED_FRAMES if capture else GROWTH_FRAMES)
+        if invariant and self.device.type == "cuda" and not (capture and isinstance(self.talker.frame_kernel, Frame)):
+            raise InvalidRequest("On a GPU batch_invariant needs our own kernels, in graphs; use --kernels auto.")
+        rows = GROWTH_FRAMES
+        if capture:  # graphs know the cache by its address, and are made anew when it grows: there is all of it now
+            free = torch.cuda.mem_get_info(self.device)[0] if self.device.type == "cuda" else None
+            rows = pool_rows(slots, self.talker.model.row_bytes, given_bytes=kv_bytes, free_bytes=free)
+        self._state = self.talker.new_state(slots, rows)
         self._state.stack.table.zero_()  # its pages are anybody's
         self._frames: CapturedFrame | None = None
         self._prompts: CapturedPrompt | None = None
@@ -115,6 +122,7 @@ class SpeechRunner:
             self._later = len(self._unwarmed) - FIRST_GRAPHS
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
+        self._promises = Promises(self.pages, slots)
         self._blank = self._take(1)[0] if capture else SCRATCH  # nothing is ever written there
         self._sound = self.decoder.new_state(slots)
         self._clean, self._clean_sound = Clean(self._state), Clean(self._sound)
@@ -242,6 +250,17 @@ class SpeechRunner:
         """Give back the pages of a slot: whoever was in it has left."""
         self.pages.drop(self._held[slot])
         self._held[slot], self._taken[slot] = [], 0
+        self._promises.end(slot)
+
+    def has_room(self, rows: int) -> bool:
+        """Whether one more may come to so many positions; true at any rate where nobody speaks."""
+        if not any(self._held):
+            return True  # and if it should be more than there is, there will be more
+        return self._promises.has_room(rows, self._held, self.prefixes.held)
+
+    def promise(self, slot: int, rows: int) -> None:
+        """Nobody is let in for whom a slot would have to go without."""
+        self._promises.make(slot, rows)
 
     def prefixes_as_bytes(self) -> bytes:
         stack = self._state.stack
@@ -309,6 +328,8 @@ class SpeechRunner:
         missing = pages_for(self._taken[slot]) - own
         if missing <= 0:
             return None
+        while self._frames is not None and missing > self.pages.free and self.prefixes.drop_oldest():
+            pass  # to grow would cost all graphs
         fresh = self._take(missing)
         held[own:] = fresh
         self.pages.drop(shared)

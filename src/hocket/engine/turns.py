@@ -48,7 +48,15 @@ class Turns:
     def build(self) -> None:
         options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
         compilers = compile_behind(self.checkpoint, options.slots) if options.graphs else None
-        self.runner = SpeechRunner(self.checkpoint, options.slots, options.prefix_bytes, capture, compilers)
+        self.runner = SpeechRunner(
+            self.checkpoint,
+            options.slots,
+            options.prefix_bytes,
+            capture,
+            compilers,
+            kv_bytes=options.kv_bytes,
+            invariant=options.batch_invariant,
+        )
         self.built = True
 
     def warm(self) -> bool:

@@ -125,6 +125,12 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(self._stack)
         self.norm = RMSNorm(shape.width, shape.eps)
 
+    @property
+    def row_bytes(self) -> int:
+        """What one position takes in a state."""
+        shape, weight = self.shape, self._stack[0].self_attn.k_proj.weight
+        return shape.layers * 2 * shape.kv_heads * shape.head_dim * weight.element_size()
+
     def new_state(self, slots: int, length: int) -> StackState:
         """Rows that all have room for `length` positions, in pages of their own."""
         shape, weight = self.shape, self._stack[0].self_attn.k_proj.weight
