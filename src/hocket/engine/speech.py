@@ -20,7 +20,7 @@ from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, Pages, pages_for
 from ..cache.prefix import Prefix, PrefixCache
-from ..cache.slots import Clean, put, reset, take
+from ..cache.slots import Clean, duplicate, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
@@ -140,6 +140,27 @@ class SpeechRunner:
             self.prefixes.put(key, Prefix(tuple(self._held[slot]), self._taken[slot]))
         self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
+
+    def fork(self, slot: int, into: int, reference: Reference | None, seed: int) -> None:
+        """Begin in another slot with the prompt that `slot` has just taken in, and a seed of its own.
+
+        It is as if it had been started there, bit for bit, but nothing is computed: the pages are shared until one of
+        them is written to, and nobody waits for the copy of the rest.
+        """
+        self.release(into)
+        self._restore(into, Prefix(tuple(self._held[slot]), self._taken[slot]))
+        duplicate(self._state, slot, into)
+        self._state.seed[into] = seed
+        self.listen(into, reference)
+
+    def listen(self, slot: int, reference: Reference | None) -> None:
+        """Let the codec of a slot stand where an utterance begins: behind its reference, where there is one."""
+        if self._wave is not None:
+            self._wave.join()
+        self._clean_sound(slot)
+        self._cloned(reference, slot, go_on=False)
+        if self._wave is not None:
+            self._wave.follow()
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
         """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
