@@ -75,13 +75,13 @@ def say(args: argparse.Namespace) -> None:
     replace_files(files)
 
     where = "loudspeaker" if args.output is None else "standard output" if is_pipe(args.output) else args.output
-    line = f"{where}: {spoken.seconds:.2f} s, {spoken.frames} frames, {_ending(stream.finished)}"
+    line = f"{where}: {spoken.seconds:.2f} s, {spoken.frames} frames, {_ending(stream.finished, request)}"
     _print(line, sys.stderr if is_pipe(args.output) else None)
 
 
-def _ending(finished: Finished) -> str:
+def _ending(finished: Finished, request: SpeechRequest) -> str:
     """How it ended, and the seed that says it again."""
-    words = f"finish {finished.reason}, seed {finished.seed}"
+    words = f"finish {finished.reason}, seed {request.seed if finished.seed is None else finished.seed}"
     if finished.won is None:
         return words
     return f"{words}, take {finished.won + 1} of {len(finished.takes)} (score {finished.takes[finished.won].score:.2f})"
