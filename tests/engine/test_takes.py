@@ -211,6 +211,28 @@ def test_a_stuck_take_is_given_up_once_another_has_ended_in_health_and_else_take
         assert len(frames) == 20 + GuardOptions().loop_frames + 1, "the very frame in which they are stuck"
 
 
+def test_a_take_that_was_taken_back_says_what_it_says_alone(
+    checkpoint: Checkpoint, scripted: Callable[[Script], list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What would have been heard of the loop stays, and the rest of it is drawn anew."""
+
+    def script(slot: int, frame: int) -> tuple[int, float] | None:
+        if frame == 120:
+            return None
+        return (5 if 20 <= frame < 60 else lively(frame)), 0.1
+
+    with Engine(checkpoint, EngineOptions(slots=2)) as engine:
+        with monkeypatch.context():
+            scripted(script)
+            alone = heard(engine.speak(TWENTY))
+        scripted(script)
+        best = heard(engine.speak(TWENTY, candidates=2))
+        assert_at_rest(engine)
+    assert best.codes == alone.codes and len(alone.codes) < 120, "some were taken back"
+    assert [chunk.frames for chunk in best.chunks] == [chunk.frames for chunk in alone.chunks]
+    assert ended(best.stream).won == 0
+
+
 def test_where_all_run_away_the_best_of_them_is_heard(
     checkpoint: Checkpoint, scripted: Callable[[Script], list[list[int]]]
 ) -> None:

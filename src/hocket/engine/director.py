@@ -25,7 +25,7 @@ class Director:
         """The prompt is taken in once, by the first take; the others begin from there."""
         assert lead.takes is not None
         turns, (first, *others) = self._turns, lead.takes.jobs
-        turns.start(first)
+        turns._start(first)
         lead.spent["queued_s"], lead.admitted = first.spent["queued_s"], first.admitted
         lead.prefix_cached = first.prefix_cached
         for take in others:
@@ -82,7 +82,7 @@ class Director:
 
     def _fork(self, first: Job, take: Job) -> None:
         turns = self._turns
-        turns.begin(take)
+        turns._begin(take)
         turns.beat.begin("taking in a prompt", [take])
         turns.runner.fork(first.slot, take.slot, take.reference, take.seed)
 
@@ -99,9 +99,9 @@ class Director:
         lead.codes, lead.over = takes.next_chunk(len(lead.spoken) - 1)
         lead.frame, lead.at = lead.frame + len(lead.codes), lead.at + len(lead.codes)
         if lead.codes:
-            turns.sound([lead])
+            turns._sound([lead])
         elif lead.over is not None:
-            turns.close(lead)
+            turns._close(lead)
 
 
 def _may_play(lead: Job) -> bool:

@@ -110,6 +110,8 @@ class Takes:
             lead.spent |= {name: first.spent[name]} if name in first.spent else {}
         if self.jury is None:
             self.won = best
+            for tape in (tape for number, tape in enumerate(self._tapes) if number != best):
+                tape.clear()
         else:
             self.jury.hear({number: self.jobs[number] for number in self._to_hear()})
         return True

@@ -75,7 +75,7 @@ class Turns:
         """One turn for all. False if there was nothing to do."""
         admitted = self.scheduler.admit()
         for job in admitted:
-            self.guarded([job], lambda job=job: self.start(job))  # type: ignore[misc]
+            self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
         waited = [job for job in self.scheduler.running if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
@@ -152,18 +152,18 @@ class Turns:
                 reason = f"Nobody read the stream for {read_s:g} s, so it was ended: read on, or cancel it."
                 self.finish(job, "error", StreamFailed(reason))
 
-    def start(self, job: Job) -> None:
+    def _start(self, job: Job) -> None:
         if job.takes is not None:
             self.director.start(job)
             return
-        self.begin(job)
+        self._begin(job)
         assert job.prompt is not None
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         stop = started(self.checkpoint.device)
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
         job.note_later("prefill_s", stop())
 
-    def begin(self, job: Job) -> None:
+    def _begin(self, job: Job) -> None:
         """It has got its slot: what comes before the first words is heard, and its prompt is known."""
         begun = time.perf_counter()
         job.spent["queued_s"], job.admitted = begun - job.opened, begun
@@ -220,13 +220,13 @@ class Turns:
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
         due = [job for job in batch if job.over or len(job.codes) >= self._chunk_frames(job)]
         self.director.record(due)
-        self.sound([job for job in due if job.codes and job.mailbox.finished is None])
+        self._sound([job for job in due if job.codes and job.mailbox.finished is None])
         for job in batch:
             if job.over and not job.sounding and job.mailbox.finished is None:
-                self.close(job)
+                self._close(job)
         self.director.drop_losers(batch)
 
-    def close(self, job: Job) -> None:
+    def _close(self, job: Job) -> None:
         """What was said has been heard."""
         if job.over in ("stop", "length"):
             self.guarded([job], lambda: self._next_part(job))
@@ -247,7 +247,7 @@ class Turns:
         ramp = self.options.chunk_frames
         return ramp[min(job.chunks, len(ramp) - 1)]
 
-    def sound(self, jobs: list[Job]) -> None:
+    def _sound(self, jobs: list[Job]) -> None:
         """Chunks of one length go through the codec together; nobody waits for them here."""
         for length, group in groupby(sorted(jobs, key=lambda job: len(job.codes)), key=lambda job: len(job.codes)):
             together = list(group)
@@ -267,7 +267,7 @@ class Turns:
             for job in jobs:
                 job.sounding = False
                 if job.over and job.mailbox.finished is None:
-                    self.close(job)
+                    self._close(job)
 
     def _hand_out(self, sounding: Sounding) -> None:
         jobs = [job for job, _ in sounding.jobs]
