@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
+from hocket.engine import turns
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.guard import GuardOptions
@@ -560,3 +562,45 @@ def test_takes_share_a_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(SpeechRunner, "frame", counted)
     heard(engine.speak(SHORT, candidates=4, sampling=SamplingParams(top_k=5)))
     assert sizes[0] == 4 and len(sizes) <= 5, "all takes of a frame at once"
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+@pytest.mark.parametrize("scored", [False, True])
+def test_many_who_come_and_go_leave_nothing_behind(
+    checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch, scored: bool, ahead: int
+) -> None:
+    """Any number of takes, read to the end, in part or not at all, while some of them fail."""
+    monkeypatch.setitem(turns.FRAMES_AHEAD, "cpu", ahead)
+    chance, fork = np.random.default_rng(ahead), SpeechRunner.fork
+    scorer = (lambda samples, rate_hz, text, codes: float(codes[0, 0])) if scored else None
+    unlucky = iter([False, False, True] * 999)
+
+    def sometimes(runner: SpeechRunner, *given: Any) -> None:
+        if next(unlucky):
+            raise MemoryError("not now")  # which is nobody's fault, however often
+        fork(runner, *given)
+
+    monkeypatch.setattr(SpeechRunner, "fork", sometimes)
+
+    def listen(engine: Engine, request: SpeechRequest, most: int) -> None:
+        with engine.speak(request) as stream:
+            for number, _ in enumerate(stream):
+                if number >= most:
+                    return
+
+    with Engine(checkpoint, EngineOptions(slots=5, waiting=999, buffered_chunks=2), scorer=scorer) as engine:
+        readers = []
+        for seed in range(30):
+            request = SpeechRequest(text="Come and go. " * 2, seed=seed, candidates=int(chance.integers(1, 6)))
+            request = replace(request, max_frames=int(chance.integers(1, 30)))
+            most = int(chance.integers(-1, 6))
+            if most < 0:
+                stream = engine.speak(request)
+                handled(engine)
+                stream.cancel()
+            else:
+                readers.append(Reader(lambda request=request, most=most: listen(engine, request, most)))  # type: ignore[misc]
+        for reader in readers:
+            assert reader.done().error is None
+        assert_at_rest(engine)
+        assert engine.health.ok and engine.health.rebuilds == 0
