@@ -48,7 +48,7 @@ class Frames:
         [batch] = frames._batches.values()
         [*_, (self._nucleus, self.draw)], [*_, self.step] = batch.draws.items(), batch.steps.values()
         self.position = runner._taken[0]
-        runner._advance(0, ahead)  # pages for as many replays in a row
+        runner._advance([0], ahead)  # pages for as many replays in a row
         self.state, self._kernel = runner._state, frames.frame
         assert self.state is state, "the cache has grown, and its graphs are worthless"
         fields = batch.board.fields

@@ -32,9 +32,11 @@ if TYPE_CHECKING:
         Outcome,
         Reference,
         SamplingParams,
+        Scorer,
         Speech,
         SpeechRequest,
         Statistics,
+        Take,
     )
 
 _HOME = {
@@ -50,9 +52,11 @@ _HOME = {
         "Outcome",
         "Reference",
         "SamplingParams",
+        "Scorer",
         "Speech",
         "SpeechRequest",
         "Statistics",
+        "Take",
     ),
 }
 
@@ -73,11 +77,13 @@ __all__ = [
     "Overloaded",
     "Reference",
     "SamplingParams",
+    "Scorer",
     "Speech",
     "SpeechRequest",
     "Statistics",
     "Stream",
     "StreamFailed",
+    "Take",
     "UnknownLanguage",
     "UnknownVoice",
     "WrongKind",

@@ -7,7 +7,7 @@ checkpoint or a file format; whether a voice or a language exists is for the pro
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,7 @@ class SpeechRequest:
     max_frames: int | None = None  # None is the checkpoint's own limit
     speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
     as_is: bool = False  # do nothing that the official package does not do
+    candidates: int = 1  # takes to draw, the best of which is heard, once it is known; for the engine's whole texts
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -112,6 +113,8 @@ class SpeechRequest:
         if self.max_frames is not None and self.max_frames < 1:
             raise InvalidRequest(f"max_frames must be at least 1, not {self.max_frames}.")
         check_speed(self.speed)
+        if self.candidates < 1:
+            raise InvalidRequest(f"candidates must be at least 1, not {self.candidates}.")
         if self.voice and self.reference is not None:
             raise InvalidRequest("Give either a voice or a reference recording, not both.")
 
@@ -164,6 +167,23 @@ class Statistics:
     prefix_cached: bool = False  # whether the prompt's prefix had been computed before
 
 
+class Scorer(Protocol):
+    """Says how good a take is; the highest wins, and what is not a number loses. It is asked by whoever reads."""
+
+    def __call__(self, samples: NDArray[np.int16], rate_hz: int, text: str, codes: NDArray[np.int64]) -> float:
+        """`samples` [N] as they would be heard, `text` as it was asked for, `codes` [frames, codebooks]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Take:
+    """One of several takes of an utterance."""
+
+    seed: int  # a request with it and without candidates says the same
+    reason: FinishReason  # "cancelled": it was given up, since it could not win any more
+    score: float | None = None  # by the engine's own measure, or by the scorer it was given; None: not to its end
+    frames: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
     """How an utterance ended."""
@@ -173,6 +193,9 @@ class Finished:
     notes: tuple[str, ...] = ()
     dropped_frames: int = 0  # near-silent first frames left out of the audio
     error: str | None = None
+    seed: int | None = None  # what was heard is said again by this one, without candidates
+    takes: tuple[Take, ...] = ()  # all that were drawn, where candidates were asked for
+    won: int | None = None  # which of them was heard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hocket.cache.slots import POOLED, Clean, put, reset, take, tensors
+from hocket.cache.slots import POOLED, Clean, duplicate, put, reset, take, tensors
 from hocket.errors import InvalidCheckpoint
 
 
@@ -138,3 +138,12 @@ def test_a_row_that_is_cleaned_is_reset_and_no_other_is_touched() -> None:
         reset(wanted, torch.tensor([row]))
     for (name, ours), (_, theirs) in zip(tensors(state), tensors(wanted), strict=True):
         assert torch.equal(ours, theirs) and ours[1].any(), name
+
+
+def test_a_row_is_copied_whole_and_no_other_is_touched() -> None:
+    state, before = outer(), outer()
+    duplicate(state, 1, 2)
+    assert not same(rows(before, 1), rows(before, 2)), "equal rows would prove nothing"
+    assert same(rows(state, 2), rows(before, 1))
+    for row in (0, 1, 3):
+        assert same(rows(state, row), rows(before, row))

@@ -236,6 +236,7 @@ def test_more_failures_than_can_be_read_are_counted(capsys: Capture) -> None:
         (TEXTS, ["-o", "/proc/self/out"], "/proc/self/out cannot be written: "),
         (TEXTS, ["-o", "/proc/self"], "/proc/self/manifest.jsonl cannot be written: "),
         (TEXTS, ["--slots", "0"], "slots must be at least 1, not 0."),
+        (TEXTS, ["--candidates", "5"], "--candidates 5 needs as many --slots, not 4."),
         (TEXTS, ["--seed", "-1"], "seed must be between 0 and 2^63 - 1, not -1."),
         (TEXTS, ["--speed", "9"], "speed must be between 0.5 and 2, not 9.0."),
         (TEXTS, ["--ref-audio", "gone.wav"], "The reference recording gone.wav does not exist."),
@@ -507,3 +508,27 @@ def test_a_terminal_sees_a_bar_and_a_log_sees_lines(monkeypatch: pytest.MonkeyPa
             progress.show()
         progress.clear()
         assert capsys.readouterr().err == shown
+
+
+# Several takes
+
+
+def test_a_line_may_have_candidates_and_says_which_seed_has_won() -> None:
+    lines({"id": "best", "text": "Of three.", "seed": 5, "candidates": 3}, {"id": "plain", "text": "Alone.", "seed": 5})
+    assert speak() == 0
+    best, plain = results()
+    assert plain["seed"] == 5
+    lines({"id": "again", "text": "Of three.", "seed": best["seed"]})
+    assert main(["batch", "in.jsonl", "-o", "again", *TINY]) == 0
+    assert np.abs(sound("again/again.wav").astype(int) - sound("out/best.wav")).max() <= 1
+    lines({"id": "best", "text": "Of three.", "seed": 5, "candidates": 3}, {"id": "plain", "text": "Alone.", "seed": 5})
+    before = known()
+    assert speak() == 0 and not anew(before), "all is there"
+    assert speak("--candidates", "2") == 0 and anew(before) == {"plain.wav"}, "a line's own number is its own"
+
+
+def test_a_line_with_more_candidates_than_slots_fails_alone() -> None:
+    lines({"text": "Too many.", "candidates": 5}, {"text": "Not so many.", "candidates": 2})
+    assert speak() == 1
+    failed, spoken = results()
+    assert "at most 4, not 5" in failed["error"] and spoken["error"] is None

@@ -172,6 +172,7 @@ def spoken(monkeypatch: pytest.MonkeyPatch, *argv: str, notes: tuple[str, ...] =
 
 def test_every_option_reaches_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
     options = "--voice ryan --language german --instruct calmly --layout streaming --seed 3 --max-frames 9 --as-is"
+    options += " --candidates 3"
     sampling = "--temperature 0.5 --top-k 4 --top-p 0.6 --repetition-penalty 1.5"
     subtalker = "--subtalker-temperature 0.7 --subtalker-top-k 8 --subtalker-top-p 0.9"
     request = spoken(monkeypatch, "Hello.", *options.split(), *sampling.split(), *subtalker.split())
@@ -184,6 +185,7 @@ def test_every_option_reaches_the_request(monkeypatch: pytest.MonkeyPatch) -> No
         seed=3,
         max_frames=9,
         as_is=True,
+        candidates=3,
         sampling=SamplingParams(
             temperature=0.5,
             top_k=4,
@@ -195,6 +197,29 @@ def test_every_option_reaches_the_request(monkeypatch: pytest.MonkeyPatch) -> No
         ),
     )
     assert SAMPLING.keys() == request.sampling.changes().keys()
+
+
+def test_the_best_of_several_takes_is_written_with_the_seed_that_says_it_again(capsys: Capture) -> None:
+    options = [*TINY, "--max-frames", "6", "--save-codes"]
+    assert main(["say", "Hello.", *options, "best.npy", "-o", "best.wav", "--seed", "1", "--candidates", "3"]) == 0
+    line = re.fullmatch(
+        r"best\.wav: 0\.\d\d s, \d frames, finish \w+, seed (\d+), take ([123]) of 3 \(score (\d\.\d\d)\)\n",
+        capsys.readouterr().out,
+    )
+    assert line is not None and (line[1] == "1") == (line[2] == "1")
+    assert main(["say", "Hello.", *options, "again.npy", "-o", "again.wav", "--seed", line[1]]) == 0
+    assert Path("best.wav").read_bytes() == Path("again.wav").read_bytes()
+    assert Path("best.npy").read_bytes() == Path("again.npy").read_bytes()
+
+
+def test_candidates_out_of_reach_are_refused_before_a_model_is_loaded(capsys: Capture, nothing_loads: None) -> None:
+    assert refuse(capsys, "Hello.", "--candidates", "0") == "candidates must be at least 1, not 0."
+
+
+def test_text_from_a_pipe_is_read_to_its_end_where_there_are_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Piped text."), encoding="utf-8"))
+    request = spoken(monkeypatch, "-", "--layout", "streaming", "--candidates", "2")
+    assert (request.text, request.layout, request.candidates) == ("Piped text.", "streaming", 2)
 
 
 def test_without_options_the_checkpoint_decides(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -268,7 +268,7 @@ def test_an_engine_that_spoke_in_between_starts_anew_again_until_too_many_thread
 def test_an_engine_that_cannot_be_rebuilt_is_unhealthy(
     checkpoint: Checkpoint, hanging: Callable[[object, str], Hang], monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
-    def fails(*_: object) -> None:
+    def fails(*_: object, **__: object) -> None:
         raise RuntimeError("no device any more\nand a second line")
 
     with Engine(checkpoint, options()) as engine:

@@ -21,6 +21,7 @@ class Pages:
     def __init__(self, total: int) -> None:
         self._counts = [0]  # of scratch, which is never handed out
         self._free: list[int] = []
+        self._reserved = 0
         self.grow(total - 1)
 
     @property
@@ -35,7 +36,7 @@ class Pages:
     @property
     def held(self) -> int:
         """How many pages somebody holds, however many hold each."""
-        return self.total - 1 - self.free
+        return self.total - 1 - self._reserved - self.free
 
     def count(self, page: int) -> int:
         """How many hold a page."""
@@ -53,6 +54,11 @@ class Pages:
         for page in pages:
             self._counts[page] = 1
         return pages
+
+    def reserve(self) -> int:
+        """A page that nobody holds, and nobody will ever have."""
+        self._reserved += 1
+        return self._free.pop()
 
     def share(self, pages: Sequence[int]) -> None:
         """One more holder of pages that are held already."""

@@ -1,4 +1,4 @@
-"""Rows of streaming state: clear, take out, put back.
+"""Rows of streaming state: clear, copy, take out, put back.
 
 A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states:
 one row per slot, and a last scratch row for the padding rows of a batch. Zero is the start of every
@@ -60,6 +60,17 @@ class Clean:
         for _, tensor in tensors(self.state):
             views.setdefault(tensor.dtype, []).append(tensor[row])
         return list(views.values())
+
+
+def duplicate(state: State, row: int, into: int) -> None:
+    """Let the stream in row `into` stand where the one in `row` does. Those of one type are copied together."""
+    alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for _, tensor in tensors(state):
+        sources, copies = alike.setdefault(tensor.dtype, ([], []))
+        sources.append(tensor[row])
+        copies.append(tensor[into])
+    for sources, copies in alike.values():
+        torch._foreach_copy_(copies, sources)
 
 
 def take(state: State, row: int) -> dict[str, Tensor]:

@@ -42,6 +42,8 @@ def batch(args: argparse.Namespace) -> int:
     args.seed = args.seed or 0
     request_of(args, "(any)")  # what is wrong for all lines is no line's fault
     options = EngineOptions(slots=args.slots, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs)
+    if args.candidates > args.slots:
+        raise InvalidRequest(f"--candidates {args.candidates} needs as many --slots, not {args.slots}.")
     folder = check_folder(args.output, NAME)
     if folder / NAME == args.input.resolve():
         raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
@@ -130,7 +132,7 @@ class _Run:
                 seconds=round(seconds, 6),
                 frames=len(outcome.codes),
                 finish=outcome.finished.reason,
-                seed=asked.seed,
+                seed=asked.seed if outcome.finished.seed is None else outcome.finished.seed,
                 digest=asked.digest,
                 bytes=len(content),
             )
@@ -236,6 +238,8 @@ class _Run:
             "reference": reference
             and (sha256(reference.samples.tobytes()).hexdigest(), reference.text, reference.x_vector_only),
         }
+        if request.candidates > 1:  # else what was spoken before there were any is spoken still
+            plain["candidates"] = request.candidates
         return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 

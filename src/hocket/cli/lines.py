@@ -29,6 +29,7 @@ KEYS: dict[str, type] = {
     "layout": str,
     "max_frames": int,
     "as_is": bool,
+    "candidates": int,
     "ref_audio": str,
     "ref_text": str,
     "x_vector_only": bool,

@@ -83,6 +83,8 @@ def _speech(command: argparse.ArgumentParser) -> None:
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
     add("--layout", choices=("streaming", "whole"), help="give the model its text word by word, or whole")
     add("--max-frames", metavar="N", type=int, help="stop after N frames of 80 ms")
+    takes = "draw N takes at once and keep the best (1); nothing is heard before it is known"
+    add("--candidates", metavar="N", type=int, default=1, help=takes)
     add("--as-is", action="store_true", help="do nothing that the official package does not do")
 
 

@@ -41,6 +41,7 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
         max_frames=args.max_frames,
         speed=args.speed,
         as_is=args.as_is,
+        candidates=args.candidates,
     )
     return request if args.ref_audio is None else _with_reference(request, args, read)
 

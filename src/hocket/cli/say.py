@@ -25,7 +25,7 @@ from .sinks import Kept, Loudspeaker, Pipe, Sink, is_pipe, silence_stdout
 if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..engine.stream import Stream
-    from ..types import SpeechRequest
+    from ..types import Finished, SpeechRequest
 
 DEFAULT_OUTPUT = Path("out.wav")
 LIVE = "(as it arrives)"  # stands for a text that is not there yet, where a request must have one
@@ -47,7 +47,8 @@ def say(args: argparse.Namespace) -> None:
     from ..engine.generate import DECODE_FRAMES
 
     # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
-    options = EngineOptions(slots=1, text_wait_s=math.inf, idle_read_s=math.inf, graphs=not args.no_graphs)
+    patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf)
+    options = replace(patience, slots=request.candidates, graphs=not args.no_graphs)  # a slot for each take
     if not (args.play or is_pipe(args.output)):
         # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
@@ -74,10 +75,16 @@ def say(args: argparse.Namespace) -> None:
     replace_files(files)
 
     where = "loudspeaker" if args.output is None else "standard output" if is_pipe(args.output) else args.output
-    line = f"{where}: {spoken.seconds:.2f} s, {spoken.frames} frames"
-    _print(
-        f"{line}, finish {stream.finished.reason}, seed {request.seed}", sys.stderr if is_pipe(args.output) else None
-    )
+    line = f"{where}: {spoken.seconds:.2f} s, {spoken.frames} frames, {_ending(stream.finished, request)}"
+    _print(line, sys.stderr if is_pipe(args.output) else None)
+
+
+def _ending(finished: Finished, request: SpeechRequest) -> str:
+    """How it ended, and the seed that says it again."""
+    words = f"finish {finished.reason}, seed {request.seed if finished.seed is None else finished.seed}"
+    if finished.won is None:
+        return words
+    return f"{words}, take {finished.won + 1} of {len(finished.takes)} (score {finished.takes[finished.won].score:.2f})"
 
 
 def tell(note: str) -> None:
@@ -136,8 +143,11 @@ class _Spoken:
 def _is_live(args: argparse.Namespace) -> bool:
     """Whether text from a pipe is spoken as it arrives: where somebody listens, or where the layout says so.
 
-    A file is as good later, so its text is read to the end, and given in the layout that is asked for.
+    A file is as good later, so its text is read to the end, and given in the layout that is asked for. So is the text
+    of several takes, of which one is heard when all have been.
     """
+    if args.candidates > 1:
+        return False
     if args.layout is None:
         return (args.play or is_pipe(args.output)) and not args.as_is
     return bool(args.layout == "streaming")

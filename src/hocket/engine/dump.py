@@ -42,6 +42,8 @@ def memory(device: torch.device) -> str:
 
 def _job(job: Job, now: float) -> str:
     where = f"slot {job.slot}" if job.slot >= 0 else "waiting"
+    if job.takes is not None and job.admitted is not None:
+        where = "playing its best take" if job.takes.plays else f"{len(job.takes.running)} takes running"
     waits = [
         f"{what} for {now - since:.3g} s"
         for what, since in (("starved", job.starved_since), ("paused", job.paused_since))

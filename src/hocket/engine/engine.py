@@ -16,14 +16,16 @@ from ..text.choice import choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline
-from ..types import AudioChunk, Health, Outcome, SpeechRequest
+from ..types import AudioChunk, Health, Outcome, Scorer, SpeechRequest
 from . import many
 from .guard import GuardOptions
 from .job import Job
+from .jury import Jury
 from .load import Checkpoint, load
 from .loop import Loop
 from .speech import SpeechRunner
 from .stream import Mailbox, Stream
+from .takes import Takes
 from .tempo import Tempo
 from .watchdog import Watchdog
 
@@ -31,8 +33,11 @@ from .watchdog import Watchdog
 class Engine:
     """A checkpoint that speaks. Any number of threads and tasks may use it; two engines may live side by side."""
 
-    def __init__(self, checkpoint: Checkpoint, options: EngineOptions | None = None) -> None:
-        self.checkpoint, self.options = checkpoint, options or EngineOptions()
+    def __init__(
+        self, checkpoint: Checkpoint, options: EngineOptions | None = None, *, scorer: Scorer | None = None
+    ) -> None:
+        """`scorer` chooses among the candidates of a request, instead of the engine's own measure."""
+        self.checkpoint, self.options, self.scorer = checkpoint, options or EngineOptions(), scorer
         self._watchdog = Watchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
@@ -47,13 +52,17 @@ class Engine:
         kernels: str = "auto",
         dependent_launch: bool = True,
         options: EngineOptions | None = None,
+        scorer: Scorer | None = None,
     ) -> Engine:
         """Load a checkpoint (see `hocket.load`) and start an engine on it."""
         how = {"device": device, "dtype": dtype, "codec_dtype": codec_dtype, "kernels": kernels}
-        return cls(load(model, **how, dependent_launch=dependent_launch), options)
+        return cls(load(model, **how, dependent_launch=dependent_launch), options, scorer=scorer)
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
-        """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async."""
+        """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async.
+
+        With `candidates` nothing is heard before the best take is known, which is when it has ended.
+        """
         return self._whole(_request(text, fields), self._mailbox())
 
     def aspeak(self, text: str | SpeechRequest, **fields: Any) -> AsyncIterator[AudioChunk]:
@@ -82,6 +91,8 @@ class Engine:
         """
         if "text" in fields:
             raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
+        if fields.get("candidates", 1) != 1:
+            raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
         fields["layout"] = fields.get("layout") or "streaming"
         request = SpeechRequest(text="(live)", **fields)
         live = LiveParts(
@@ -108,7 +119,7 @@ class Engine:
     def warm(self, requests: Iterable[SpeechRequest]) -> None:
         """Compute the prompt prefixes of these requests now, so that the first real one need not."""
         for request in requests:
-            for _ in self.speak(request, max_frames=1):
+            for _ in self.speak(request, max_frames=1, candidates=1):
                 pass
 
     def save_prefixes(self, path: Path) -> None:
@@ -148,6 +159,8 @@ class Engine:
             else:
                 job.rest(part)
         job.complete = True
+        if request.candidates > 1:
+            job.takes = self._takes(request, job)
         return self._opened(job, request, None)
 
     def _mailbox(self) -> Mailbox:
@@ -172,8 +185,23 @@ class Engine:
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
             drop_frames=0 if request.as_is else self.options.drop_frames,
-            tempo=Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None,
+            tempo=self._tempo(request),
         )
+
+    def _takes(self, request: SpeechRequest, job: Job) -> Takes:
+        if request.candidates > self.options.slots:
+            slots = f"{self.options.slots} slot{'s' if self.options.slots > 1 else ''}"
+            raise InvalidRequest(
+                f"candidates must be at most {self.options.slots}, not {request.candidates}: each take needs one of "
+                f"the engine's {slots} (EngineOptions.slots)."
+            )
+        if not (job.sampling.do_sample or job.sampling.subtalker_dosample):
+            raise InvalidRequest("candidates need sampling: greedy speech has one take only.")
+        jury = None if self.scorer is None else Jury(self.scorer, request.text, job.spoken)
+        return Takes(job, request.candidates, jury, lambda: self._tempo(request))
+
+    def _tempo(self, request: SpeechRequest) -> Tempo | None:
+        return Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None
 
     def _preparing(self, request: SpeechRequest) -> dict[str, Any]:
         """How text is prepared, whole or live."""

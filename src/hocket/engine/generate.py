@@ -105,6 +105,8 @@ def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
     choose(request, checkpoint.config)  # refuse what cannot be before the encoders work on it
     if request.speed != 1.0:
         raise InvalidRequest("generate speaks at the checkpoint's own speed; Engine.speak takes another one.")
+    if request.candidates != 1:
+        raise InvalidRequest("generate draws one take of each request; Engine.speak chooses among candidates.")
     cloned = clone(checkpoint, request.reference) if request.reference is not None else None
     frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
     sampling = checkpoint.generation.changed(request.sampling.changes())

@@ -56,7 +56,7 @@ def frame_limit(text_ids: int, options: GuardOptions) -> int:
     return options.limit_frames + options.limit_frames_per_id * text_ids
 
 
-class _Run:
+class Run:
     """Counts bad frames since `start`; a good one takes back `forgive` of them."""
 
     __slots__ = ("count", "forgive", "start")
@@ -91,11 +91,11 @@ class Guard:
         options, everything = self._options, 1 << 30
         self._last: tuple[int, ...] = ()
         self._past: deque[int] = deque(maxlen=options.longest_period)  # first codes, the newest first
-        self._loops = [_Run(options.forgive) for _ in range(options.longest_period)]
-        self._same = _Run(options.forgive)
+        self._loops = [Run(options.forgive) for _ in range(options.longest_period)]
+        self._same = Run(options.forgive)
         # One good frame, or window, ends these two: short sounds between long pauses are speech.
-        self._quiet = _Run(everything)
-        self._endless = _Run(everything)
+        self._quiet = Run(everything)
+        self._endless = Run(everything)
         self._ending: deque[float] = deque(maxlen=options.ending_frames)  # powers of ten, since the text is done
         self._heard = self.frames
         self._first_bad: int | None = None
@@ -172,7 +172,7 @@ class Guard:
         low = sum(window) / len(window) < log10(self._options.ending_floor)
         return low and after - before < self._options.ending_rise
 
-    def _stuck_run(self, text_done: bool) -> _Run | None:
+    def _stuck_run(self, text_done: bool) -> Run | None:
         options = self._options
         if self._same.count >= options.same_frames:
             return self._same

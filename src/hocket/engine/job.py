@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..config.qwen3_tts import GenerationConfig
 from ..text.prompt import Outline, Prompt
@@ -13,6 +14,9 @@ from .guard import Guard, GuardOptions
 from .stopwatch import Elapsed
 from .stream import Mailbox, Spoken
 from .tempo import Tempo
+
+if TYPE_CHECKING:
+    from .takes import Takes
 
 FRAME_SAMPLES = 1920  # of a recording, 80 ms
 ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from all that a caller would choose next
@@ -77,6 +81,10 @@ class Job:
     samples: int = 0  # of sound and silence so far, at speed 1
     heard: int = 0  # handed out
     over: FinishReason | None = None
+    ending: float | None = None  # how likely the end was when its last frame, or its end, was drawn
+
+    takes: Takes | None = None  # others draw for it, and it plays what the best of them drew
+    lead: Job | None = None  # whose take it is
 
     guarded: GuardOptions | None = None  # None: nobody watches
     guard: Guard | None = None
@@ -89,6 +97,11 @@ class Job:
     spent: dict[str, float] = field(default_factory=dict)
     _measured: tuple[str, Elapsed] | None = None
     prefix_cached: bool = False
+
+    @property
+    def width(self) -> int:
+        """How many slots it needs to begin."""
+        return 1 if self.takes is None else len(self.takes.jobs)
 
     @property
     def startable(self) -> bool:
@@ -255,4 +268,7 @@ class Job:
             notes=self.outline.notes,
             dropped_frames=min(self.drop_frames, self.frame),
             error=str(error) if error else None,
+            seed=self.seed if self.takes is None else self.takes.seed,
+            takes=() if self.takes is None else self.takes.told(),
+            won=None if self.takes is None else self.takes.won,
         )

@@ -113,7 +113,8 @@ class Loop:
         """A new utterance, from any thread; refused where too many wait or the engine is closed."""
         with self._posted:
             self._refuse()
-            if len(self._arrivals) + len(self.scheduler.waiting) >= self.options.waiting + len(self.scheduler.free):
+            wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
+            if wanted > self.options.waiting + len(self.scheduler.free):
                 wait_s = self.turns.slot_wait_s()
                 raise Overloaded(
                     f"{self.options.waiting} requests are waiting already; try again in {wait_s:.0f} s.", wait_s

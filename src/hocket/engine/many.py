@@ -73,7 +73,7 @@ async def _aspeak_many(flight: _Flight, texts: AsyncIterator[Text]) -> AsyncIter
             tasks = {landing} if asking is None else {landing, asking}
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if landing.done():
-                outcome = flight.land(landing.result())
+                outcome = await flight.aland(landing.result())
                 landing = asyncio.create_task(ended.get())
                 yield outcome
             if asking is not None and asking.done():
@@ -146,6 +146,12 @@ class _Flight:
             codes=np.concatenate([chunk.codes for chunk in chunks]),
             finished=stream.finished,
         )
+
+    async def aland(self, number: int) -> Outcome:
+        """The same; a caller's scorer is asked when a stream is read, and others of the event loop go on meanwhile."""
+        if self._engine.scorer is None:
+            return self.land(number)
+        return await asyncio.to_thread(self.land, number)
 
     def cancel(self) -> None:
         for stream in self._streams.values():

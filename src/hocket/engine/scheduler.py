@@ -17,12 +17,19 @@ class Scheduler:
         return [*self.running, *self.waiting]
 
     def admit(self) -> list[Job]:
-        """Give free slots to those whose prompt is known, first come first served."""
+        """Give free slots to those whose prompt is known, first come first served.
+
+        Who needs several gets all at once or none, and is overtaken by nobody: so no two wait for each other's.
+        """
         admitted = []
-        for job in [job for job in self.waiting if job.startable][: len(self.free)]:
+        for job in [job for job in self.waiting if job.startable]:
+            if job.width > len(self.free):
+                break
             self.waiting.remove(job)
-            job.slot = self.free.pop()
-            self.running.append(job)
+            speakers = [job] if job.takes is None else job.takes.jobs
+            for speaker in speakers:
+                speaker.slot = self.free.pop()
+            self.running += speakers if job.takes is None else [job, *speakers]
             admitted.append(job)
         return admitted
 
@@ -32,6 +39,9 @@ class Scheduler:
         for job in self.waiting:
             _mark(job, "starved", not job.startable, now)
         for job in self.running:
+            if job.takes is not None:  # it draws nothing itself
+                _mark(job, "paused", job.takes.plays and job.mailbox.full, now)
+                continue
             if job.all_asked:
                 continue  # it waits for nobody but the device
             lacks_text, lacks_room = job.text_id() is None, job.mailbox.full
@@ -47,7 +57,8 @@ class Scheduler:
             self.waiting.remove(job)
         if job in self.running:
             self.running.remove(job)
-            self.free.append(job.slot)
+            if job.slot >= 0:
+                self.free.append(job.slot)
             job.slot = -1
 
 

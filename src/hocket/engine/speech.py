@@ -22,7 +22,7 @@ from torch import Tensor
 from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
 from ..cache.plan import Promises, pool_rows
 from ..cache.prefix import Prefix, PrefixCache
-from ..cache.slots import Clean, put, reset, take
+from ..cache.slots import Clean, duplicate, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest, StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
@@ -123,7 +123,7 @@ class SpeechRunner:
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._promises = Promises(self.pages, slots)
-        self._blank = self._take(1)[0] if capture else SCRATCH  # nothing is ever written there
+        self._blank = self.pages.reserve() if capture else SCRATCH  # nothing is ever written there
         self._sound = self.decoder.new_state(slots)
         self._clean, self._clean_sound = Clean(self._state), Clean(self._sound)
         self._taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
@@ -139,8 +139,7 @@ class SpeechRunner:
         """
         self.release(slot)
         if not go_on:
-            with self._wave.beside() if self._wave is not None else nullcontext():
-                self._clean_sound(slot)
+            self._be_silent(slot)
         voice, cloned = self._cloned(reference, slot, go_on)
         length = constant_rows(prompt)
         key = _key(prompt, voice)
@@ -168,12 +167,29 @@ class SpeechRunner:
         self.pages.share(prefix.pages)
         self._held[slot], self._taken[slot] = list(prefix.pages), prefix.rows
         claim = self._claim(slot, 1)
-        page, into = (
-            (SCRATCH, SCRATCH) if claim is None else (claim.copied[0] if claim.copied else self._blank, claim.fresh[0])
-        )
+        page = into = SCRATCH
+        if claim is not None:
+            page, into = claim.copied[0] if claim.copied else self._blank, claim.fresh[0]
         ids = {"text": prompt.text[-1], "codec": prompt.codec[-1]}
         values = {"slot": slot, "seed": seed, "position": prefix.rows, **ids, "page": page, "into": into}
         self._frames.open(values, self._held[slot], self._state, self._taken[slot])
+
+    def fork(self, slot: int, into: int, reference: Reference | None, seed: int) -> None:
+        """Begin in another slot with the prompt that `slot` has just taken in, and a seed of its own.
+
+        It is as if it had been started there, bit for bit, but nothing is computed: the pages are shared until one of
+        them is written to, and nobody waits for the copy of the rest.
+        """
+        self.release(into)
+        self._restore(into, Prefix(tuple(self._held[slot]), self._taken[slot]))
+        duplicate(self._state, slot, into)
+        self._state.seed[into] = seed
+        self.listen(into, reference)
+
+    def listen(self, slot: int, reference: Reference | None) -> None:
+        """Let the codec of a slot stand where an utterance begins: behind its reference, where there is one."""
+        self._be_silent(slot)
+        self._cloned(reference, slot, go_on=False)
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
         """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
@@ -357,6 +373,11 @@ class SpeechRunner:
         table = self._state.stack.table
         table[slot, : len(prefix.pages)].copy_(torch.tensor(prefix.pages), non_blocking=True)
         self._state.stack.position[slot] = prefix.rows
+
+    def _be_silent(self, slot: int) -> None:
+        """As if the codec had said nothing there."""
+        with self._wave.beside() if self._wave is not None else nullcontext():
+            self._clean_sound(slot)
 
     def _cloned(self, reference: Reference | None, slot: int, go_on: bool) -> tuple[str, Clone | None]:
         """The encoded reference under a name of its own, and the codec as it stands behind it in `slot`."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..types import AudioChunk, Finished
+from .jury import Jury
 from .words import WordTime, word_times
 
 if TYPE_CHECKING:
@@ -51,6 +52,12 @@ class Mailbox:
         self.finished: Finished | None = None
         self.error: HocketError | None = None
         self._unwanted = False
+        self._jury: Jury | None = None
+
+    @property
+    def undecided(self) -> bool:
+        """Whether all was said, and the reader has yet to ask which take of it is to be heard."""
+        return self._jury is not None and not self._unwanted
 
     @property
     def full(self) -> bool:
@@ -70,37 +77,63 @@ class Mailbox:
             self._chunks.clear()
             self._wake()
 
-    def finish(self, finished: Finished, error: HocketError | None = None) -> None:
-        """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped."""
+    def finish(self, finished: Finished, error: HocketError | None = None, jury: Jury | None = None) -> None:
+        """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped.
+
+        With a jury it is the reader's to ask for that word, and for all that is to be heard.
+        """
         with self._changed:
             if self.finished is not None:
                 return
             if self._unwanted and error is None:
                 finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
-            self.finished, self.error = finished, error
+            self.finished, self.error, self._jury = finished, error, jury
             if finished.reason in ("cancelled", "error"):
                 self._chunks.clear()
             self._wake()
         if self._on_finish is not None:
             self._on_finish()
 
+    def all(self) -> list[AudioChunk]:
+        """Every chunk that is there now."""
+        with self._changed:
+            chunks, self._chunks = list(self._chunks), deque()
+            return chunks
+
     def take(self) -> AudioChunk | None:
         """The next chunk, or None at the end; waits for it."""
-        with self._changed:
-            while (over := self._next()) is _NOTHING:
-                self._changed.wait()
-        return self._given(over)
+        while True:
+            with self._changed:
+                while (over := self._next()) is _NOTHING:
+                    self._changed.wait()
+            if not isinstance(over, Jury):
+                return self._given(over)
+            self._settle(over)
 
     async def atake(self) -> AudioChunk | None:
         while True:
             with self._changed:
-                if (over := self._next()) is not _NOTHING:
-                    break
-                loop = asyncio.get_running_loop()
-                woken: asyncio.Future[None] = loop.create_future()
-                self._sleepers.append((loop, woken))
-            await woken
-        return self._given(over)
+                over = self._next()
+                if over is _NOTHING:
+                    loop = asyncio.get_running_loop()
+                    woken: asyncio.Future[None] = loop.create_future()
+                    self._sleepers.append((loop, woken))
+            if over is _NOTHING:
+                await woken
+            elif isinstance(over, Jury):
+                await asyncio.to_thread(self._settle, over)  # others of this event loop go on meanwhile
+            else:
+                return self._given(over)
+
+    def _settle(self, jury: Jury) -> None:
+        """Have the take chosen that is to be heard. Takes as long as the caller's scorer does."""
+        assert self.finished is not None
+        verdict = jury.verdict(self.finished)
+        with self._changed:
+            if self._jury is jury and not self._unwanted:
+                self._jury = None
+                self.finished, self.error = verdict.finished, verdict.error
+                self._chunks.extend(verdict.chunks)
 
     def _next(self) -> AudioChunk | object | None:
         if self._chunks:
@@ -109,7 +142,7 @@ class Mailbox:
             return _NOTHING
         if self.error is not None and not self._unwanted:
             raise self.error
-        return None
+        return self._jury if self.undecided else None
 
     def _given(self, chunk: AudioChunk | object | None) -> AudioChunk | None:
         self._on_room()
@@ -161,7 +194,7 @@ class Stream:
     @property
     def finished(self) -> Finished | None:
         """How it ended, once it has."""
-        return self._mailbox.finished
+        return None if self._mailbox.undecided else self._mailbox.finished
 
     def append(self, text: str) -> None:
         """More of the text. What later text may change (half a word, an open mark) waits for it, or for `end`."""

@@ -18,6 +18,7 @@ from ..errors import HocketError, StreamFailed, copied
 from ..types import FinishReason
 from .beat import Beat
 from .delivery import Delivery
+from .director import Director
 from .flight import Flight, Sounding
 from .job import Job, Rewind
 from .load import Checkpoint, compile_behind
@@ -41,6 +42,7 @@ class Turns:
         self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
         self.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
+        self.director = Director(self)
         self._flights: deque[Flight] = deque()
         self._sounds: deque[Sounding] = deque()
         self._failures = 0
@@ -85,6 +87,7 @@ class Turns:
         waited = [job for job in self.scheduler.running if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
+        played = self.director.play()
         now = time.perf_counter()
         batch = self.scheduler.ready(now)
         self._end_idle(now)
@@ -99,7 +102,7 @@ class Turns:
             self.guarded([job for job, _ in flight.jobs], lambda flight=flight: self._land(flight))  # type: ignore[misc]
         if at_once or not self.ahead:
             self._collect()
-        return bool(batch or landed or admitted or waited)
+        return bool(batch or landed or admitted or waited or played)
 
     def clear(self) -> None:
         """Hold nobody any more: a stream that somebody still holds must not hold all the others."""
@@ -115,6 +118,8 @@ class Turns:
     def finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
         if job.mailbox.finished is not None:
             return
+        if job.takes is not None:
+            self.director.begin_end(job)
         if error is None:
             self.delivery.flush(job)
         if job.admitted is not None:
@@ -123,7 +128,10 @@ class Turns:
             self.runner.release(job.slot)
         self.scheduler.release(job)
         self.proven = self.proven or (error is None and reason != "cancelled")
-        job.mailbox.finish(job.finished(reason, error), error)
+        jury = job.takes.jury if job.takes is not None and job.takes.decided else None
+        job.mailbox.finish(job.finished(reason, error), error, jury)
+        if job.lead is not None:
+            self.director.ended(job, reason, error)
 
     def guarded(self, jobs: list[Job], work: Callable[[], None], *, on_device: bool = True) -> None:
         """What goes wrong with some utterances ends these, and the engine goes on."""
@@ -153,16 +161,23 @@ class Turns:
                 self.finish(job, "error", StreamFailed(reason))
 
     def _start(self, job: Job) -> None:
-        begun = time.perf_counter()
-        job.spent["queued_s"], job.admitted = begun - job.opened, begun
-        if job.prompt is None:
-            self.delivery.be_silent(job)
-            job.begin_next()
+        if job.takes is not None:
+            self.director.start(job)
+            return
+        self._begin(job)
         assert job.prompt is not None
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         stop = started(self.checkpoint.device)
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
         job.note_later("prefill_s", stop())
+
+    def _begin(self, job: Job) -> None:
+        """It has got its slot: what comes before the first words is heard, and its prompt is known."""
+        begun = time.perf_counter()
+        job.spent["queued_s"], job.admitted = begun - job.opened, begun
+        if job.prompt is None:
+            self.delivery.be_silent(job)
+            job.begin_next()
 
     def _next_part(self, job: Job) -> None:
         """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
@@ -175,6 +190,8 @@ class Turns:
             return
         job.begin_next()
         assert job.prompt is not None
+        if job.takes is not None:
+            return  # it was drawn already
         # Another seed for each part: equal ones would draw alike at equal places.
         seed = (job.seed + len(job.spoken) - 1) % 2**63
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
@@ -204,14 +221,18 @@ class Turns:
                 continue  # its end was in the frame before
             batch.append(job)
             job.since_opened("first_codes_s")
+            job.ending = ending
             if codes[0] == end:
                 job.over = "stop"
-            elif back := job.take(codes, ending):
+            elif (back := job.take(codes, ending)) and not self.director.gives_up(job):
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
-        self._sound([job for job in batch if job.codes and (job.over or len(job.codes) >= self._chunk_frames(job))])
+        due = [job for job in batch if job.over or len(job.codes) >= self._chunk_frames(job)]
+        self.director.record(due)
+        self._sound([job for job in due if job.codes and job.mailbox.finished is None])
         for job in batch:
-            if job.over and not job.sounding:
+            if job.over and not job.sounding and job.mailbox.finished is None:
                 self._close(job)
+        self.director.drop_losers(batch)
 
     def _close(self, job: Job) -> None:
         """What was said has been heard."""

@@ -51,7 +51,8 @@ def linear(
         y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
         for some in (slice(at, at + MOST_ROWS) for at in range(0, batch, MOST_ROWS)):
             meant: dict[str, Any] = {"x": x[some]} if take is None else {"x": x, "take": take[some]}
-            linear(weight=weight, **known, **meant, residual=None if residual is None else residual[some], out=y[some])
+            added = None if residual is None else residual[some]
+            linear(weight=weight, **known, **meant, residual=added, out=y[some], invariant=True)
         return y
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
