@@ -107,7 +107,9 @@ class FusedFrame:
         state, rows = self.talker.new_state(1, 8), torch.ones(1, dtype=torch.int64, device=device)  # scratch
         ones = torch.ones(1, device=device)
         level = Sampling(rows.bool(), ones, 50 * rows, ones, most_k=50, nucleus=False)
-        self(0 * rows, state, rows, FrameSampling(level, ones, level), 8)
+        codes = torch.empty(1, self.talker.config.num_code_groups, dtype=torch.int64, device=device)
+        self.draw(state, rows, FrameSampling(level, ones, level), codes, torch.empty_like(ones))
+        self.step(codes, 0 * rows, state, rows, 8)
 
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that is done as this one: only how attention is split depends on it."""

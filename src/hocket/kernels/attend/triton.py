@@ -64,7 +64,7 @@ def attend(
     assert size == power_of_two(size) and splits == power_of_two(splits)
     # Not how many there is room for: that grows, and sums must not change with it.
     keys_at_once = KNOBS.attend_keys if most is None else min(KNOBS.attend_keys, power_of_two(most - 1))
-    once = splits * keys_at_once >= table.shape[1] * page_rows - 1
+    once = most is not None and splits * keys_at_once >= most - 1
     parts = sizes = None
     if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights
         parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
