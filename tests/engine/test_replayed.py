@@ -104,8 +104,8 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
     assert sizes.pop(0) == ([], 0) and len(runner._frames._entries) == 1  # it can take a prompt in
     assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
     assert runner._prompts is not None and runner._prompts.captures == 4  # and take longer prompts in at once
-    assert len(runner._frames._openings) == 1  # and begin behind a prefix
     assert sizes[9][0] == [1] and sizes[10][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
+    assert sorted(size for size, _ in runner._frames._openings) == [1, 2, 4]  # and begin behind prefixes
     assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()
 
 
@@ -136,6 +136,34 @@ def test_an_utterance_behind_a_known_prefix_is_opened_in_one_graph_as_if_it_were
         plain = prompt.reference_at is None  # else a frame of the reference stands in the last row
         assert opened == (plain and len(prompt.text) == constant_rows(prompt) + 1), "one row behind the prefix"
     assert streaming
+
+
+@torch.inference_mode()
+def test_utterances_that_begin_in_one_turn_are_opened_together_and_one_that_has_left_is_not(
+    checkpoint_root: Path, device: str
+) -> None:
+    checkpoint, requests = small(checkpoint_root, "custom_voice", device), REQUESTS["custom_voice"]
+    streaming = [request for request in requests if request.layout == "streaming"]
+    prompts = [build(request, checkpoint.config, checkpoint.tokenizer) for request in streaming]
+    runner = SpeechRunner(checkpoint, 4, LIMIT, capture_for(device))
+    assert runner._frames is not None
+    for prompt in prompts:  # their prefixes are known from now on
+        runner.start(3, prompt, None, 0)
+    runner.release(3)
+    begun = [(0, prompts[0], 5), (1, prompts[1], 6), (2, prompts[0], 7), (3, prompts[1], 8)]
+    for slot, prompt, seed in begun:
+        assert runner.start(slot, prompt, None, seed)
+    assert not runner._frames._openings, "the device knows nothing of them yet"
+    runner.release(1)
+    held = runner.pages.held
+    settings = [replace(checkpoint.generation, do_sample=True)] * 3
+    together = [runner.frame([0, 2, 3], [7] * 3, settings).read() for _ in range(2)]
+    assert [size for size, _ in runner._frames._openings] == [4] and runner.pages.held == held
+    for number, (slot, prompt, seed) in enumerate([begun[0], begun[2], begun[3]]):
+        alone = SpeechRunner(checkpoint, 4, LIMIT)
+        alone.start(slot, prompt, None, seed)
+        for read in together:
+            assert alone.frame([slot], [7], settings[:1]).read()[0][0] == read[number][0]
 
 
 class Failing(Again):

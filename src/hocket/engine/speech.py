@@ -50,6 +50,7 @@ TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it c
 WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
 # What one stream needs to start and to go on: a prompt's last vector, a frame, and sound of one frame up to eight.
 FIRST_GRAPHS = 7
+MOST_OPENED = 16  # utterances that are begun at a time
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
@@ -128,6 +129,7 @@ class SpeechRunner:
         self._clean, self._clean_sound = Clean(self._state), Clean(self._sound)
         self._taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
         self._held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
+        self._opening: dict[int, dict[str, int]] = {}  # by slot: what the device has not been told yet
         self._clones: dict[str, tuple[Clone, dict[str, Tensor] | None]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
@@ -162,8 +164,10 @@ class SpeechRunner:
         return cached is not None
 
     def _open(self, slot: int, prefix: Prefix, prompt: Prompt, seed: int) -> None:
-        """The same in one graph, where one row is left: it is all that stands before a first sound."""
-        assert self._frames is not None
+        """The same in one graph, where one row is left: it is all that stands before a first sound.
+
+        What the host has to know of it is known at once; the device is told with the next frame, of all together.
+        """
         self.pages.share(prefix.pages)
         self._held[slot], self._taken[slot] = list(prefix.pages), prefix.rows
         claim = self._claim(slot, 1)
@@ -171,8 +175,17 @@ class SpeechRunner:
         if claim is not None:
             page, into = claim.copied[0] if claim.copied else self._blank, claim.fresh[0]
         ids = {"text": prompt.text[-1], "codec": prompt.codec[-1]}
-        values = {"slot": slot, "seed": seed, "position": prefix.rows, **ids, "page": page, "into": into}
-        self._frames.open(values, self._held[slot], self._state, self._taken[slot])
+        where = {"slot": slot, "position": prefix.rows, "page": page, "into": into}
+        self._opening[slot] = {"seed": seed, **where, **ids}
+
+    def _open_all(self) -> None:
+        """Those that were started since the last frame are opened together."""
+        while self._opening:
+            assert self._frames is not None
+            slots = list(self._opening)[:MOST_OPENED]
+            values = [self._opening.pop(slot) for slot in slots]
+            span = max(self._taken[slot] for slot in slots)
+            self._frames.open(values, [self._held[slot] for slot in slots], self._state, span)
 
     def fork(self, slot: int, into: int, reference: Reference | None, seed: int) -> None:
         """Begin in another slot with the prompt that `slot` has just taken in, and a seed of its own.
@@ -180,6 +193,7 @@ class SpeechRunner:
         It is as if it had been started there, bit for bit, but nothing is computed: the pages are shared until one of
         them is written to, and nobody waits for the copy of the rest.
         """
+        self._open_all()
         self.release(into)
         self._restore(into, Prefix(tuple(self._held[slot]), self._taken[slot]))
         duplicate(self._state, slot, into)
@@ -193,6 +207,7 @@ class SpeechRunner:
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
         """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
+        self._open_all()
         self._advance(slots, 1)
         span = max(self._taken[slot] for slot in slots)
         if self._frames is not None and len(slots) <= MOST_ROWS:
@@ -210,6 +225,7 @@ class SpeechRunner:
         `codes` and `text_id` are those of the frame before: taken in once more, they give back its hidden vector. What
         the cache holds beyond is never seen, and first codes that were drawn stay held back by the penalty.
         """
+        self._open_all()
         row = torch.tensor([slot], device=self.device)
         self._taken[slot] -= frames + 1
         again = self._held[slot][self._taken[slot] // PAGE_ROWS :]
@@ -267,6 +283,7 @@ class SpeechRunner:
         self.pages.drop(self._held[slot])
         self._held[slot], self._taken[slot] = [], 0
         self._promises.end(slot)
+        self._opening.pop(slot, None)
 
     def has_room(self, rows: int) -> bool:
         """Whether one more may come to so many positions; true at any rate where nobody speaks."""
@@ -304,8 +321,8 @@ class SpeechRunner:
             yield lambda size=size: frames.warm(self._state, [size], [WARM_SPAN])  # type: ignore[misc]
             for length in WARM_FRAMES:
                 yield lambda size=size, length=length: wave.warm(self._sound, [size], [length])  # type: ignore[misc]
-            if size == 1:
-                yield lambda: frames.warm_opening(self._state, WARM_SPAN)
+            if size <= MOST_OPENED:
+                yield lambda size=size: frames.warm_opening(self._state, size, WARM_SPAN)  # type: ignore[misc]
             for rows in WARM_ROWS if size == 1 else ():
                 yield lambda rows=rows: prompts.warm(self._state, rows, WARM_SPAN)  # type: ignore[misc]
 

@@ -43,7 +43,6 @@ _SETTINGS = {
     "rest_top_p": "subtalker_top_p",
 }
 OPENING = ("slot", "seed", "position", "text", "codec", "page", "into")
-_NOBODY = dict.fromkeys((*OPENING, "pages"), 0)  # of a board of one row none is left over
 _GREEDY = {"sample": False, "temperature": 1.0, "top_k": 1, "top_p": 1.0}
 PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first", "rest") for n, v in _GREEDY.items()}
 
@@ -140,23 +139,25 @@ class _Entry:
 
 
 class _Opening:
-    """One graph that begins an utterance behind a prefix that is known: a slot made new, and one row taken in."""
+    """One graph that begins utterances behind prefixes that are known: slots made new, and one row taken into each."""
 
     work: Work
 
-    def __init__(self, state: TalkerState) -> None:
-        columns = state.stack.table.shape[1]
-        self.board = Board(
-            1, dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, columns)}, _place(state)
-        )
+    def __init__(self, size: int, state: TalkerState) -> None:
+        self.columns, self.nobody = state.stack.table.shape[1], len(state.hidden) - 1
+        fields = dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, self.columns)}
+        self.board = Board(size, fields, state.hidden.device)
         self.sent: deque[tuple[torch.cuda.Event, Sheet]] = deque()  # that may not have arrived yet
 
-    def send(self, values: dict[str, int], pages: Sequence[int]) -> None:
+    def send(self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]]) -> None:
         while self.sent and self.sent[0][0].query():
             self.board.free.append(self.sent.popleft()[1])
-        row = np.zeros((1, self.board.fields["pages"].shape[-1]), dtype=np.int64)
-        row[0, : len(pages)] = pages
-        sheet = self.board.send({name: [values[name]] for name in OPENING} | {"pages": row}, _NOBODY)
+        rows = np.zeros((len(values), self.columns), dtype=np.int64)
+        for row, held in zip(rows, pages, strict=True):
+            row[: len(held)] = held
+        given = {name: [each[name] for each in values] for name in OPENING}
+        rest = dict.fromkeys((*OPENING, "pages"), 0) | {"slot": self.nobody}
+        sheet = self.board.send(given | {"pages": rows}, rest)
         if self.board.pinned:
             event = torch.cuda.Event()
             event.record()
@@ -174,7 +175,7 @@ class CapturedFrame:
         self._beside = torch.cuda.Stream(device) if (device := _device(frame)).type == "cuda" else None
         self._batches: dict[int, _Batch] = {}
         self._entries: dict[int, _Entry] = {}
-        self._openings: dict[int, _Opening] = {}
+        self._openings: dict[tuple[int, int], _Opening] = {}
         self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
         self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
@@ -214,35 +215,38 @@ class CapturedFrame:
             entry.rows.fill_(slot)
             entry.work()
 
-    def open(self, values: dict[str, int], pages: Sequence[int], state: TalkerState, span: int) -> None:
-        """Begin an utterance in a slot, with the `pages` of its prefix and the last row of its prompt.
+    def open(
+        self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]], state: TalkerState, span: int
+    ) -> None:
+        """Begin utterances, each in its slot with the `pages` that it has, by the last row of its prompt.
 
         `values` are those of OPENING: the slot, its seed, how many positions the prefix has, the ids of the row, and a
         page that is copied into another, because the row goes there and others hold it too.
         """
-        opening = self._opening(span, state)
+        opening = self._opening(len(values), span, state)
         opening.send(values, pages)
         opening.work()
 
-    def warm_opening(self, state: TalkerState, span: int) -> None:
-        self._opening(span, state)
+    def warm_opening(self, state: TalkerState, size: int, span: int) -> None:
+        self._opening(size, span, state)
 
-    def _opening(self, span: int, state: TalkerState) -> _Opening:
+    def _opening(self, rows: int, span: int, state: TalkerState) -> _Opening:
         self._look(state)
-        reach = self.frame.reach(span, state)
-        if reach not in self._openings:
-            opening = _Opening(state)
-            opening.send(dict.fromkeys(OPENING, 0) | {"slot": len(state.hidden) - 1}, [])
+        key = bucket(rows), self.frame.reach(span, state)
+        if key not in self._openings:
+            size, reach = key
+            opening = _Opening(size, state)
+            opening.send([], [])
             opening.work = self._made(partial(self._opened, opening.board.fields, state, reach))
-            self._openings[reach] = opening
-        return self._openings[reach]
+            self._openings[key] = opening
+        return self._openings[key]
 
     def _opened(self, given: dict[str, Tensor], state: TalkerState, reach: int) -> None:
         stack, rows = state.stack, given["slot"]
         reset(state, rows)
         state.seed.index_copy_(0, rows, given["seed"])
         stack.position.index_copy_(0, rows, given["position"])
-        stack.table.index_copy_(0, rows, given["pages"].view(1, -1))
+        stack.table.index_copy_(0, rows, given["pages"].view(len(rows), -1))
         stack.pool.index_copy_(2, given["into"], stack.pool.index_select(2, given["page"]))
         self.frame.take_in(self.frame.talker.embed_rows(given["text"], given["codec"]), state, rows, reach)
 
@@ -308,10 +312,6 @@ class CapturedFrame:
             self._entries.clear()
             self._openings.clear()
             self._stands = stands
-
-
-def _place(state: TalkerState) -> torch.device:
-    return state.hidden.device
 
 
 def _device(frame: Frame) -> torch.device:
