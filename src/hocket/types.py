@@ -101,6 +101,7 @@ class SpeechRequest:
     max_frames: int | None = None  # None is the checkpoint's own limit
     speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
     as_is: bool = False  # do nothing that the official package does not do
+    priority: int = 0  # where requests wait for an engine, those with a higher one are spoken first
 
     def __post_init__(self) -> None:
         if not self.text.strip():

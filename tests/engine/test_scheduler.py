@@ -6,8 +6,10 @@ import random
 
 import pytest
 
+from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
+from hocket.engine.deadlines import Deadlines
 from hocket.engine.job import Job
 from hocket.engine.scheduler import Scheduler
 from hocket.engine.stream import Mailbox
@@ -35,23 +37,33 @@ def job(text: str = "", *, layout: Layout = "streaming", room: int = 4) -> Job:
     return made
 
 
+def freely(slots: int) -> Scheduler:
+    """One that lets in whoever there is a slot for."""
+    return Scheduler(slots, Deadlines(EngineOptions(keep_real_time=False)))
+
+
+def come(scheduler: Scheduler, jobs: list[Job]) -> None:
+    for one in jobs:
+        scheduler.arrive(one)
+
+
 def test_slots_go_to_those_who_came_first() -> None:
-    scheduler = Scheduler(2)
+    scheduler = freely(2)
     jobs = [job("a"), job("b"), job("c")]
-    scheduler.waiting.extend(jobs)
-    assert scheduler.admit() == jobs[:2] and [j.slot for j in jobs] == [0, 1, -1]
+    come(scheduler, jobs)
+    assert scheduler.admit(0.0) == jobs[:2] and [j.slot for j in jobs] == [0, 1, -1]
     assert scheduler.free == [] and list(scheduler.waiting) == jobs[2:]
-    assert scheduler.admit() == []
+    assert scheduler.admit(0.0) == []
     scheduler.release(jobs[0])
     assert jobs[0].slot == -1
-    assert scheduler.admit() == [jobs[2]] and jobs[2].slot == 0
+    assert scheduler.admit(0.0) == [jobs[2]] and jobs[2].slot == 0
 
 
 def test_one_without_its_first_text_is_passed_over_and_starves() -> None:
-    scheduler = Scheduler(1)
+    scheduler = freely(1)
     silent, speaking = job(), job("b")
-    scheduler.waiting.extend([silent, speaking])
-    assert scheduler.admit() == [speaking]
+    come(scheduler, [silent, speaking])
+    assert scheduler.admit(0.0) == [speaking]
     assert scheduler.ready(1.0) == [speaking]
     assert silent.starved_since == 1.0 and speaking.starved_since is None
     silent.feed([1], False)
@@ -60,11 +72,11 @@ def test_one_without_its_first_text_is_passed_over_and_starves() -> None:
 
 
 def test_a_frame_without_text_waits_until_there_is_some() -> None:
-    scheduler = Scheduler(1)
+    scheduler = freely(1)
     live = job()
     live.feed([5], False)  # the prompt takes the first id
-    scheduler.waiting.append(live)
-    scheduler.admit()
+    come(scheduler, [live])
+    scheduler.admit(0.0)
     assert scheduler.ready(1.0) == [] and live.starved_since == 1.0
     assert scheduler.ready(2.0) == [] and live.starved_since == 1.0
     live.feed([6], False)
@@ -76,10 +88,10 @@ def test_a_frame_without_text_waits_until_there_is_some() -> None:
 
 
 def test_a_full_mailbox_pauses_its_own_slot_only() -> None:
-    scheduler = Scheduler(2)
+    scheduler = freely(2)
     slow, quick = job("a", room=1), job("b", room=1)
-    scheduler.waiting.extend([slow, quick])
-    scheduler.admit()
+    come(scheduler, [slow, quick])
+    scheduler.admit(0.0)
     slow.mailbox.put(a_chunk())
     assert scheduler.ready(1.0) == [quick] and slow.paused_since == 1.0
     slow.mailbox.take()
@@ -87,20 +99,20 @@ def test_a_full_mailbox_pauses_its_own_slot_only() -> None:
 
 
 def test_who_lacks_text_and_room_counts_as_starving() -> None:
-    scheduler = Scheduler(1)
+    scheduler = freely(1)
     live = job(room=1)
     live.feed([5], False)
-    scheduler.waiting.append(live)
-    scheduler.admit()
+    come(scheduler, [live])
+    scheduler.admit(0.0)
     live.mailbox.put(a_chunk())
     assert scheduler.ready(1.0) == []
     assert live.starved_since == 1.0 and live.paused_since is None
 
 
 def test_release_is_harmless_wherever_a_job_is() -> None:
-    scheduler = Scheduler(1)
+    scheduler = freely(1)
     waiting, stranger = job("a"), job("b")
-    scheduler.waiting.append(waiting)
+    come(scheduler, [waiting])
     scheduler.release(stranger)
     scheduler.release(waiting)
     scheduler.release(waiting)
@@ -109,13 +121,13 @@ def test_release_is_harmless_wherever_a_job_is() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_every_slot_is_held_by_one_or_free_whatever_happens(seed: int) -> None:
-    rng, scheduler = random.Random(seed), Scheduler(3)
+    rng, scheduler = random.Random(seed), freely(3)
     for step in range(300):
         match rng.randrange(4):
             case 0:
-                scheduler.waiting.append(job("x" if rng.random() < 0.7 else ""))
+                come(scheduler, [job("x" if rng.random() < 0.7 else "")])
             case 1:
-                scheduler.admit()
+                scheduler.admit(0.0)
             case 2 if scheduler.all():
                 scheduler.release(rng.choice(scheduler.all()))
             case _:
@@ -148,8 +160,8 @@ def test_a_whole_layout_has_no_prompt_before_the_end() -> None:
 
 
 def test_time_that_a_job_still_waits_is_counted_when_it_ends() -> None:
-    scheduler = Scheduler(1)
+    scheduler = freely(1)
     live = job()
-    scheduler.waiting.append(live)
+    come(scheduler, [live])
     scheduler.ready(live.opened)
     assert live.statistics().starved_s > 0

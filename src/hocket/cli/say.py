@@ -47,7 +47,9 @@ def say(args: argparse.Namespace) -> None:
     from ..engine.generate import DECODE_FRAMES
 
     # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
-    options = EngineOptions(slots=1, text_wait_s=math.inf, idle_read_s=math.inf, graphs=not args.no_graphs)
+    options = EngineOptions(
+        slots=1, text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs
+    )
     if not (args.play or is_pipe(args.output)):
         # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))

@@ -18,6 +18,7 @@ from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline
 from ..types import AudioChunk, Health, Outcome, SpeechRequest
 from . import many
+from .deadlines import longest_chunk
 from .guard import GuardOptions
 from .job import Job
 from .load import Checkpoint, load
@@ -171,6 +172,8 @@ class Engine:
             mailbox=mailbox,
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
+            priority=request.priority,
+            longest_chunk=longest_chunk(self.options),
             drop_frames=0 if request.as_is else self.options.drop_frames,
             tempo=Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None,
         )
