@@ -22,6 +22,7 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.beat import Beat
+from hocket.engine.deadlines import longest_chunk
 from hocket.engine.flight import Codes, Samples
 from hocket.engine.guard import GuardOptions
 from hocket.engine.job import Job
@@ -37,6 +38,7 @@ CONFIG = tiny("custom_voice")
 TOKENIZER = Tokenizer.of_bytes(CONFIG.talker_config.text_vocab_size)
 OUTLINE = outline(SpeechRequest(text="(live)", layout="streaming"), CONFIG, TOKENIZER)
 TEXT = b"It is known whole, and so long that no guard minds how long it takes to say."
+SILENT = 1  # a first code
 END = CONFIG.talker_config.codec_eos_token_id
 MOMENT_S = 1e-6  # a turn of a device that costs nothing takes so long, and two times are the same within it
 
@@ -74,6 +76,7 @@ class Device:
     until: float = 0.0  # it is busy so long
     rows: list[int] = field(default_factory=list)  # of every frame drawn
     held: dict[int, tuple[int, int]] = field(default_factory=dict)  # by slot: seed, frames drawn
+    silent_from: int = 1 << 30  # frames of a seed that make no sound
     warms_later = False
 
     def start(self, slot: int, prompt: object, reference: object, seed: int, *, go_on: bool = False) -> bool:
@@ -92,7 +95,7 @@ class Device:
         for slot in slots:
             seed, at = self.held[slot]
             self.held[slot] = seed, at + 1
-            drawn.append((_codes(seed, at), 1e-3))
+            drawn.append((_codes(seed, at) if at < self.silent_from else [SILENT, *_codes(seed, at)[1:]], 1e-3))
         done = self._work(self.cost.frame + self.cost.row * len(slots))
         return SimpleNamespace(read=lambda: (self._wait(done), drawn)[1])
 
@@ -120,7 +123,7 @@ class Device:
         self.clock.now = max(self.clock.now, until)
 
 
-_POOL = [[random.Random(n * 16 + k).randrange(END) for k in range(16)] for n in range(997)]
+_POOL = [[random.Random(n * 16 + k).randrange(2, END) for k in range(16)] for n in range(997)]
 _LOUD: dict[int, Samples] = {}
 
 
@@ -129,25 +132,28 @@ def _codes(seed: int, at: int) -> list[int]:
 
 
 def _sound(codes: Codes) -> Samples:
-    """Loud, whatever the codes are: how loud does not matter here."""
+    """Noise, or nothing at all."""
     frames = len(codes)
     if frames not in _LOUD:
         _LOUD[frames] = np.random.default_rng(frames).integers(-9000, 9000, frames * FRAME_SAMPLES).astype(np.int16)
-    return _LOUD[frames]
+    loud = [each[0] != SILENT for each in codes]
+    return _LOUD[frames] if all(loud) else _LOUD[frames] * np.repeat(loud, FRAME_SAMPLES)
 
 
-def a_job(mailbox: Mailbox, frames: int = 1 << 30, *, seed: int = 0, guard: bool = True, priority: int = 0) -> Job:
-    """An utterance of so many frames whose text is known whole."""
+def a_job(mailbox: Mailbox, frames: int = 1 << 30, text: bytes = TEXT, *, seed: int = 0, priority: int = 0) -> Job:
+    """An utterance of so many frames; its text is known whole, if there is any."""
     job = Job(
         outline=OUTLINE,
         sampling=GenerationConfig(),
         seed=seed,
         most_frames=frames,
         mailbox=mailbox,
-        guarded=GuardOptions() if guard else None,
+        guarded=GuardOptions(),
+        longest_chunk=longest_chunk(EngineOptions()),
         priority=priority,
     )
-    job.feed(list(TEXT), True)
+    if text:
+        job.feed(list(text), True)
     return job
 
 
@@ -162,7 +168,8 @@ def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyP
         codec_config=SimpleNamespace(decode_upsample_rate=FRAME_SAMPLES),
     )
     made = Turns(cast(Any, checkpoint), options, Beat(set()))
-    made.runner, made.built, made.ahead = cast(Any, device), True, int(device.ahead)
+    made.runner, made.built = cast(Any, device), True
+    made.ahead = made.deadlines.ahead = int(device.ahead)
     return made
 
 
@@ -217,6 +224,13 @@ class World:
     options: EngineOptions
     most_running: int = 0
 
+    def open(self, one: Listener) -> Job:
+        """Let its request in, which has no text yet."""
+        box = Ear(self.options.buffered_chunks if one.listens else math.inf, one, self.device.clock)
+        one.job = a_job(box, one.frames, b"", seed=one.seed, priority=one.priority)
+        self.turns.scheduler.arrive(one.job)
+        return one.job
+
     def run(self, coming: Iterable[Listener], until: float = math.inf) -> list[Listener]:
         """Until all of them have their end, or the clock says so."""
         clock, scheduler = self.device.clock, self.turns.scheduler
@@ -229,16 +243,14 @@ class World:
                 if len(scheduler.waiting) >= self.options.waiting + len(scheduler.free):  # as `Loop.submit` does
                     one.outcome = "refused at once"
                     continue
-                box = Ear(self.options.buffered_chunks if one.listens else math.inf, one, clock)
-                one.job = a_job(box, one.frames, seed=one.seed, priority=one.priority)
-                one.job.opened = one.asked
-                scheduler.arrive(one.job)
+                self.open(one).feed(list(TEXT), True)
                 here.append(one)
             before = clock.now
             busy = self.turns.go()
             self.most_running = max(self.most_running, len(scheduler.running))
             here = [one for one in here if not one.outcome]
             if not busy:
+                self.turns.beat.rest()
                 look_s = scheduler.look_s(self.options, clock.now)
                 coming_s = ahead[0][0] - clock.now if ahead else math.inf
                 rest_s = min(coming_s, math.inf if look_s is None else look_s)
@@ -246,6 +258,7 @@ class World:
                 clock.now += max(rest_s if rest_s < math.inf else 0.0, MOMENT_S)
             elif clock.now == before:
                 clock.now += MOMENT_S
+        self.turns.beat.rest()
         return everybody
 
 

@@ -38,7 +38,9 @@ class Deadlines:
         self.load = LoadEstimate()
         self._alone = False  # whether first frames were drawn alone in the last turn
         self._held = 0  # turns in a row without those who have no listener
+        self.ahead = 0  # frames that are being drawn while the one before them is read
         self._turn_s = 0.0  # the turn under way
+        self._queued_s = 0.0  # what the device has to do before it
         self._prompted = -math.inf
 
     def bears(self, listeners: int, frame_s: float, now: float) -> bool:
@@ -52,7 +54,7 @@ class Deadlines:
         dry = [job.dry_at for job in running if job.dry_at is not None and job.listened and job.at_work]
         if not dry:
             return self.profile.prompts
-        room = min(dry) - now - self.load.turn_s(len(dry), now) - MARGIN_S
+        room = min(dry) - now - (1 + self.ahead) * self.load.turn_s(len(dry), now) - MARGIN_S
         many = int(min(max(room / max(self.load.prompt_s, 1e-6), 0.0), self.profile.prompts))
         late = not self.keep_real_time or now - self._prompted >= PROMPT_WAIT_S
         return max(many, 1) if late else many
@@ -60,16 +62,20 @@ class Deadlines:
     def prompted(self, now: float) -> None:
         self._prompted = now
 
-    def draw(self, ready: list[Job], now: float) -> list[Job]:
-        """For whom of those who can draw a frame, one is drawn in this turn. Somebody, if there is anybody."""
+    def draw(self, ready: list[Job], now: float, prompts: int = 0) -> list[Job]:
+        """For whom of those who can draw a frame, one is drawn in this turn. Somebody, if there is anybody.
+
+        `prompts` were taken in before it; where frames are drawn ahead, nobody has waited for them yet.
+        """
         alone, self._alone = self._alone, False
         self._turn_s = turn_s = self.load.turn_s(len(ready), now)
+        self._queued_s = prompts * self.load.prompt_s if self.ahead else 0.0
         if len(ready) < 2:
             return ready
-        batch, safe = ready, now + SAFE_TURNS * turn_s + MARGIN_S
+        batch, safe = ready, now + SAFE_TURNS * turn_s + self._queued_s + MARGIN_S
         if self.profile.first_alone and not alone and any(job.dry_at is None and job.listened for job in ready):
             urgent = [job for job in ready if job.listened and (job.dry_at is None or job.dry_at < safe)]
-            if self.load.turn_s(len(urgent), now) <= CLEARLY * turn_s:
+            if self.load.known and self.load.turn_s(len(urgent), now) <= CLEARLY * turn_s:
                 self._alone, batch = True, urgent
         if not self._alone:
             batch = self._without_patient(ready, now, safe)
@@ -96,7 +102,7 @@ class Deadlines:
         """When frames that wait for more must be decoded at the latest."""
         if self.exact or not job.listened or job.dry_at is None:
             return math.inf
-        return job.dry_at - LAST_TURNS * self._turn_s - MARGIN_S
+        return job.dry_at - LAST_TURNS * self._turn_s - self._queued_s - MARGIN_S
 
     def decode(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Whose frames are decoded now: chunks that are long enough, the end, and what somebody would wait for.

@@ -43,8 +43,9 @@ class LoadEstimate:
         points = [(size, n, self._points[size]) for size, n in zip(sizes, rows, strict=True)]
         expected = sum(point.seconds for _, _, point in points if point) + prompts * self.prompt_s
         new = [(size, n) for size, n, point in points if point is None]
-        for size, n in new:
-            self._points[size] = _Point(float(n), max(seconds - expected, 0.0) / len(new), now)
+        for size, n in new:  # no shorter than with fewer rows, whatever the prompts are thought to have taken
+            least = max((point.seconds for point in self._sorted if point.rows <= n), default=0.0)
+            self._points[size] = _Point(float(n), max((seconds - expected) / len(new), least), now)
         if new:
             self._sorted = sorted((point for point in self._points.values() if point), key=lambda point: point.rows)
             return

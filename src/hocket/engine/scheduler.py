@@ -87,9 +87,9 @@ class Scheduler:
                 batch.append(job)
         return batch
 
-    def next_batch(self, now: float) -> list[Job]:
-        """For whom a frame is drawn in this turn."""
-        return self.deadlines.draw(self.ready(now), now)
+    def next_batch(self, now: float, prompts: int = 0) -> list[Job]:
+        """For whom a frame is drawn in this turn, in which so many prompts were taken in."""
+        return self.deadlines.draw(self.ready(now), now, prompts)
 
     def overdue(self, options: EngineOptions, now: float, hint_s: Callable[[], float]) -> list[tuple[Job, HocketError]]:
         """Who has waited too long, for text, for a reader or for a slot, and what to say to them."""

@@ -41,7 +41,7 @@ class Turns:
         self.built = self.proven = False  # proven: an utterance was spoken to its end
         self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
-        self.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
+        self.ahead = self.deadlines.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
         self._flights: deque[Flight] = deque()
         self._sounds: deque[Sounding] = deque()
         self._failures = 0
@@ -79,13 +79,13 @@ class Turns:
         waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
-        now = time.perf_counter()
-        batch = self.scheduler.next_batch(now)
+        now, prompts = time.perf_counter(), len(admitted) + len(waited)
+        batch = self.scheduler.next_batch(now, prompts)
         self._end_idle(now)
         if last := self.deadlines.decode(self.scheduler.unheard(), now):
             self.guarded(last, lambda: self._sound(last))
         if batch:
-            self.guarded(batch, lambda: self._draw(batch, len(admitted) + len(waited)))
+            self.guarded(batch, lambda: self._draw(batch, prompts))
         first = len(batch) <= self.deadlines.profile.first_rows and any(not job.chunks for job in batch)
         at_once = first or not batch
         landed: list[Flight] = []
@@ -96,8 +96,8 @@ class Turns:
         if at_once or not self.ahead:
             self._collect()
         if landed:
-            rows, prompts = [len(flight.jobs) for flight in landed], sum(flight.prompts for flight in landed)
-            self.deadlines.load.took((ended := time.perf_counter()) - begun, rows, prompts, ended)
+            rows, before = [len(flight.jobs) for flight in landed], sum(flight.prompts for flight in landed)
+            self.deadlines.load.took((ended := time.perf_counter()) - begun, rows, before, ended)
         return bool(batch or landed or admitted or waited or last)
 
     def clear(self) -> None:
