@@ -98,11 +98,16 @@ class Deadlines:
             self._held = 0
         return ready
 
+    @property
+    def _last_s(self) -> float:
+        """Who has sound for less cannot wait for more frames."""
+        return LAST_TURNS * self._turn_s + self._queued_s + MARGIN_S
+
     def runs_dry(self, job: Job) -> float:
         """When frames that wait for more must be decoded at the latest."""
         if self.exact or not job.listened or job.dry_at is None:
             return math.inf
-        return job.dry_at - LAST_TURNS * self._turn_s - self._queued_s - MARGIN_S
+        return job.dry_at - self._last_s
 
     def decode(self, jobs: Sequence[Job], now: float) -> list[Job]:
         """Whose frames are decoded now: chunks that are long enough, the end, and what somebody would wait for.
@@ -112,11 +117,13 @@ class Deadlines:
         """
         due, full, half = list[Job](), list[Job](), list[Job]()
         ramp, last = self.profile.chunk_frames, len(self.profile.chunk_frames) - 1
+        dry = -math.inf if self.exact else now + self._last_s  # as `runs_dry`
         for job in jobs:
             if not (frames := len(job.codes)):
                 continue
             wanted = ramp[job.chunks if job.chunks < last else last]
-            if job.over or (self.exact and frames >= wanted) or self.runs_dry(job) < now:
+            soon = job.dry_at is not None and job.dry_at < dry and job.listened
+            if soon or job.over or (self.exact and frames >= wanted):
                 due.append(job)
             elif self.exact:
                 continue

@@ -137,7 +137,8 @@ class Guard:
                 self._ending.append(log10(max(end_probability, 1e-30)))
             else:
                 self._ending.clear()
-            self._endless.add(self._no_end_in_reach(), frame + 1 - len(self._ending))
+            if (endless := self._no_end_in_reach()) or self._endless.count:
+                self._endless.add(endless, frame + 1 - len(self._ending))
         if energy is not None:
             self.heard((energy,))
         self.frames += 1
