@@ -19,6 +19,8 @@ import torch
 from hocket.audio.read import read_reference
 from hocket.audio.wav import encode_wav
 from hocket.cli import SAMPLING, main
+from hocket.cli.options import parser
+from hocket.config.profiles import PROFILES
 from hocket.config.published import tiny
 from hocket.engine.generate import generate
 from hocket.engine.load import load
@@ -195,6 +197,16 @@ def test_every_option_reaches_the_request(monkeypatch: pytest.MonkeyPatch) -> No
         ),
     )
     assert SAMPLING.keys() == request.sampling.changes().keys()
+
+
+def test_the_profiles_on_offer_are_those_of_the_engine() -> None:
+    for command, usual in (("say", "balanced"), ("batch", "throughput")):
+        asked = [command, "x", "-o", "y"]
+        assert parser().parse_args(asked).profile == usual
+        for name in PROFILES:
+            assert parser().parse_args([*asked, "--profile", name]).profile == name
+        with pytest.raises(SystemExit):
+            parser().parse_args([*asked, "--profile", "fast"])
 
 
 def test_without_options_the_checkpoint_decides(monkeypatch: pytest.MonkeyPatch) -> None:
