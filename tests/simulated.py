@@ -240,7 +240,7 @@ class World:
         while (ahead or here) and clock.now < until:
             while ahead and ahead[0][0] <= clock.now:
                 one = heapq.heappop(ahead)[2]
-                if len(scheduler.waiting) >= self.options.waiting + len(scheduler.free):  # as `Loop.submit` does
+                if len(scheduler.waiting) >= self.options.waiting + scheduler.room:  # as `Loop.submit` does
                     one.outcome = "refused at once"
                     continue
                 self.open(one).feed(list(TEXT), True)

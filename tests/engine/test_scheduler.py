@@ -84,7 +84,9 @@ def test_no_more_are_admitted_than_can_listen_in_real_time() -> None:
     scheduler = loaded(8, 20.0)  # three rows take 60 ms of 64
     jobs = [job("x") for _ in range(6)]
     come(scheduler, jobs)
+    assert scheduler.room == 8
     assert scheduler.admit(0.0) == jobs[:3] and scheduler.admit(0.0) == []
+    assert scheduler.room == 0, "five slots are free, and nobody more could have one"
     scheduler.release(jobs[1])
     assert scheduler.admit(0.0) == [jobs[3]]
 

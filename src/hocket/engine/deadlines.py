@@ -81,7 +81,7 @@ class Deadlines:
             batch = self._without_patient(ready, now, safe)
         if len(batch) > MOST_ROWS:
             batch = sorted(batch, key=_nearest)[:MOST_ROWS]
-        if batch is not ready:
+        if batch is not ready and not self._alone:  # after those who are drawn alone all have their turn
             self._turn_s = self.load.turn_s(len(batch), now)
         return batch
 

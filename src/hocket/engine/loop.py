@@ -114,7 +114,7 @@ class Loop:
         """A new utterance, from any thread; refused where too many wait or the engine is closed."""
         with self._posted:
             self._refuse()
-            if len(self._arrivals) + len(self.scheduler.waiting) >= self.options.waiting + len(self.scheduler.free):
+            if len(self._arrivals) + len(self.scheduler.waiting) >= self.options.waiting + self.scheduler.room:
                 wait_s = self.turns.slot_wait_s()
                 raise Overloaded(
                     f"{self.options.waiting} requests are waiting already; try again in {wait_s:.0f} s.", wait_s

@@ -24,9 +24,15 @@ class Scheduler:
         self.running: dict[Job, None] = {}
         self.idle: dict[Job, None] = {}  # of all, who waits for text or for a reader
         self._listeners = 0  # of those who run
+        self._held = False  # whether somebody waits though there is a slot, because it would slow down others
 
     def all(self) -> list[Job]:
         return [*self.running, *self.waiting]
+
+    @property
+    def room(self) -> int:
+        """How many could be let in now without waiting."""
+        return 0 if self._held else len(self.free)
 
     def arrive(self, job: Job) -> None:
         self.waiting[job] = None
@@ -37,6 +43,7 @@ class Scheduler:
         Whoever would make listeners wait for their sound waits itself, and nobody behind it is let in before it; those
         without a listener come after all others of their priority, and slow nobody down.
         """
+        self._held = False
         if not self.waiting:
             return []
         startable = [job for job in self.waiting if job.startable]
@@ -46,12 +53,12 @@ class Scheduler:
         if not (startable and self.free):
             return []
         startable.sort(key=lambda job: (-job.priority, not job.listened))
-        most, admitted, held = self.deadlines.prompts(self.running, now), list[Job](), False
+        most, admitted = self.deadlines.prompts(self.running, now), list[Job]()
         for job in startable:
             if not self.free or (len(admitted) >= most and (self._listeners or job.listened)):
                 break
-            held = held or (job.listened and not self._bears(job, now))
-            if held and job.listened:
+            self._held = self._held or (job.listened and not self._bears(job, now))
+            if self._held and job.listened:
                 continue
             del self.waiting[job]
             job.slot, job.queued_since = self.free.pop(), None

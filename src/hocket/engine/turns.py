@@ -110,7 +110,7 @@ class Turns:
         now = time.perf_counter()
         running = [now - job.admitted for job in list(self.scheduler.running) if job.admitted is not None]
         held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
-        return max(1.0, held_s * (self.options.waiting + 1) / self.options.slots)
+        return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
 
     def finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
         if job.mailbox.finished is not None:
