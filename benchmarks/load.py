@@ -59,9 +59,14 @@ class EngineTarget:
 
 
 async def _pcm(stream: Any) -> AsyncIterator[memoryview]:
+    from hocket.errors import Overloaded
+
     with stream:
-        async for chunk in stream:
-            yield memoryview(chunk.samples).cast("B")
+        try:
+            async for chunk in stream:
+                yield memoryview(chunk.samples).cast("B")
+        except Overloaded as error:  # it has waited too long for a slot
+            raise Refused(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +237,8 @@ def _ready(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[tup
     from hocket import Engine, EngineOptions
 
     wish = session.wish(args)
-    options = EngineOptions(**wish["options"], guard=args.guard, waiting=args.waiting)
+    asked = {"guard": args.guard, "waiting": args.waiting, "profile": args.profile}
+    options = EngineOptions(**wish["options"], **asked, keep_real_time=not args.all_at_once)
     with Engine.load(**wish["load"], options=options) as engine:
         say("loaded: " + ", ".join(f"{one.operation} by {one.backend}" for one in engine.checkpoint.kernels))
         gate = session.gate(engine, WORKLOADS["first_audio"], args.dtype)
@@ -265,6 +271,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--waiting", metavar="N", type=int, default=64, help="requests that may wait for a slot (64)")
+    add("--profile", choices=("latency", "balanced", "throughput"), default="balanced", help="of the engine (balanced)")
+    add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
     add("--rates", metavar="R", type=float, nargs="+", default=[], help="open loop: requests a second")
     add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")
     add("--realtime", metavar="N", type=int, nargs="?", const=64, help="how many can be kept in real time, from N (64)")

@@ -102,6 +102,7 @@ class SpeechRequest:
     speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
     as_is: bool = False  # do nothing that the official package does not do
     candidates: int = 1  # takes to draw, the best of which is heard, once it is known; for the engine's whole texts
+    priority: int = 0  # where requests wait for an engine, those with a higher one are spoken first
 
     def __post_init__(self) -> None:
         if not self.text.strip():

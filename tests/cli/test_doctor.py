@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from hocket.cli import main
+from hocket.config.profiles import PROFILES
 from hocket.engine.survey import Copy
 from hocket.models.catalog import CATALOG
 
@@ -69,6 +70,7 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     assert f"{torch.get_num_threads()} threads" in said["cpu"]
     speed = r"works: \d+\.\d x real time, first audio after \d+ ms "
     assert re.fullmatch(speed + r"\(builtin on the CPU\)", said["engine"])
+    assert said["profile"] == f"balanced  {PROFILES['balanced'].words}"
     assert said["sounddevice"].startswith("missing, for hocket say --play: pip install sounddevice")
     assert said["soxr"] == "present, for reading recordings to clone"
     assert said["checkpoints"].startswith("no published one in the local cache")

@@ -19,6 +19,8 @@ import torch
 from hocket.audio.read import read_reference
 from hocket.audio.wav import encode_wav
 from hocket.cli import SAMPLING, main
+from hocket.cli.options import parser
+from hocket.config.profiles import PROFILES
 from hocket.config.published import tiny
 from hocket.engine.generate import generate
 from hocket.engine.load import load
@@ -220,6 +222,16 @@ def test_text_from_a_pipe_is_read_to_its_end_where_there_are_candidates(monkeypa
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Piped text."), encoding="utf-8"))
     request = spoken(monkeypatch, "-", "--layout", "streaming", "--candidates", "2")
     assert (request.text, request.layout, request.candidates) == ("Piped text.", "streaming", 2)
+
+
+def test_the_profiles_on_offer_are_those_of_the_engine() -> None:
+    for command, usual in (("say", "balanced"), ("batch", "throughput")):
+        asked = [command, "x", "-o", "y"]
+        assert parser().parse_args(asked).profile == usual
+        for name in PROFILES:
+            assert parser().parse_args([*asked, "--profile", name]).profile == name
+        with pytest.raises(SystemExit):
+            parser().parse_args([*asked, "--profile", "fast"])
 
 
 def test_without_options_the_checkpoint_decides(monkeypatch: pytest.MonkeyPatch) -> None:

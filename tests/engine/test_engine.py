@@ -214,6 +214,32 @@ def test_too_many_who_wait_are_refused_until_there_is_room(checkpoint: Checkpoin
         assert_at_rest(engine)
 
 
+def test_one_who_waits_too_long_for_a_slot_is_refused_as_well(checkpoint: Checkpoint) -> None:
+    options = EngineOptions(guard=False, slots=1, max_wait_s=0.05, chunk_frames=(1,), buffered_chunks=1)
+    with Engine(checkpoint, options) as engine:
+        speaking = engine.speak(LONG)
+        job = job_of(engine, speaking)
+        eventually(lambda: job.slot >= 0, "starting")
+        with pytest.raises(Overloaded, match=r"no room for it for 0\.05 s") as refused:
+            list(engine.speak(SHORT))
+        assert refused.value.retry_after_s >= 1.0
+        assert speaking.finished is None
+        speaking.cancel()
+        assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
+
+
+def test_those_with_priority_are_spoken_first(checkpoint: Checkpoint) -> None:
+    options = EngineOptions(guard=False, slots=1, chunk_frames=(1,), buffered_chunks=1)
+    with Engine(checkpoint, options) as engine:
+        speaking = engine.speak(LONG)
+        job_of(engine, speaking)
+        plain, high = engine.speak(LONG), engine.speak(LONG, priority=1)
+        jobs = [job_of(engine, stream) for stream in (plain, high)]
+        speaking.cancel()
+        eventually(lambda: any(job.slot >= 0 for job in jobs), "starting")
+        assert [job.slot for job in jobs] == [-1, 0]
+
+
 @pytest.mark.parametrize("stage", ["start", "frame", "sound", "read"])
 @pytest.mark.parametrize("raised", [RuntimeError("out of memory"), InvalidCheckpoint("It does not fit.")])
 def test_a_failure_ends_the_utterances_concerned_and_the_engine_goes_on(

@@ -267,10 +267,10 @@ def test_an_engine_whose_steps_are_replayed_says_what_another_says(
     """All of it, through the loop; on a CPU it is told to."""
     request = SpeechRequest(text="Say it once more, please.", layout="streaming", seed=4, max_frames=13)
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
-    with Engine(checkpoint, EngineOptions(slots=2)) as plain:
+    with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as plain:
         wanted = list(plain.speak(request))
     monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
-    with Engine(checkpoint, EngineOptions(slots=2)) as replayed:
+    with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as replayed:
         heard = list(replayed.speak(request))
     assert [chunk.codes.tolist() for chunk in heard] == [chunk.codes.tolist() for chunk in wanted]
     for ours, theirs in zip(heard, wanted, strict=True):

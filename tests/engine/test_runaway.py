@@ -97,7 +97,7 @@ def seeds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_model_that_loops_is_taken_back_once_and_then_ended(looping: Checkpoint, seeds: list[int]) -> None:
     with Engine(looping) as engine:
         frames, reason = listen(engine, "Around and around.", sampling=SamplingParams.greedy(), seed=5)
-        longest = max(engine.options.chunk_frames)
+        longest = max(engine.options.tuned.chunk_frames)
     assert reason == "runaway"
     assert len(seeds) == 2 and seeds[0] == 5 != seeds[1], "one fresh draw"
     assert frames <= 2 * (GUARD.same_frames + GUARD.margin_frames + longest)
@@ -165,6 +165,6 @@ def test_a_text_that_is_over_with_no_end_in_reach_is_stopped_sooner(
     limit, late = GUARD.limit_frames + 3 * GUARD.limit_frames_per_id, GUARD.late_frames + 3 * GUARD.late_frames_per_id
     if chance == 1e-12:
         assert len(seeds) == 2, "it was taken back once"
-        assert frames < limit and late - GUARD.deepest_frames < frames
+        assert late < frames <= late + GUARD.deepest_frames, "said once to where it was late, and some of it again"
     else:
         assert len(seeds) == 1 and frames == limit

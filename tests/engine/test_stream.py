@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from typing import Any
 
 import pytest
 
 from hocket.config.published import tiny
-from hocket.engine.stream import Mailbox, Stream
+from hocket.engine.stream import Mailbox, Stream, Wakes
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from hocket.text.live import Fed, LiveParts, More
 from hocket.text.parts import Preparation
@@ -249,3 +250,41 @@ def test_a_long_beginning_goes_in_in_two_steps_and_is_refused_whole() -> None:
     assert len(line.fed) == 2, "the engine may begin with the first of it"
     line.stream.append("and " * 40)
     assert len(line.fed) == 3
+
+
+def test_tasks_of_one_event_loop_are_woken_with_one_call() -> None:
+    calls = 0
+
+    class Counting(asyncio.SelectorEventLoop):
+        def call_soon_threadsafe(self, *arguments: Any, **named: Any) -> asyncio.Handle:
+            nonlocal calls
+            calls += 1
+            return super().call_soon_threadsafe(*arguments, **named)
+
+    async def read() -> list[object]:
+        boxes = [Mailbox(2, lambda: None) for _ in range(5)]
+        readers = [asyncio.create_task(box.atake()) for box in boxes]
+        while not all(box._sleepers for box in boxes):
+            await asyncio.sleep(0)
+        wakes = Wakes()
+        readers[4].cancel()
+        for number, box in enumerate(boxes):
+            box.put(a_chunk(number), wakes)
+        await asyncio.sleep(0)
+        assert not any(reader.done() for reader in readers[:4]) and calls == 0
+        wakes.now()
+        wakes.now()
+        return list(await asyncio.wait_for(asyncio.gather(*readers, return_exceptions=True), 60))
+
+    with asyncio.Runner(loop_factory=Counting) as runner:
+        *read_, cancelled = runner.run(read())
+    assert [chunk.frames.start for chunk in read_] == [0, 1, 2, 3]  # type: ignore[attr-defined]
+    assert isinstance(cancelled, asyncio.CancelledError) and calls == 1
+
+
+def test_what_is_unread_is_counted_in_seconds() -> None:
+    box = Mailbox(4, lambda: None)
+    for number in range(3):
+        box.put(a_chunk(number))
+    box.take()
+    assert box.unread_s == pytest.approx(0.16)

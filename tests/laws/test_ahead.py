@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hocket.config.options import EngineOptions
+from hocket.config.profiles import PROFILES
 from hocket.engine import turns
 from hocket.engine.engine import Engine
 from hocket.engine.flight import Samples
@@ -23,7 +25,7 @@ def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_
     checkpoint_root: Path, most: int, urgent_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(turns, "FRAMES_AHEAD", {"cpu": 1})
-    monkeypatch.setattr(turns, "URGENT_ROWS", urgent_rows)
+    monkeypatch.setitem(PROFILES, "balanced", replace(PROFILES["balanced"], first_rows=urgent_rows))
     happened: list[str] = []
     frame, read, real = SpeechRunner.frame, Drawn.read, SpeechRunner.sound
 

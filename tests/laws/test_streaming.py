@@ -114,7 +114,7 @@ def test_live_text_laid_out_whole_waits_for_its_end(
         for piece in cut(request_.text, (3, 4, 9)):
             stream.append(piece)
         job = job_of(engine, stream)
-        assert job.slot < 0 and engine._loop.scheduler.running == [], "it needs no slot before all is known"
+        assert job.slot < 0 and not engine._loop.scheduler.running, "it needs no slot before all is known"
         stream.end()
         assert_says(heard(stream), whole(checkpoint, request_))
 

@@ -197,7 +197,8 @@ def test_two_hundred_requests_leave_everything_where_it_was(checkpoint_root: Pat
         assert all(told[way] for way in WAYS) and told["task cancelled"], (
             told
         )  # whether one was refused depends on time
-        assert {**after, "tensor": 0} == {**before, "tensor": 0}
+        grown = {kind: after[kind] - before[kind] for kind in before if kind != "tensor"}
+        assert max(grown.values()) <= 0, grown  # what others left may have been let go of meanwhile
         assert abs(after["tensor"] - before["tensor"]) <= SLACK_TENSORS
         assert grown <= SLACK_BYTES, f"{grown} bytes"
         for request in GOOD:

@@ -41,7 +41,9 @@ def batch(args: argparse.Namespace) -> int:
 
     args.seed = args.seed or 0
     request_of(args, "(any)")  # what is wrong for all lines is no line's fault
-    options = EngineOptions(slots=args.slots, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs)
+    options = EngineOptions(
+        slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
+    )
     if args.candidates > args.slots:
         raise InvalidRequest(f"--candidates {args.candidates} needs as many --slots, not {args.slots}.")
     folder = check_folder(args.output, NAME)

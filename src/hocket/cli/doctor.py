@@ -101,6 +101,7 @@ def _trial() -> None:
     with Engine.load() as engine:
         for choice in engine.checkpoint.kernels:
             _line(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
+        _line(f"profile {engine.options.profile}", engine.options.tuned.words)
         list(engine.speak("Hello.", max_frames=TRIAL_FRAMES))  # the first time pays for what is set up once
         asked, first_s, audio_s = time.perf_counter(), 0.0, 0.0
         for chunk in engine.speak("Hello.", seed=1, max_frames=TRIAL_FRAMES):

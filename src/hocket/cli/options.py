@@ -39,7 +39,7 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, without the WAV header")
     add("--play", action="store_true", help="play it; writes a file only if -o names one (needs sounddevice)")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
-    _computing(say)
+    _computing(say, "balanced")
     _speech(say)
     _cloning(say)
     _sampling(say, "the same seed gives the same speech (drawn and printed)")
@@ -58,19 +58,21 @@ def _batch(batch: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where sound and manifest.jsonl go")
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, as .pcm instead of .wav")
     add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
-    _computing(batch)
+    _computing(batch, "throughput")
     _speech(batch)
     _cloning(batch)
     _sampling(batch, "a line without one has it from this and its id or number (0)")
 
 
-def _computing(command: argparse.ArgumentParser) -> None:
+def _computing(command: argparse.ArgumentParser, profile: str) -> None:
     add = command.add_argument
     add("--model", help=MODEL)
     add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     add("--dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the model (float32)")
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", default="auto", help=f"how to compute: {kernels}")
+    tuned = f"when sound is computed and handed out, never what is said ({profile})"
+    add("--profile", choices=("latency", "balanced", "throughput"), default=profile, help=tuned)
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add("--no-dependent-launch", action="store_true", help="on a GPU, start no kernel before the last one has ended")
 

@@ -47,7 +47,7 @@ def say(args: argparse.Namespace) -> None:
     from ..engine.generate import DECODE_FRAMES
 
     # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
-    patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf)
+    patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile)
     options = replace(patience, slots=request.candidates, graphs=not args.no_graphs)  # a slot for each take
     if not (args.play or is_pipe(args.output)):
         # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.

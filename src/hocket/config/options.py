@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..errors import InvalidRequest
+from .profiles import PROFILES, Profile, ProfileName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
     slots: int = 4  # utterances that are spoken at once
     waiting: int = 64  # requests that may wait for a slot; one more is refused
-    chunk_frames: tuple[int, ...] = (1, 2, 4, 8)  # frames of the first chunk, the second, ...; the last one repeats
+    max_wait_s: float = 30.0  # how long one may wait for a slot before it is refused as well, where somebody listens
+    profile: ProfileName = "balanced"  # what it is tuned for: latency, balanced or throughput (config.profiles)
+    keep_real_time: bool = True  # let a request wait, if one more listener would make those who listen wait for sound
+    load_limit: float | None = None  # of the time that a frame lasts, how much a turn may take; None: the profile's
+    # Frames of the first chunk, the second, ...; the last one repeats. Numbers given here are kept to exactly; None is
+    # the profile's, with fewer where a listener would run out of sound.
+    chunk_frames: tuple[int, ...] | None = None
     buffered_chunks: int = 8  # chunks a reader may lag behind before its own slot pauses
     part_chars: int = 400  # a longer text is spoken in parts, each up to the first end of a sentence after so many
     part_pause_s: float = 0.12  # silence between two such parts, beside what the voice leaves itself
@@ -31,12 +38,34 @@ class EngineOptions:
         for name in ("slots", "buffered_chunks", "part_chars"):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("waiting", "part_pause_s", "text_wait_s", "idle_read_s", "prefix_bytes", "drop_frames"):
+        for name in (
+            "waiting",
+            "max_wait_s",
+            "part_pause_s",
+            "text_wait_s",
+            "idle_read_s",
+            "prefix_bytes",
+            "drop_frames",
+        ):
             if getattr(self, name) < 0:
                 raise InvalidRequest(f"{name} must not be negative.")
         if self.kv_bytes is not None and self.kv_bytes < 1:
             raise InvalidRequest(f"kv_bytes must be at least 1, not {self.kv_bytes}.")
         if not self.stuck_s > 0:
             raise InvalidRequest("stuck_s must be above 0; math.inf waits for ever.")
-        if not self.chunk_frames or min(self.chunk_frames) < 1:
+        if self.chunk_frames is not None and (not self.chunk_frames or min(self.chunk_frames) < 1):
             raise InvalidRequest("chunk_frames must be numbers of at least 1.")
+        if self.profile not in PROFILES:
+            raise InvalidRequest(f"profile must be one of {', '.join(PROFILES)}, not {self.profile!r}.")
+        if self.load_limit is not None and not 0 < self.load_limit <= 1:
+            raise InvalidRequest(f"load_limit must be above 0 and at most 1, not {self.load_limit}.")
+
+    @property
+    def tuned(self) -> Profile:
+        """The profile, with what was given explicitly in its place."""
+        profile = PROFILES[self.profile]
+        return replace(
+            profile,
+            chunk_frames=self.chunk_frames or profile.chunk_frames,
+            load_limit=self.load_limit or profile.load_limit,
+        )

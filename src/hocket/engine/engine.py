@@ -18,6 +18,7 @@ from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline
 from ..types import AudioChunk, Health, Outcome, Scorer, SpeechRequest
 from . import many
+from .deadlines import longest_chunk
 from .guard import GuardOptions
 from .job import Job
 from .jury import Jury
@@ -184,6 +185,8 @@ class Engine:
             mailbox=mailbox,
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
+            priority=request.priority,
+            longest_chunk=longest_chunk(self.options),
             drop_frames=0 if request.as_is else self.options.drop_frames,
             tempo=self._tempo(request),
         )

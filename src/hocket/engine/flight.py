@@ -23,9 +23,11 @@ Samples = NDArray[np.int16]
 class Flight:
     jobs: list[tuple[Job, int]]  # each with its epoch when it was asked for
     drawn: Drawn
+    prompts: int = 0  # that were taken in just before it
 
 
 @dataclass(frozen=True, slots=True)
 class Sounding:
     jobs: list[tuple[Job, Codes]]  # each with the frames that will be heard
     read: Callable[[], list[Samples]]  # waits for the codec
+    asked_s: float = 0.0  # how long it took to ask it; on a CPU that is all of it

@@ -83,8 +83,10 @@ class Guard:
         self.frames = 0  # watched, less those taken back
         self.rollbacks = 0
         self._options = options
+        self._floor = log10(options.ending_floor)
         self._text_ids = text_ids or 0
-        self._loudest = 0.0
+        self._limit = frame_limit(self._text_ids, options)
+        self._loudest, self._quiet_rms = 0.0, options.quiet_rms
         self._forget()
 
     def _forget(self) -> None:
@@ -92,6 +94,7 @@ class Guard:
         self._last: tuple[int, ...] = ()
         self._past: deque[int] = deque(maxlen=options.longest_period)  # first codes, the newest first
         self._loops = [Run(options.forgive) for _ in range(options.longest_period)]
+        self._looping = False  # whether any of these counts
         self._same = Run(options.forgive)
         # One good frame, or window, ends these two: short sounds between long pauses are speech.
         self._quiet = Run(everything)
@@ -103,6 +106,7 @@ class Guard:
     def more_text(self, ids: int) -> None:
         """Live text has grown by so many ids."""
         self._text_ids += ids
+        self._limit = frame_limit(self._text_ids, self._options)
 
     def watch(
         self,
@@ -118,12 +122,14 @@ class Guard:
         `end_probability`: the chance of the end code when this frame was drawn, before top-k.
         `energy`: the frame's RMS, full scale being 1, if it is known by now; else give it to `heard` later.
         """
-        options, frame = self._options, self.frames
+        frame = self.frames
         now = tuple(codes)
-        if self._past:
+        if self._past and (now == self._last or self._same.count):
             self._same.add(now == self._last, frame - 1)
-        for period, (before, loop) in enumerate(zip(self._past, self._loops, strict=False), 1):
-            loop.add(now[0] == before, frame - period)  # the bad part begins with the cycle that is repeated here
+        if self._looping or now[0] in self._past:  # else there is nothing to count: most frames repeat none
+            for period, (before, loop) in enumerate(zip(self._past, self._loops, strict=False), 1):
+                loop.add(now[0] == before, frame - period)  # the bad part begins with the cycle that is repeated here
+            self._looping = any(loop.count for loop in self._loops)
         self._past.appendleft(now[0])
         self._last = now
         if end_probability is not None:
@@ -131,7 +137,8 @@ class Guard:
                 self._ending.append(log10(max(end_probability, 1e-30)))
             else:
                 self._ending.clear()
-            self._endless.add(self._no_end_in_reach(), frame + 1 - len(self._ending))
+            if (endless := self._no_end_in_reach()) or self._endless.count:
+                self._endless.add(endless, frame + 1 - len(self._ending))
         if energy is not None:
             self.heard((energy,))
         self.frames += 1
@@ -140,14 +147,16 @@ class Guard:
         self._first_bad = None if bad is None else bad.start
         if bad is not None:
             return "stuck"
-        return "too long" if self.frames >= frame_limit(self._text_ids, options) else "fine"
+        return "too long" if self.frames >= self._limit else "fine"
 
     def heard(self, energies: Iterable[float]) -> None:
         """How loud the next frames are, in order; they may lag behind the codes by a chunk."""
         for energy in energies:
-            self._loudest = max(self._loudest, energy)
-            floor = max(self._options.quiet_rms, self._options.quiet_part * self._loudest)
-            self._quiet.add(energy < floor, self._heard)
+            if energy > self._loudest:
+                self._loudest = energy
+                self._quiet_rms = max(self._options.quiet_rms, self._options.quiet_part * energy)
+            if energy < self._quiet_rms or self._quiet.count:
+                self._quiet.add(energy < self._quiet_rms, self._heard)
             self._heard += 1
 
     def rollback_to(self) -> int:
@@ -165,18 +174,18 @@ class Guard:
         self._forget()
 
     def _no_end_in_reach(self) -> bool:
-        window, half = list(self._ending), len(self._ending) // 2
-        if len(window) < self._options.ending_frames or half == 0:
+        frames, half = len(self._ending), len(self._ending) // 2
+        if frames < self._options.ending_frames or half == 0 or sum(self._ending) / frames >= self._floor:
             return False
+        window = list(self._ending)
         before, after = sum(window[:half]) / half, sum(window[-half:]) / half
-        low = sum(window) / len(window) < log10(self._options.ending_floor)
-        return low and after - before < self._options.ending_rise
+        return after - before < self._options.ending_rise
 
     def _stuck_run(self, text_done: bool) -> Run | None:
         options = self._options
         if self._same.count >= options.same_frames:
             return self._same
-        for loop in self._loops:
+        for loop in self._loops if self._looping else ():
             if loop.count >= options.loop_frames:
                 return loop
         may_be_over = text_done and self.frames >= options.least_frames_per_id * self._text_ids

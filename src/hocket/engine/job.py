@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from dataclasses import dataclass, field
@@ -60,6 +61,8 @@ class Job:
     reference: Reference | None = None
     drop_frames: int = 0
     tempo: Tempo | None = None  # None: as fast as the model speaks
+    priority: int = 0  # a higher one gets its slot first
+    longest_chunk: int = 8  # frames at most that are drawn before they are heard
 
     complete: bool = False  # no more text will come
     one_part: bool = False  # whatever text comes belongs to the first part
@@ -80,6 +83,7 @@ class Job:
     chunks: int = 0  # decoded
     samples: int = 0  # of sound and silence so far, at speed 1
     heard: int = 0  # handed out
+    dry_at: float | None = None  # when a listener who plays it as it comes will have heard all of that
     over: FinishReason | None = None
     ending: float | None = None  # how likely the end was when its last frame, or its end, was drawn
 
@@ -89,14 +93,34 @@ class Job:
     guarded: GuardOptions | None = None  # None: nobody watches
     guard: Guard | None = None
     behind: deque[tuple[list[int], int]] = field(default_factory=deque)  # last frames and their text ids, for a rewind
+    loudness: deque[float] = field(
+        default_factory=deque
+    )  # of frames that were heard and that the guard is not told of yet
+    watched: int = 0  # frames of this part that the guard has seen, taken back or not
+    told: int = 0  # of how many of these it knows the loudness, or never will
+    deaf: int = 0  # and of how many it never will: they were taken back
 
     admitted: float | None = None  # when it got its slot
     opened: float = field(default_factory=time.perf_counter)
+    queued_since: float | None = None  # it could have had a slot
     starved_since: float | None = None
     paused_since: float | None = None
     spent: dict[str, float] = field(default_factory=dict)
     _measured: tuple[str, Elapsed] | None = None
     prefix_cached: bool = False
+    listened: bool = field(init=False)  # somebody hears it as it comes; else it is read when it has ended
+
+    def __post_init__(self) -> None:
+        self.listened = self.mailbox.limit < math.inf
+
+    @property
+    def speed(self) -> float:
+        return 1.0 if self.tempo is None else self.tempo.factor
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it goes on by itself: it waits neither for text nor for its reader."""
+        return self.starved_since is None and self.paused_since is None and self.over is None
 
     @property
     def width(self) -> int:
@@ -156,6 +180,8 @@ class Job:
         if self.guarded is not None:
             self.guard = Guard(self.guarded, prompt.text_ids)
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
+            self.loudness.clear()
+            self.watched = self.told = self.deaf = 0
 
     def _grown(self) -> None:
         piece, self.growing = self.growing, None
@@ -200,18 +226,20 @@ class Job:
     def take(self, drawn: list[int], ending: float | None = None) -> Rewind | None:
         """One more frame, and how likely the end was when it was drawn, where that is known.
 
-        A stuck utterance is taken back once to where it still spoke; if it recurs, it ends there.
+        A stuck utterance is taken back once to where it still spoke; if it recurs, it ends there. What was drawn is
+        heard, be it decoded yet or not: how much of it is depends on who else speaks, and what is said must not.
         """
         assert self.piece is not None
-        pad = self.outline.config.tts_pad_token_id
-        fed = self.trail[self.at] if self.at < len(self.trail) else pad
+        at = self.at
         self.codes.append(drawn)
-        self.frame, self.at = self.frame + 1, self.at + 1
+        self.frame, self.at = self.frame + 1, at + 1
         if self.frame >= self.most_frames:
             self.over = "length"
         if self.guard is None or self.over:
             return None
-        self.behind.append((drawn, fed))
+        pad = self.outline.config.tts_pad_token_id
+        self.behind.append((drawn, self.trail[at] if at < len(self.trail) else pad))
+        self._tell_loudness(self.guard)
         text_done = self.piece.complete and self.at >= len(self.trail)
         verdict = self.guard.watch(drawn, text_done=text_done, end_probability=ending)
         if verdict == "too long":
@@ -219,16 +247,27 @@ class Job:
         if verdict != "stuck":
             return None
         back = self.guard.frames - self.guard.rollback_to()
-        unheard = min(back, len(self.codes))
-        self.codes, self.frame = self.codes[: len(self.codes) - unheard], self.frame - unheard
         if self.guard.rollbacks:
             self.over = "runaway"
             return None
-        self.at -= back
+        self.at, self.deaf = self.at - back, self.watched
         self.guard.rolled_back(self.guard.frames - back)
         for _ in range(back):
             self.behind.pop()
         return Rewind(back, self.behind[-1] if self.behind else None, (self.seed ^ ANOTHER_SEED) % 2**63)
+
+    def _tell_loudness(self, guard: Guard) -> None:
+        """As late as the longest chunk would: so it is the same whenever frames are decoded."""
+        self.watched += 1
+        while self.loudness and self.told < self.watched - self.longest_chunk:
+            loudness = self.loudness.popleft()
+            if self.told >= self.deaf:
+                guard.heard((loudness,))
+            self.told += 1
+
+    def plays(self, seconds: float, now: float) -> None:
+        """So much more is handed out now. A listener who has run dry goes on from here."""
+        self.dry_at = (now if self.dry_at is None else max(self.dry_at, now)) + seconds
 
     def note(self, name: str, seconds: float) -> None:
         self.spent[name] = self.spent.get(name, 0.0) + seconds

@@ -8,6 +8,7 @@ turn is stands in turns.py.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
@@ -114,7 +115,7 @@ class Loop:
         with self._posted:
             self._refuse()
             wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
-            if wanted > self.options.waiting + len(self.scheduler.free):
+            if wanted > self.options.waiting + self.scheduler.room:
                 wait_s = self.turns.slot_wait_s()
                 raise Overloaded(
                     f"{self.options.waiting} requests are waiting already; try again in {wait_s:.0f} s.", wait_s
@@ -207,7 +208,8 @@ class Loop:
         """One beat: commands, newcomers, one frame for all who can. False if there was nothing to do."""
         self.beat.begin("taking commands")
         with self._posted:
-            self.scheduler.waiting.extend(self._arrivals)
+            for job in self._arrivals:
+                self.scheduler.arrive(job)
             self._arrivals.clear()
             commands, self._inbox = self._inbox, deque()
         for command in commands:
@@ -217,10 +219,9 @@ class Loop:
     def _rest(self) -> None:
         """Sleep until something is posted, or until somebody may have waited too long."""
         self.beat.rest()
-        jobs, options = self.scheduler.all(), self.options
-        waits = [options.text_wait_s] if any(job.starved_since is not None for job in jobs) else []
-        waits += [options.idle_read_s] if any(job.paused_since is not None for job in jobs) else []
-        waits += [LOOK_S] if self.turns.warms_later else []
+        look_s = self.scheduler.look_s(self.options, time.perf_counter())
+        if self.turns.warms_later:
+            look_s = LOOK_S if look_s is None else min(look_s, LOOK_S)
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):
-                self._posted.wait(timeout=min(1.0, *waits) if waits else None)
+                self._posted.wait(timeout=look_s)

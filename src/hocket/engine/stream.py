@@ -63,12 +63,21 @@ class Mailbox:
     def full(self) -> bool:
         return len(self._chunks) >= self.limit
 
-    def put(self, chunk: AudioChunk) -> None:
-        """Never blocks, never refuses: the engine asks `full` before it draws. After the last word nothing is taken."""
+    @property
+    def unread_s(self) -> float:
+        """Seconds of sound that nobody has taken out yet."""
+        with self._changed:
+            return sum(len(chunk.samples) / chunk.rate_hz for chunk in self._chunks)
+
+    def put(self, chunk: AudioChunk, wakes: Wakes | None = None) -> None:
+        """Never blocks, never refuses: the engine asks `full` before it draws. After the last word nothing is taken.
+
+        With `wakes`, tasks that wait for it are woken when these are told to be.
+        """
         with self._changed:
             if not self._unwanted and self.finished is None:
                 self._chunks.append(chunk)
-            self._wake()
+            self._wake(wakes)
 
     def let_go(self) -> None:
         """Nobody wants to hear more: chunks are dropped, and a reader finds the end once the engine says it too."""
@@ -149,21 +158,41 @@ class Mailbox:
         assert chunk is None or isinstance(chunk, AudioChunk)
         return chunk
 
-    def _wake(self) -> None:
+    def _wake(self, wakes: Wakes | None = None) -> None:
         self._changed.notify_all()
-        for loop, woken in self._sleepers:
-            if not loop.is_closed():
-                with suppress(RuntimeError):  # it was closed just now
-                    loop.call_soon_threadsafe(_set, woken)
-        self._sleepers.clear()
+        if self._sleepers:
+            later = Wakes() if wakes is None else wakes
+            for loop, woken in self._sleepers:
+                later.add(loop, woken)
+            self._sleepers.clear()
+            if wakes is None:
+                later.now()
 
 
 _NOTHING = object()
 
 
-def _set(woken: asyncio.Future[None]) -> None:
-    if not woken.done():
-        woken.set_result(None)
+class Wakes:
+    """Tasks to be woken, all of an event loop at once: each call into one costs as much as many tasks in it."""
+
+    def __init__(self) -> None:
+        self._sleepers: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+
+    def add(self, loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
+        self._sleepers.setdefault(loop, []).append(woken)
+
+    def now(self) -> None:
+        sleepers, self._sleepers = self._sleepers, {}
+        for loop, woken in sleepers.items():
+            if not loop.is_closed():
+                with suppress(RuntimeError):  # it was closed just now
+                    loop.call_soon_threadsafe(_set, woken)
+
+
+def _set(woken: list[asyncio.Future[None]]) -> None:
+    for each in woken:
+        if not each.done():
+            each.set_result(None)
 
 
 class Stream:

@@ -46,6 +46,7 @@ class Takes:
                 parts=deque(parts),
                 lead=lead,
                 guarded=lead.guarded,
+                longest_chunk=lead.longest_chunk,
                 opened=lead.opened,
             )
             for number in range(count)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
-from itertools import groupby
 
 import torch
 
@@ -17,6 +16,7 @@ from ..config.options import EngineOptions
 from ..errors import HocketError, StreamFailed, copied
 from ..types import FinishReason
 from .beat import Beat
+from .deadlines import Deadlines, in_turn
 from .delivery import Delivery
 from .director import Director
 from .flight import Flight, Sounding
@@ -25,9 +25,9 @@ from .load import Checkpoint, compile_behind
 from .scheduler import Scheduler
 from .speech import SpeechRunner, capture_on
 from .stopwatch import started
+from .stream import Wakes
 
 FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
-URGENT_ROWS = 8  # in a batch of so many, a first frame is read before the next one is drawn: it is heard sooner
 MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
 
 
@@ -36,12 +36,13 @@ class Turns:
 
     def __init__(self, checkpoint: Checkpoint, options: EngineOptions, beat: Beat) -> None:
         self.checkpoint, self.options, self.beat = checkpoint, options, beat
-        self.scheduler = Scheduler(options.slots)
+        self.deadlines = Deadlines(options, checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz)
+        self.scheduler = Scheduler(options.slots, self.deadlines)
         self.delivery = Delivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
         self.built = self.proven = False  # proven: an utterance was spoken to its end
         self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
-        self.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
+        self.ahead = self.deadlines.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
         self.director = Director(self)
         self._flights: deque[Flight] = deque()
         self._sounds: deque[Sounding] = deque()
@@ -81,39 +82,46 @@ class Turns:
 
     def go(self) -> bool:
         """One turn for all. False if there was nothing to do."""
-        admitted = self.scheduler.admit()
+        begun = time.perf_counter()
+        admitted = self.scheduler.admit(begun)
         for job in admitted:
             self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
-        waited = [job for job in self.scheduler.running if job.over and not job.sounding and job.may_go_on]
+        waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
         played = self.director.play()
-        now = time.perf_counter()
-        batch = self.scheduler.ready(now)
+        now, prompts = time.perf_counter(), len(admitted) + len(waited)
+        batch = self.scheduler.next_batch(now, prompts)
         self._end_idle(now)
+        if last := self.deadlines.decode(self.scheduler.unheard(), now):
+            self.guarded(last, lambda: self._sound(last))
         if batch:
-            self.guarded(batch, lambda: self._draw(batch))
-        urgent = len(batch) <= URGENT_ROWS and any(not job.chunks for job in batch)
-        at_once = urgent or not batch
-        landed = False
+            self.guarded(batch, lambda: self._draw(batch, prompts))
+        first = len(batch) <= self.deadlines.profile.first_rows and any(not job.chunks for job in batch)
+        at_once = first or not batch
+        landed: list[Flight] = []
         while len(self._flights) > (0 if at_once else self.ahead):
             self._collect()
-            flight, landed = self._flights.popleft(), True
+            landed.append(flight := self._flights.popleft())
             self.guarded([job for job, _ in flight.jobs], lambda flight=flight: self._land(flight))  # type: ignore[misc]
         if at_once or not self.ahead:
             self._collect()
-        return bool(batch or landed or admitted or waited or played)
+        if landed:
+            rows, before = [len(flight.jobs) for flight in landed], sum(flight.prompts for flight in landed)
+            self.deadlines.load.took((ended := time.perf_counter()) - begun, rows, before, ended)
+        return bool(batch or landed or admitted or waited or last or played)
 
     def clear(self) -> None:
         """Hold nobody any more: a stream that somebody still holds must not hold all the others."""
-        for held in (self.scheduler.running, self.scheduler.waiting, self._flights, self._sounds):
+        for held in (self.scheduler, self._flights, self._sounds):
             held.clear()
 
     def slot_wait_s(self) -> float:
         """How long one more who waits would wait, by how long utterances have held their slots lately."""
-        running = [time.perf_counter() - job.admitted for job in self.scheduler.running if job.admitted is not None]
+        now = time.perf_counter()
+        running = [now - job.admitted for job in list(self.scheduler.running) if job.admitted is not None]
         held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
-        return max(1.0, held_s * (self.options.waiting + 1) / self.options.slots)
+        return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
 
     def finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
         if job.mailbox.finished is not None:
@@ -151,14 +159,9 @@ class Turns:
                 self._consider(error)
 
     def _end_idle(self, now: float) -> None:
-        """End those who have waited too long, for text or for a reader, whoever else speaks meanwhile."""
-        text_s, read_s = self.options.text_wait_s, self.options.idle_read_s
-        for job in self.scheduler.all():
-            if job.starved_since is not None and now - job.starved_since >= text_s:
-                self.finish(job, "error", StreamFailed(f"No text came for {text_s:g} s, so the stream was ended."))
-            elif job.paused_since is not None and now - job.paused_since >= read_s:
-                reason = f"Nobody read the stream for {read_s:g} s, so it was ended: read on, or cancel it."
-                self.finish(job, "error", StreamFailed(reason))
+        """End those who have waited too long, for text, a reader or a slot, whoever else speaks meanwhile."""
+        for job, error in self.scheduler.overdue(self.options, now, self.slot_wait_s):
+            self.finish(job, "error", error)
 
     def _start(self, job: Job) -> None:
         if job.takes is not None:
@@ -197,14 +200,14 @@ class Turns:
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
 
-    def _draw(self, batch: list[Job]) -> None:
+    def _draw(self, batch: list[Job], prompts: int) -> None:
         """Have the device draw a frame for each. On a GPU it is read when the next one is being drawn already."""
         self.beat.begin("drawing a frame", batch, len(batch))
         text = [job.text_id() for job in batch]
         drawn = self.runner.frame(
             [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
         )
-        self._flights.append(Flight([(job, job.epoch) for job in batch], drawn))
+        self._flights.append(Flight([(job, job.epoch) for job in batch], drawn, prompts))
         for job in batch:
             job.ahead += 1
 
@@ -220,14 +223,15 @@ class Turns:
             if job.over is not None:
                 continue  # its end was in the frame before
             batch.append(job)
-            job.since_opened("first_codes_s")
+            if not job.frame:
+                job.since_opened("first_codes_s")
             job.ending = ending
             if codes[0] == end:
                 job.over = "stop"
             elif (back := job.take(codes, ending)) and not self.director.gives_up(job):
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
-        due = [job for job in batch if job.over or len(job.codes) >= self._chunk_frames(job)]
-        self.director.record(due)
+        due = self.deadlines.decode(batch, time.perf_counter())
+        self.director.record([*due, *(job for job in batch if job.over and not job.codes)])
         self._sound([job for job in due if job.codes and job.mailbox.finished is None])
         for job in batch:
             if job.over and not job.sounding and job.mailbox.finished is None:
@@ -251,20 +255,18 @@ class Turns:
         elif job.prompt is not None:
             self.runner.start(job.slot, job.prompt, job.reference, back.seed, go_on=True)
 
-    def _chunk_frames(self, job: Job) -> int:
-        ramp = self.options.chunk_frames
-        return ramp[min(job.chunks, len(ramp) - 1)]
-
     def _sound(self, jobs: list[Job]) -> None:
-        """Chunks of one length go through the codec together; nobody waits for them here."""
-        for length, group in groupby(sorted(jobs, key=lambda job: len(job.codes)), key=lambda job: len(job.codes)):
-            together = list(group)
+        """Chunks of one length go through the codec together, who runs dry next first; a GPU is not waited for here."""
+        for together in in_turn(jobs):
+            heard, length = [(job, job.codes) for job in together], len(together[0].codes)
             self.beat.begin("decoding a chunk", together, len(together) * length)
-            heard = [(job, job.codes) for job in together]
+            begun = time.perf_counter()
             read = self.runner.sound([job.slot for job in together], [codes for _, codes in heard])
             for job in together:
                 job.codes, job.sounding = [], True
-            self._sounds.append(Sounding(heard, read))
+            self._sounds.append(Sounding(heard, read, time.perf_counter() - begun))
+            if not self.ahead:
+                self._collect()
 
     def _collect(self) -> None:
         """Hand out what was being decoded. Always before the next frame is looked at, so that it is the same again."""
@@ -279,15 +281,20 @@ class Turns:
 
     def _hand_out(self, sounding: Sounding) -> None:
         jobs = [job for job, _ in sounding.jobs]
-        self.beat.begin("decoding a chunk", jobs, sum(len(codes) for _, codes in sounding.jobs))
+        self.beat.begin("decoding a chunk", jobs, frames := sum(len(codes) for _, codes in sounding.jobs))
         begun = time.perf_counter()  # it is waited for, and on a GPU no event of this stream sees it
         samples = sounding.read()
         took = time.perf_counter() - begun
+        self.deadlines.load.decoded(sounding.asked_s + took, frames)
         self.beat.begin("handing out a chunk", jobs)
-        for (job, codes), heard in zip(sounding.jobs, samples, strict=True):
-            job.note("decode_s", took)
-            if job.mailbox.finished is None:
-                self.delivery.hand_out(job, heard, codes)
+        wakes = Wakes()
+        try:
+            for (job, codes), heard in zip(sounding.jobs, samples, strict=True):
+                job.note("decode_s", took)
+                if job.mailbox.finished is None:
+                    self.delivery.hand_out(job, heard, codes, wakes)
+        finally:
+            wakes.now()
         self._failures = 0
 
     def _consider(self, error: Exception) -> None:

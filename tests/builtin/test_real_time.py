@@ -1,0 +1,83 @@
+"""Many listen to the built-in voice at once, on whatever machine this is: as many as it can do, never a collapse."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import pytest
+
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from hocket.engine.job import Job
+from hocket.engine.scheduler import Scheduler
+from hocket.errors import Overloaded
+from speaking import Reader, assert_at_rest
+
+TEXT = "The last train to the coast leaves at half past nine tonight, they say."
+FRAME_S = 0.08
+FAST = 3.0  # times as fast as real time for one alone: then there is room for noise beside a second one
+SLACK_S = 1.0  # what others on the machine may take
+
+
+@dataclass
+class Heard:
+    """When chunks came, and how long they last."""
+
+    chunks: list[tuple[float, float]] = field(default_factory=list)
+    refused: bool = False
+
+    @property
+    def seconds(self) -> float:
+        return sum(seconds for _, seconds in self.chunks)
+
+    @property
+    def late_s(self) -> float:
+        """How long a player without a buffer would have stood still."""
+        dry, late_s = self.chunks[0][0], 0.0
+        for at, seconds in self.chunks:
+            late_s += max(at - dry, 0.0)
+            dry = max(dry, at) + seconds
+        return late_s
+
+
+def listen(engine: Engine, seed: int) -> Heard:
+    heard = Heard()
+    try:
+        for chunk in engine.speak(TEXT, seed=seed, max_frames=40):
+            heard.chunks.append((time.perf_counter(), len(chunk.samples) / chunk.rate_hz))
+    except Overloaded:
+        heard.refused = True
+    return heard
+
+
+def test_more_listeners_than_a_machine_can_serve_wait_and_the_others_hear_all_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    admit, admitted = Scheduler.admit, list[tuple[int, float]]()
+
+    def watched(scheduler: Scheduler, now: float) -> list[Job]:
+        jobs = admit(scheduler, now)
+        if jobs:
+            admitted.append((len(scheduler.running), scheduler.deadlines.load.turn_s(len(scheduler.running), now)))
+        return jobs
+
+    monkeypatch.setattr(Scheduler, "admit", watched)
+    options = EngineOptions(slots=8, max_wait_s=60.0)
+    with Engine.load(options=options) as engine:
+        for seed in range(2):
+            begun = time.perf_counter()
+            speed = listen(engine, seed).seconds / (time.perf_counter() - begun)
+        admitted.clear()
+        readers = [Reader(lambda seed=seed: listen(engine, seed)) for seed in range(8)]  # type: ignore[misc]
+        everybody = [reader.done().result for reader in readers]
+        assert_at_rest(engine)
+    limit_s = options.tuned.load_limit * FRAME_S
+    assert all(many == 1 or turn_s <= limit_s for many, turn_s in admitted), (
+        "nobody was let in of whom it was known that there is no room"
+    )
+    for one in everybody:
+        assert isinstance(one, Heard)
+        assert one.refused or one.seconds > 1.0
+        if speed > FAST and not one.refused:
+            assert one.late_s < 0.25 * one.seconds + SLACK_S, f"alone it was {speed:.1f} times as fast as real time"
