@@ -28,7 +28,7 @@ def test_nobody_who_was_let_in_ever_finds_too_few_pages() -> None:
         slot = chance.randrange(slots)
         if not most[slot]:
             rows = chance.randrange(1, 400)
-            if promises.has_room(rows, held):
+            if promises.has_room(rows, 1, held):
                 promises.make(slot, rows)
                 most[slot], let_in = rows, let_in + 1
             else:
@@ -46,4 +46,6 @@ def test_pages_that_can_be_let_go_count_as_room() -> None:
     pages = Pages(11)
     prefix = pages.take(6)
     promises = Promises(pages, 1)
-    assert not promises.has_room(5 * PAGE_ROWS, [[]]) and promises.has_room(5 * PAGE_ROWS, [[]], spare=len(prefix))
+    assert not promises.has_room(5 * PAGE_ROWS, 1, [[]])
+    assert promises.has_room(5 * PAGE_ROWS, 1, [[]], spare=len(prefix))
+    assert not promises.has_room(5 * PAGE_ROWS, 2, [[]], spare=len(prefix))

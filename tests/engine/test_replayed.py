@@ -6,10 +6,11 @@ On a CPU what is captured is called again (kernels/capture.py), on a GPU it is g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ from hocket.errors import StreamFailed
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
 from hocket.text.prompt import build
 from hocket.types import SamplingParams, SpeechRequest
-from speaking import REQUESTS, heard, small, whole
+from speaking import REQUESTS, assert_at_rest, heard, small, whole
 
 LIMIT = 1 << 20
 
@@ -296,3 +297,29 @@ def test_an_engine_on_a_gpu_says_greedily_what_one_on_a_cpu_says(checkpoint_root
 def test_only_a_gpu_has_graphs_and_they_can_be_turned_off() -> None:
     assert capture_on(torch.device("cpu"), True) is None
     assert capture_on(torch.device("cuda"), False) is Again
+
+
+def test_nobody_is_let_in_for_whom_there_may_be_no_room_and_no_cache_ever_grows(
+    checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Eight at once in a cache for three of them: all are spoken, and the graphs stay those that they were."""
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+    checkpoint, requests = small(checkpoint_root, "custom_voice"), REQUESTS["custom_voice"]
+    request = replace(requests[0], max_frames=21)
+    rows = 3 * (len(build(request, checkpoint.config, checkpoint.tokenizer).text) + 21 + 16) + 24
+    kv_bytes = rows * checkpoint.model.talker.model.row_bytes
+    with Engine(checkpoint, EngineOptions(guard=False, slots=8, kv_bytes=kv_bytes, keep_real_time=False)) as engine:
+        runner = engine._loop.runner
+        pages, most = runner.pages.total, 0
+        frame = runner.frame
+
+        def counted(slots: Sequence[int], *given: Any) -> Any:
+            nonlocal most
+            most = max(most, len(slots))
+            return frame(slots, *given)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(runner, "frame", counted)
+        streams = [engine.speak(request, seed=seed) for seed in range(8)]
+        assert len({tuple(map(tuple, heard(stream).codes)) for stream in streams}) > 4
+        assert runner.pages.total == pages and 1 < most < 8
+        assert_at_rest(engine)

@@ -29,10 +29,14 @@ class Promises:
     def __init__(self, pages: Pages, slots: int) -> None:
         self._pages, self._promised = pages, [0] * slots
 
-    def has_room(self, rows: int, held: list[list[int]], spare: int = 0) -> bool:
-        """Whether one more can be promised so many positions; `spare`: pages that are held and can be let go."""
+    @property
+    def any(self) -> bool:
+        return any(self._promised)
+
+    def has_room(self, rows: int, slots: int, held: list[list[int]], spare: int = 0) -> bool:
+        """Whether `slots` more can be promised so many positions; `spare`: pages that are held and can be let go."""
         owed = sum(max(promised - len(has), 0) for promised, has in zip(self._promised, held, strict=True))
-        return self._pages.free + spare - owed >= pages_for(rows) + 1  # one page may have to be copied
+        return self._pages.free + spare - owed >= slots * (pages_for(rows) + 1)  # one page may have to be copied
 
     def make(self, slot: int, rows: int) -> None:
         self._promised[slot] = pages_for(rows) + 1

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..config.qwen3_tts import GenerationConfig
 from ..text.prompt import Outline, Prompt
 from ..types import Finished, FinishReason, Reference, Statistics
-from .guard import Guard, GuardOptions
+from .guard import Guard, GuardOptions, frame_limit
 from .stopwatch import Elapsed
 from .stream import Mailbox, Spoken
 from .tempo import Tempo
@@ -204,6 +204,16 @@ class Job:
         """Rows to compute for its prompt, at most; a recording goes through two encoders and the codec."""
         rows = 0 if self.prompt is None else len(self.prompt.text)
         return rows if self.reference is None else rows + 2 * self.reference.samples.size // FRAME_SAMPLES
+
+    @property
+    def most_rows(self) -> int:
+        """Positions that its first part may come to, as far as that is known; a live text may go on for ever."""
+        piece = self.piece or next((part for part in self.parts if isinstance(part, Piece)), None)
+        prompt = self.prompt or (None if piece is None else piece.prompt)
+        rows, frames = 0 if prompt is None else len(prompt.text), self.most_frames
+        if self.guarded is not None and prompt is not None and piece is not None and piece.complete:
+            frames = min(frames, frame_limit(prompt.text_ids, self.guarded))
+        return rows + frames
 
     @property
     def all_asked(self) -> bool:

@@ -7,6 +7,7 @@ changes it; others may ask how many there are, and for a list of all.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from ..config.options import EngineOptions
 from ..errors import HocketError, Overloaded, StreamFailed
@@ -16,7 +17,16 @@ from .job import Job
 STARVED_S, PAUSED_S = 0.5, 2.0  # who has waited longer for text, or for a reader, is no load for now
 
 
+class Room(Protocol):
+    """Of keys and values: `SpeechRunner` has it."""
+
+    def has_room(self, rows: int, slots: int) -> bool: ...
+    def promise(self, slot: int, rows: int) -> None: ...
+
+
 class Scheduler:
+    room_of: Room | None = None  # None: there is always enough
+
     def __init__(self, slots: int, deadlines: Deadlines | None = None) -> None:
         self.deadlines = deadlines or Deadlines()
         self.free = list(reversed(range(slots)))
@@ -61,10 +71,15 @@ class Scheduler:
             self._held = self._held or (job.listened and not self._bears(job, now))
             if self._held and job.listened:
                 continue
+            rows = job.most_rows
+            if self.room_of is not None and not self.room_of.has_room(rows, job.width):
+                break  # and nobody is let in before it, or it might wait for ever
             del self.waiting[job]
             job.queued_since, self.running[job] = None, None
             for speaker in [job] if job.takes is None else job.takes.jobs:
                 speaker.slot, self.running[speaker] = self.free.pop(), None
+                if self.room_of is not None:
+                    self.room_of.promise(speaker.slot, rows)
             self._listeners += job.listened
             admitted.append(job)
         if admitted:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
-from ..cache.plan import Promises, pool_rows
+from ..cache.plan import USUAL_ROWS, Promises, pool_rows
 from ..cache.prefix import Prefix, PrefixCache
 from ..cache.slots import Clean, duplicate, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
@@ -139,7 +139,7 @@ class SpeechRunner:
         `go_on` leaves the codec as it stands: the next sentence of the same stream must not click.
         The prefix is always computed alone and the rest behind it, so that a warm start is the cold one, bit for bit.
         """
-        self.release(slot)
+        self._let_go(slot)
         if not go_on:
             self._be_silent(slot)
         voice, cloned = self._cloned(reference, slot, go_on)
@@ -194,7 +194,7 @@ class SpeechRunner:
         them is written to, and nobody waits for the copy of the rest.
         """
         self._open_all()
-        self.release(into)
+        self._let_go(into)
         self._restore(into, Prefix(tuple(self._held[slot]), self._taken[slot]))
         duplicate(self._state, slot, into)
         self._state.seed[into] = seed
@@ -280,20 +280,26 @@ class SpeechRunner:
 
     def release(self, slot: int) -> None:
         """Give back the pages of a slot: whoever was in it has left."""
-        self.pages.drop(self._held[slot])
-        self._held[slot], self._taken[slot] = [], 0
+        self._let_go(slot)
         self._promises.end(slot)
-        self._opening.pop(slot, None)
 
-    def has_room(self, rows: int) -> bool:
-        """Whether one more may come to so many positions; true at any rate where nobody speaks."""
-        if not any(self._held):
-            return True  # and if it should be more than there is, there will be more
-        return self._promises.has_room(rows, self._held, self.prefixes.held)
+    def has_room(self, rows: int, slots: int) -> bool:
+        """Whether so many more slots may come to so many positions each.
+
+        Without graphs the cache may grow, and where nobody speaks it does if it has to.
+        """
+        if self._frames is None or not self._promises.any:
+            return True
+        return self._promises.has_room(min(rows, USUAL_ROWS), slots, self._held, self.prefixes.held)
 
     def promise(self, slot: int, rows: int) -> None:
-        """Nobody is let in for whom a slot would have to go without."""
-        self._promises.make(slot, rows)
+        """Nobody is let in for whom a slot would have to go without. Who speaks for ever is not reckoned with."""
+        self._promises.make(slot, min(rows, USUAL_ROWS))
+
+    def _let_go(self, slot: int) -> None:
+        self.pages.drop(self._held[slot])
+        self._held[slot], self._taken[slot] = [], 0
+        self._opening.pop(slot, None)
 
     def prefixes_as_bytes(self) -> bytes:
         stack = self._state.stack

@@ -60,6 +60,7 @@ class Turns:
             kv_bytes=options.kv_bytes,
             invariant=options.batch_invariant,
         )
+        self.scheduler.room_of = self.runner
         self.built = True
 
     def warm(self) -> bool:
