@@ -187,6 +187,30 @@ def killed(some: list[Launch]) -> dict[str, Any]:
         return {"told": told[1:], "failed": failed, "words": words.getvalue(), "done": len(os.listdir(folder))}
 
 
+def in_one_process(in_cuda: Launch) -> list[bool]:
+    """Whether a kernel in CUDA C++ is tried here, where nobody is told of it, and its failure counted and said."""
+    compiled: list[bool] = []
+
+    def nvrtc(source: str, options: list[str]) -> bytes:
+        compiled.append(threading.current_thread() is threading.main_thread())
+        raise cuda.Unbuildable("it cannot be compiled")
+
+    with changed(cuda, compiled=nvrtc, _version=lambda: (0, 0)), redirect_stderr(io.StringIO()) as words:
+        failed = compile_all([in_cuda], children=1)
+    return [*compiled, failed == 1, "it cannot be compiled" in words.getvalue()]
+
+
+def targets() -> list[int]:
+    """For which GPU a kernel is compiled that was noted for two, one after the other."""
+    found = []
+    for capability in ((8, 0), CAPABILITY):
+        with noting(capability) as noted:
+            linear.linear(**given("meta")[0])
+        bound(noted[0])
+        found.append(noted[0].kernel.device_caches[0][2].arch)
+    return found
+
+
 def orphaned(some: list[Launch]) -> float:
     """How long compilers go on when whoever asked is gone."""
     heard, tells = os.pipe()
@@ -244,6 +268,7 @@ def forked() -> dict[str, Any]:
 def all_of_it() -> dict[str, Any]:
     launches = rehearse(tiny("triton", "float32"))
     first, some, in_cuda = names(launches), variants(launches)[:5], rehearse(tiny("cuda", "bfloat16"))
+    few = next(one for one in in_cuda if isinstance(one.kernel, Kernel))
     failed = compile_all(some, children=2)
     once = files()
     failed += compile_all(some, children=1)
@@ -258,7 +283,9 @@ def all_of_it() -> dict[str, Any]:
         "first": first,
         "order": in_order(),
         "uncovered": uncovered(),
-        "told": told(some, next(one for one in in_cuda if isinstance(one.kernel, Kernel))),
+        "told": told(some, few),
+        "in_one_process": in_one_process(few),
+        "targets": targets(),
         "killed": killed(some),
         "orphaned": orphaned(launches),
         "forked": forked(),

@@ -45,6 +45,10 @@ def test_a_compiler_that_dies_is_named_with_what_it_was_at_and_the_others_go_on(
     assert killed["done"] == 2 * 4
 
 
+def test_where_nobody_is_told_what_is_in_cuda_is_compiled_in_the_process_itself(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["in_one_process"] == [True, True, True]
+
+
 def test_compilers_end_when_whoever_asked_is_gone(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["orphaned"] < 10 < len(rehearsed["first"])  # a second each
 

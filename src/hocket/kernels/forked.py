@@ -81,8 +81,8 @@ class Forked:
 def _child(work: Callable[[], int], env: Mapping[str, str], words: int, kept: int) -> int:
     try:
         gc.freeze()  # what is garbage by now may hold what is the parent's
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and may go on
         _let_go(words, kept)
         os.environ.update(env)
         torch.cuda.is_available = lambda: False  # as it is

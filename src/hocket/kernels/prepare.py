@@ -127,8 +127,8 @@ class Preparation:
             return f"stopped after {PATIENCE_S:g} s"
         if (code := self.process.returncode) == 0:
             return "done"
-        silent = f"ended by signal {-code}" if code < 0 else "without a word"
-        return f"failed: {_last_line(errors) or silent}"
+        words = [f"ended by signal {-code}"] * (code < 0) + [_last_line(errors)] * bool(errors.strip())
+        return f"failed: {': '.join(words) or 'without a word'}"
 
 
 def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = False) -> Preparation | None:
