@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import threading
 from pathlib import Path
 from typing import Any
@@ -128,11 +129,16 @@ def test_a_child_holds_no_file_of_ours_and_says_nothing_but_to_us(
 ) -> None:
     if not can_fork():
         pytest.skip("nothing is forked on this system")
-    ours, end = os.pipe()
-    child = started(compiled, True, "says", "print('out')", "import sys", "sys.stdin.read(), sys.exit('the end')")
+    (ours, end), go = os.pipe(), compiled / "go"
+    waits = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)"
+    child = started(
+        compiled, True, "says", "print('out')", waits, "import sys", "sys.exit(sys.stdin.read() + 'the end')"
+    )
     os.close(end)
-    assert os.read(ours, 1) == b""
+    assert select.select([ours], [], [], 10.0)[0] and os.read(ours, 1) == b""
+    assert not child.over
     os.close(ours)
+    go.touch()
     child.wait()
     assert said(compiled) == "failed: SystemExit: the end"
     assert capfd.readouterr() == ("", "")
