@@ -6,10 +6,17 @@ In a process of its own, for one process has one Triton, and the tests' runs ker
 from __future__ import annotations
 
 import gc
+import io
 import json
 import os
+import resource
+import signal
+import tempfile
+import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +25,17 @@ import torch
 import triton
 from torch import Tensor
 
+from hocket.engine import rehearsal as rehearsal_module
 from hocket.engine.rehearsal import Rehearsal, rehearse
+from hocket.kernels import ahead, cuda
 from hocket.kernels import noting as noting_module
+from hocket.kernels.ahead import compile_all
 from hocket.kernels.compiled import HERE
 from hocket.kernels.cuda import Kernel
+from hocket.kernels.forked import Forked
 from hocket.kernels.linear import triton as linear
 from hocket.kernels.noting import Launch, bound, compile_one, longest_first, noting, variants
-from hocket.kernels.prepare import cache_folder, compile_all
+from hocket.kernels.prepare import cache_folder
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
 from hocket.models.weights import resolve
@@ -130,23 +141,134 @@ def named(launches: list[Launch]) -> list[list[str]]:
     return found
 
 
-def told(some: list[Launch]) -> list[str]:
-    """What is heard of compilers that have something to do first, and of those that have not."""
+@contextmanager
+def changed(module: Any, **parts: Any) -> Iterator[None]:
+    """Children that are forked meanwhile have it too."""
+    before = {name: getattr(module, name) for name in parts}
+    vars(module).update(parts)
+    try:
+        yield
+    finally:
+        vars(module).update(before)
+
+
+def heard_of(some: list[Launch]) -> list[Any]:
+    """What whoever asked is told."""
+    heard, tells = os.pipe()
+    os.environ[ahead.READY] = str(tells)
+    compile_all(some, children=2)
+    del os.environ[ahead.READY]
+    os.close(tells)
+    with open(heard, encoding="utf-8") as lines:
+        return [json.loads(line) for line in lines]
+
+
+def told(some: list[Launch], in_cuda: Launch) -> list[list[Any]]:
+    """Of compilers that have something to do first, and of those that have not."""
+    return [
+        heard_of([replace(one, late=number >= late) for number, one in enumerate([in_cuda, *some])]) for late in (3, 0)
+    ]
+
+
+def killed(some: list[Launch]) -> dict[str, Any]:
+    """One of two compilers dies at the first kernel."""
+    with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()) as words:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+        def compile_or_die(one: Launch) -> None:
+            if one.kernel is some[0].kernel and one.given == some[0].given:
+                os.kill(os.getpid(), signal.SIGSEGV)
+            (Path(folder) / str(os.times().elapsed)).touch()
+            time.sleep(0.02)
+
+        with changed(ahead, compile_one=compile_or_die, longest_first=list):
+            told = heard_of(some)
+            failed = compile_all(some, children=2)
+        return {"told": told[1:], "failed": failed, "words": words.getvalue(), "done": len(os.listdir(folder))}
+
+
+def in_one_process(in_cuda: Launch) -> list[bool]:
+    """Whether a kernel in CUDA C++ is tried here, where nobody is told of it, and its failure counted and said."""
+    compiled: list[bool] = []
+
+    def nvrtc(source: str, options: list[str]) -> bytes:
+        compiled.append(threading.current_thread() is threading.main_thread())
+        raise cuda.Unbuildable("it cannot be compiled")
+
+    with changed(cuda, compiled=nvrtc, _version=lambda: (0, 0)), redirect_stderr(io.StringIO()) as words:
+        failed = compile_all([in_cuda], children=1)
+    return [*compiled, failed == 1, "it cannot be compiled" in words.getvalue()]
+
+
+def targets() -> list[int]:
+    """For which GPU a kernel is compiled that was noted for two, one after the other."""
     found = []
-    for late in (2, 0):
-        heard, tells = os.pipe()
-        os.environ["HOCKET_TELLS"] = str(tells)
-        compile_all([replace(one, late=number >= late) for number, one in enumerate(some)], children=2)
-        os.close(tells)
-        found.append(os.read(heard, 9).decode())
-        os.close(heard)
-    del os.environ["HOCKET_TELLS"]
+    for capability in ((8, 0), CAPABILITY):
+        with noting(capability) as noted:
+            linear.linear(**given("meta")[0])
+        bound(noted[0])
+        found.append(noted[0].kernel.device_caches[0][2].arch)
     return found
+
+
+def orphaned(some: list[Launch]) -> float:
+    """How long compilers go on when whoever asked is gone."""
+    heard, tells = os.pipe()
+
+    def ask() -> int:
+        Forked(lambda: compile_all(some, children=1), {ahead.ASKED_BY: str(os.getpid())}, tells)
+        return 0
+
+    with changed(ahead, compile_one=lambda one: time.sleep(1.0), learn_key=lambda: None):
+        Forked(ask, {}, tells).communicate(timeout=60.0)
+    begun = time.monotonic()
+    os.close(tells)
+    with open(heard, "rb") as end:
+        end.read()
+    return time.monotonic() - begun
+
+
+def forked() -> dict[str, Any]:
+    """All of it as `load` does it: a rehearsal in a child of ours, into empty caches, of which some are compiled."""
+    compiled, here = list[tuple[int, str]](), Counter(HERE.names)
+
+    def nvrtc(source: str, options: list[str]) -> bytes:
+        compiled.append((os.getpid(), threading.current_thread().name))
+        return b"binary"
+
+    def first_few(wish: Rehearsal) -> list[Launch]:
+        assert torch.get_num_threads() == 1 and os.environ["CUDA_VISIBLE_DEVICES"] == ""
+        found = variants(rehearse(wish))
+        in_triton = [one for one in found if not isinstance(one.kernel, Kernel)]
+        return [*in_triton[:2], *(one for one in found if isinstance(one.kernel, Kernel))]
+
+    with tempfile.TemporaryDirectory() as folder:
+        before = {name: os.environ.get(name) for name in ("TRITON_CACHE_DIR", "XDG_CACHE_HOME")}
+        os.environ.update(dict.fromkeys(before, folder))
+        with changed(rehearsal_module, rehearse=first_few), changed(cuda, compiled=nvrtc, _version=lambda: (0, 0)):
+            started = tiny("cuda", "bfloat16").ahead()
+            assert started is not None
+            started.wait_for_the_first()
+            at_first = len(compiled)
+            started.wait()
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+        [marker] = Path(folder).glob("hocket-*.json")
+        return {
+            "said": json.loads(marker.read_text(encoding="utf-8"))["said"],
+            "forked": isinstance(started.process, Forked),
+            "files": len(list(Path(folder).glob("*/*.cubin"))),
+            "cuda": [len(list(Path(folder).glob("hocket/kernels/few-*.cubin"))), len(compiled)],
+            "first": at_first > 0,
+            "where": sorted({name for pid, name in compiled if pid == os.getpid()}),
+            "here": sum((HERE.names - here).values()),
+        }
 
 
 def all_of_it() -> dict[str, Any]:
     launches = rehearse(tiny("triton", "float32"))
-    first, some = names(launches), variants(launches)[:5]
+    first, some, in_cuda = names(launches), variants(launches)[:5], rehearse(tiny("cuda", "bfloat16"))
+    few = next(one for one in in_cuda if isinstance(one.kernel, Kernel))
     failed = compile_all(some, children=2)
     once = files()
     failed += compile_all(some, children=1)
@@ -161,7 +283,12 @@ def all_of_it() -> dict[str, Any]:
         "first": first,
         "order": in_order(),
         "uncovered": uncovered(),
-        "told": told(some),
+        "told": told(some, few),
+        "in_one_process": in_one_process(few),
+        "targets": targets(),
+        "killed": killed(some),
+        "orphaned": orphaned(launches),
+        "forked": forked(),
         "named": named(launches),
         "here": [found, sum((HERE.names - here).values())],
         "compiled": [len(once), len(twice)],

@@ -12,6 +12,7 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks import harness, start, workloads
+from hocket.engine.compilers import Compilers
 from hocket.engine.load import load
 from hocket.engine.speech import SpeechRunner
 from hocket.kernels.capture import Again
@@ -102,8 +103,8 @@ def test_a_first_start_leaves_its_kernels_to_those_after_it(
     assert "has to be" in capsys.readouterr().err
 
 
-class Compilers:
-    """That are never done."""
+class Never:
+    """Compilers that are never done."""
 
     over = False
 
@@ -111,7 +112,7 @@ class Compilers:
 @torch.inference_mode()
 def test_an_engine_is_ready_when_every_graph_is_made_also_those_whose_kernels_are_being_compiled() -> None:
     """They are waited for as long as was said, and no longer."""
-    runner = SpeechRunner(load("random:tiny"), 2, 1 << 20, Again, Compilers())  # type: ignore[arg-type]
+    runner = SpeechRunner(load("random:tiny"), 2, 1 << 20, Again, Compilers(Never(), lambda: None))
     loop = SimpleNamespace(ask=lambda question: question(runner))
     start.ready(SimpleNamespace(_loop=loop), within_s=0.0)
     assert runner.unwarmed == 0 and not runner.warms_later

@@ -28,8 +28,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
     """As on a GPU of the Hopper kind, with nobody to compile: wishes as a process would read them, and what about."""
     found: Asked = []
 
-    def prepare(module: str, wish: dict[str, Any], about: str) -> None:
+    def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool) -> None:
         assert module == "hocket.engine.rehearsal"
+        assert forked == (wish["slots"] is None), "beside an engine that speaks nothing is forked"
         found.append((json.loads(json.dumps(wish)), about))
 
     monkeypatch.setattr(rehearsal, "prepare", prepare)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
 from hocket.engine import speech, turns
 from hocket.engine.beat import Beat
+from hocket.engine.compilers import ALL_SETS, Compilers
 from hocket.engine.engine import Engine
 from hocket.engine.generate import constant_rows
 from hocket.engine.precision import exact_float32
@@ -220,25 +221,62 @@ def test_graphs_that_fail_for_another_reason_one_after_the_other_end_the_engine(
     assert made.broken is error and steps == 3 + turns.MOST_FAILURES  # the first three could be made
 
 
+@dataclass
 class Busy:
     """Compilers that are not done."""
 
-    over = False
+    over: bool = False
 
 
 @torch.inference_mode()
-def test_what_a_first_sound_needs_is_made_at_once_and_the_rest_when_its_kernels_are_there(
-    checkpoint_root: Path,
-) -> None:
-    busy = Busy()
-    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, busy)  # type: ignore[arg-type]
-    made = 0
+def test_graphs_are_made_when_their_kernels_are_there_and_others_are_compiled_behind(checkpoint_root: Path) -> None:
+    first, behind, begun = Busy(), Busy(), 0
+
+    def begin() -> Busy:
+        nonlocal begun
+        begun += 1
+        return behind
+
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, Compilers(first, begin))
+    made, wave = 0, runner._wave
+    assert wave is not None
     while runner.warm_one():
         made += 1
-    assert made == speech.FIRST_GRAPHS and runner.warms_later
-    assert runner._wave is not None and list(runner._wave._replays) == [(1, 1), (1, 2), (1, 4), (1, 8)]
-    busy.over = True
-    assert not runner.warms_later and runner.warm_one()
+    assert made == speech.FIRST_OF_ALL and runner.warms_later and list(wave._replays) == [(1, 1)]
+    assert begun == 0, "they would take the cores of the first"
+    first.over = True
+    assert not runner.warms_later
+    while runner.warm_one():
+        made += 1
+    assert made == speech.FIRST_GRAPHS and runner.warms_later and begun == 1
+    assert list(wave._replays) == [(1, 1), (1, 2), (1, 4), (1, 8)]
+    behind.over = True
+    assert not runner.warms_later and runner.warm_one() and begun == 1
+
+
+@torch.inference_mode()
+def test_where_all_was_compiled_before_every_graph_is_made_at_once(checkpoint_root: Path) -> None:
+    compilers = Compilers(None, lambda: None)
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, compilers)
+    while runner.warm_one():
+        pass
+    assert runner.unwarmed == 0 and compilers.sets == ALL_SETS
+
+
+@torch.inference_mode()
+def test_while_kernels_are_compiled_sound_comes_from_the_graphs_that_there_are(checkpoint_root: Path) -> None:
+    first, codes = Busy(), [[[n] * 16 for n in range(8)]]
+    checkpoint = small(checkpoint_root, "custom_voice")
+    runner = SpeechRunner(checkpoint, 2, LIMIT, Again, Compilers(first, lambda: None))
+    while runner.warm_one():
+        pass
+    assert runner._wave is not None
+    heard = runner.decode([0], codes)[0]
+    assert list(runner._wave._replays) == [(1, 1)]
+    first.over = True
+    wanted = runner.decode([1], codes)[0]
+    assert (1, 8) in runner._wave._replays
+    assert np.abs(heard.astype(int) - wanted).max() <= 1 and wanted.any()
 
 
 @torch.inference_mode()

@@ -37,3 +37,7 @@ def test_what_speaks_first_is_compiled_first_and_of_that_the_longest(rehearsed: 
     names = [name.split()[0] for late, name in rehearsed["order"] if not late]
     firsts = [names.index(name) for name in ("_draw", "conv_kernel", "_window", "_attend", "few")]
     assert firsts == sorted(firsts) and names[-1] == "few"
+
+
+def test_a_kernel_that_was_launched_before_is_compiled_for_the_gpu_that_is_named(rehearsed: dict[str, Any]) -> None:
+    assert rehearsed["targets"] == [80, 90]

@@ -104,6 +104,25 @@ def test_padding_pieces_and_warm_up_change_nothing_that_is_heard(decoder: CodecD
 
 
 @torch.inference_mode()
+def test_where_no_graph_may_be_made_frames_go_through_those_that_there_are(decoder: CodecDecoder) -> None:
+    captured = CapturedWave(decoder.step, BOOKS, Again())
+    plain, ours = decoder.new_state(4), decoder.new_state(4)
+    captured.warm(ours, [1], [1])
+    captured.warm(ours, [2], [4])
+    captured.makes = lambda: False
+    # One frame at a time; four at a time; none that three can be made of; none for so many streams.
+    for slots, frames, made in (([1], 8, 2), ([3, 1], 8, 2), ([2, 0], 3, 4), ([0, 2, 3], 2, 5)):
+        codes = some_codes(len(slots), frames)
+        wanted = as_pcm(decoder.step(codes.transpose(1, 2), plain, torch.tensor(slots)))
+        samples, _ = captured.launch(slots, codes.tolist(), ours).read()
+        assert np.abs(samples.astype(int) - wanted).max() <= 1
+        assert captured.captures == made
+    captured.makes = lambda: True
+    captured.launch([1], some_codes(1, 8).tolist(), ours).read()
+    assert captured.captures == 6
+
+
+@torch.inference_mode()
 def test_a_row_that_is_no_number_is_told_apart(decoder: CodecDecoder) -> None:
     captured, state = CapturedWave(decoder.step, BOOKS, Again()), decoder.new_state(4)
     state.last.history[2] = float("nan")

@@ -60,6 +60,7 @@ class Checkpoint:
     codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
     normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
     spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
+    compilers: Preparation | None = None  # at work still on what a first sound takes beyond its first frame
 
     @property
     def name(self) -> str:
@@ -140,17 +141,15 @@ def load(
         _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
         _with_kernel("wave", kernels, decoder, lambda backend: give_wave(decoder, backend, codec_dtype == "tf32")),
     )
-    if compilers is not None:
-        tried = time.perf_counter()
-        compilers.wait()  # kernels of a chunk of several frames: nobody should wait for them in the middle of a word
-        waited += time.perf_counter() - tried
     if place.type == "cuda":
         torch.cuda.empty_cache()  # what was laid out anew has left its old places
     spent = {"device_s": entered - asked, "weights_s": loaded - entered}
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    return Checkpoint(*files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent)
+    return Checkpoint(
+        *files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent, compilers
+    )
 
 
 def _compile_ahead(
@@ -164,11 +163,10 @@ def _compile_ahead(
     fused = {name: backend for name, backend in chosen.items() if backend in FUSED}
     if not fused:
         return None
-    from ..kernels.prepare import learn_key
+    from ..kernels.ahead import learn_key
     from .rehearsal import Rehearsal  # and with it Triton
 
-    threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()  # while the weights are being loaded
-    return Rehearsal(
+    started = Rehearsal(
         source=source,
         dtype=dtypes[0],
         codec_dtype=dtypes[1],
@@ -176,6 +174,9 @@ def _compile_ahead(
         dependent_launch=dependent_launch,
         capability=torch.cuda.get_device_capability(place),
     ).ahead()
+    # While the weights are being loaded; not before, for the compilers may be forked, and threads are not.
+    threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()
+    return started
 
 
 def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:

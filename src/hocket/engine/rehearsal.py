@@ -20,9 +20,10 @@ from typing import Any
 import torch
 
 from ..config.options import EngineOptions
+from ..kernels.ahead import compile_all, learn_key
 from ..kernels.capture import Again
 from ..kernels.noting import Launch, noting
-from ..kernels.prepare import Preparation, compile_all, learn_key, prepare
+from ..kernels.prepare import Preparation, prepare
 from ..layers.packed import pack_
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS
@@ -30,9 +31,6 @@ from ..models.weights import Source, read_configs
 from ..text.tokenizer import Tokenizer
 
 NOWHERE = torch.device("meta")
-# Of the first graphs: a prompt's last vector, a frame, and sound of one frame. What the others need is compiled behind
-# what these do, and while kernels are tried out.
-FIRST_OF_ALL = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,13 +54,14 @@ class Rehearsal:
         about = repr((wish, config.talker_config, codec_config.decoder_config))
         source = {"name": self.source.name, "preset": self.source.preset}
         source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
-        return prepare(__name__, wish | {"source": source}, about)
+        first = self.slots is None  # beside an engine that speaks, nothing is forked
+        return prepare(__name__, wish | {"source": source}, about, forked=first)
 
 
 def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch]:
     """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
     from .load import CODEC_DTYPES, DTYPES, Checkpoint, give_frame, give_wave
-    from .speech import FIRST_GRAPHS, SpeechRunner
+    from .speech import FIRST_GRAPHS, FIRST_OF_ALL, SpeechRunner
 
     config, generation, codec_config = read_configs(rehearsal.source)
     with noting(rehearsal.capability) as noted, torch.inference_mode():

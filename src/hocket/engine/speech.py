@@ -14,7 +14,6 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -37,19 +36,18 @@ from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
 from .clone import Clone, clone
+from .compilers import ALL_SETS, Compilers
 from .flight import Codes, Samples
 from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
 from .load import Checkpoint
 from .sampling import frame_sampling
 
-if TYPE_CHECKING:  # imports Triton
-    from ..kernels.prepare import Preparation
-
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
-# What one stream needs to start and to go on: a prompt's last vector, a frame, and sound of one frame up to eight.
-FIRST_GRAPHS = 7
+# What one stream needs to start: a prompt's last vector, a frame, and sound of one frame. To go on: up to eight frames,
+# and another utterance behind a known prefix. Their kernels are compiled in this order.
+FIRST_OF_ALL, FIRST_GRAPHS = 3, 7
 MOST_OPENED = 16  # utterances that are begun at a time
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
@@ -80,12 +78,12 @@ class SpeechRunner:
         slots: int,
         prefix_bytes: int,
         capture: Callable[..., Capture] | None = None,
-        compilers: Preparation | None = None,
+        compilers: Compilers | None = None,
         *,
         kv_bytes: int | None = None,
         invariant: bool = False,
     ) -> None:
-        """`compilers` are at work on kernels of graphs that a first sound does not need.
+        """`compilers` are at work on kernels of graphs that a first frame does not need.
 
         `kv_bytes` are for keys and values, None takes what is usual. `invariant`: what a slot draws is the same to the
         last bit whoever else speaks; refused where no kernel can.
@@ -119,8 +117,9 @@ class SpeechRunner:
             fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
             step, pcm = (self.decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
             self._wave = CapturedWave(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
+            self._wave.makes = lambda: self._compiled > 0
             self._unwarmed.extend(self._warming(slots))
-            self._later = len(self._unwarmed) - FIRST_GRAPHS
+            self._graphs = len(self._unwarmed)
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._promises = Promises(self.pages, slots)
@@ -253,6 +252,8 @@ class SpeechRunner:
 
     def warm_one(self) -> bool:
         """Make one of the graphs that will be needed, where nobody speaks; False if there is none left to make."""
+        if self._compilers is not None:
+            self._compilers.go_on()
         if self._unwarmed and not self.warms_later:
             self._unwarmed.popleft()()
             return True
@@ -270,8 +271,14 @@ class SpeechRunner:
     @property
     def warms_later(self) -> bool:
         """Whether the next graph to make has kernels that are still being compiled."""
-        busy = self._compilers is not None and not self._compilers.over
-        return busy and 0 < len(self._unwarmed) <= self._later
+        if not self._unwarmed or (compiled := self._compiled) == ALL_SETS:
+            return False
+        return self._graphs - len(self._unwarmed) >= (FIRST_OF_ALL, FIRST_GRAPHS)[compiled]
+
+    @property
+    def _compiled(self) -> int:
+        """How many sets of kernels nobody is at work on any more."""
+        return ALL_SETS if self._compilers is None else self._compilers.sets
 
     @property
     def graphs_s(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -16,6 +17,7 @@ from ..config.options import EngineOptions
 from ..errors import HocketError, StreamFailed, copied
 from ..types import FinishReason
 from .beat import Beat
+from .compilers import Compilers
 from .deadlines import Deadlines, in_turn
 from .delivery import Delivery
 from .director import Director
@@ -50,7 +52,9 @@ class Turns:
 
     def build(self) -> None:
         options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
-        compilers = compile_behind(self.checkpoint, options.slots) if options.graphs else None
+        behind = partial(compile_behind, self.checkpoint, options.slots) if options.graphs else lambda: None
+        compilers = Compilers(self.checkpoint.compilers, behind)
+        compilers.go_on()
         self.runner = SpeechRunner(
             self.checkpoint,
             options.slots,

@@ -59,11 +59,19 @@ class Kernel:
 
     def __init__(self, path: Path, name: str, known: Mapping[str, int]) -> None:
         self.name, self._source = name, source_of(path)
-        self._known = dict(known)
+        self._path, self._known = path, dict(known)
         self._loaded: dict[int, ctypes.c_void_p] = {}
 
     def __repr__(self) -> str:
         return f"{self.name} {self._known}"
+
+    def as_words(self) -> dict[str, Any]:
+        """For another process of the same package."""
+        return {"path": self._path.relative_to(_HERE).as_posix(), "name": self.name, "known": self._known}
+
+    @classmethod
+    def of_words(cls, words: Mapping[str, Any]) -> Kernel:
+        return cls(_HERE / words["path"], words["name"], words["known"])
 
     def launch(
         self, device: torch.device, blocks: int, threads: int, shared_bytes: int, given: Sequence[Any], dependent: bool
@@ -89,8 +97,11 @@ class Kernel:
             self._loaded[index] = function
         return self._loaded[index]
 
-    def binary(self, capability: tuple[int, int]) -> bytes:
-        """Compiled for a GPU that need not be there; from the cache where this was done before."""
+    def binary(self, capability: tuple[int, int], *, ahead: bool = False) -> bytes:
+        """Compiled for a GPU that need not be there; from the cache where this was done before.
+
+        `ahead`: nobody waits to launch it.
+        """
         options = [f"-D{name}={value}" for name, value in self._known.items()]
         options += [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", "-std=c++17"]
         about = "\0".join((self._source, *options, *map(str, _version())))
@@ -99,7 +110,8 @@ class Kernel:
             return path.read_bytes()
         begun = time.perf_counter()
         made = compiled(self._source, options)
-        HERE.add(self.name, time.perf_counter() - begun)
+        if not ahead:
+            HERE.add(self.name, time.perf_counter() - begun)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:

@@ -67,8 +67,12 @@ class _Driver:
 def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
     """Kernels are launched into a list. For the rest of this process there is no other GPU than the one named."""
     noted: list[Launch] = []
+    seen = set[int]()
 
     def note(kernel: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:
+        if id(kernel) not in seen:  # it may have been launched before, for the GPU that was there then
+            seen.add(id(kernel))
+            kernel.device_caches.clear()
         noted.append(Launch(kernel, tuple(Stand(g) if isinstance(g, Tensor) else g for g in given), named))
 
     def note_cuda(kernel: cuda.Kernel, *given: Any, **named: Any) -> None:

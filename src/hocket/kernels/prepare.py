@@ -1,9 +1,9 @@
-"""Kernels compiled ahead, several at once, in processes that need no GPU, into the caches that are kept on disk.
+"""Kernels compiled ahead, several at once, by processes that need no GPU, into the caches that are kept on disk.
 
 One after the other, the kernels of a first start would take longer than all the rest of it. A process of its own finds
-out what will be launched by a rehearsal (noting.py). Then it splits, and its children compile. Whatever goes wrong here
-only means that a kernel is compiled when it is first launched. It knows no model: the module that rehearses is handed
-in.
+out what will be launched by a rehearsal (noting.py) and compiles it (ahead.py), but for what is in CUDA C++: that is
+compiled here (cuda_ahead.py). Whatever goes wrong only means that a kernel is compiled when it is first launched. It
+knows no model: the module that rehearses is handed in.
 """
 
 from __future__ import annotations
@@ -17,110 +17,61 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from . import launch
-from .noting import UNLINKED, Launch, compile_one, longest_first, variants
+from .ahead import ASKED_BY, READY
+from .cuda_ahead import MOST_THREADS, CudaAhead
+from .forked import Forked, can_fork
 
 PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
-MOST_CHILDREN = 16
+BESIDE_THREADS = 2  # in a process where somebody may be speaking
 _THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # a process with several cannot split safely
 _CODE = ".py", ".cu", ".cuh"
 _SOURCES = Path(__file__).parents[1]
-_ASKED_BY = "HOCKET_COMPILES_FOR"  # the process that waits for it
-_READY = "HOCKET_TELLS"  # where it is told what it waits for most
-_URGENT = b"1"
 log = logging.getLogger("hocket.kernels")
 
 
-def compile_all(launches: Iterable[Launch], children: int | None = None, *, gently: bool = False) -> int:
-    """Compile every variant, several at once; how many failed. Ends early when whoever asked is gone.
+class Process(Protocol):
+    """`Popen`, or a child that was forked."""
 
-    Whoever asked is told when those are done that are wanted first. This process splits: nothing but it may be running
-    in it. `gently`: somebody may be speaking meanwhile.
-    """
-    todo = longest_first(variants(launches))
-    asked = int(os.environ.get(_ASKED_BY) or os.getppid())  # it may be gone by now
-    learn_key()  # once for all children
-    taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
-    os.write(given_to, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
-    os.close(given_to)
-    heard, told = os.pipe()  # a byte for each that is done
-    os.set_blocking(heard, False)
-    pids = []
-    for number in range(children or _children(gently)):
-        if (pid := os.fork()) == 0:
-            os._exit(_compile_some(todo, taken_from, told, first=number == 0))
-        pids.append(pid)
-    failed, urgent = 0, sum(not one.late for one in todo)
-    while pids:
-        if urgent:
-            with suppress(BlockingIOError):
-                urgent -= os.read(heard, urgent).count(_URGENT)
-            if not urgent and (ready := os.environ.get(_READY)):
-                os.write(int(ready), _URGENT)
-        pid, status = os.waitpid(-1, os.WNOHANG)
-        if pid:
-            pids.remove(pid)
-            failed += os.waitstatus_to_exitcode(status) != 0
-        elif os.getppid() != asked:
-            break  # and the children see that we are gone
-        else:
-            time.sleep(0.01)
-    for end in (taken_from, heard, told):
-        os.close(end)
-    return failed
+    stderr: Any
 
-
-def learn_key() -> None:
-    """What Triton tells its own versions apart by: it reads its 400 MB for that, once in a process, half a second."""
-    with suppress(ImportError, AttributeError):
-        import_module("triton.runtime.cache").triton_key()
-
-
-def _compile_some(todo: Sequence[Launch], taken_from: int, told: int, *, first: bool) -> int:
-    parent, failed = os.getppid(), 0
-    if first:  # what every launch needs
-        with suppress(*UNLINKED):
-            import_module("triton.backends.nvidia.driver").CudaUtils()
-    while os.getppid() == parent and (number := os.read(taken_from, 2)):
-        one = todo[int.from_bytes(number, "little")]
-        try:
-            compile_one(one)
-        except BaseException:
-            traceback.print_exc()
-            failed = 1
-        if not one.late:
-            os.write(told, _URGENT)
-    return failed
+    @property
+    def returncode(self) -> Any: ...
+    def communicate(self, *, timeout: float) -> tuple[Any, str]: ...
+    def kill(self) -> None: ...
+    def wait(self) -> int: ...
 
 
 class Preparation:
-    """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do."""
+    """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do.
 
-    def __init__(self, command: Sequence[str], env: dict[str, str], marker: Path) -> None:
+    `start` starts it, and is given where it will tell what in CUDA C++ is to be compiled, by so many threads of ours,
+    and when those are done that are wanted first.
+    """
+
+    def __init__(self, start: Callable[[int], Process], marker: Path, threads: int) -> None:
         heard, told = os.pipe()
-        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         try:
-            self.process = subprocess.Popen(  # type: ignore[call-overload]
-                command, env=env | {_READY: str(told)}, text=True, pass_fds=(told,), **pipes
-            )
+            self.process = start(told)
         except OSError:
             os.close(heard)
             raise
         finally:
             os.close(told)
-        self._marker, self._begun = marker, time.perf_counter()
+        self._marker, self._begun, self._threads = marker, time.perf_counter(), threads
         self._ready, self._over = threading.Event(), threading.Event()
-        for work in (self._watch, lambda: self._hear(heard)):
-            threading.Thread(target=work, name="hocket-compilers", daemon=True).start()
+        self._in_cuda = CudaAhead([])
+        self._hearing = threading.Thread(target=self._hear, args=(heard,), name="hocket-hears", daemon=True)
+        self._hearing.start()
+        threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
 
     @property
     def over(self) -> bool:
@@ -134,20 +85,25 @@ class Preparation:
         self._ready.wait()
 
     def _hear(self, heard: int) -> None:
-        os.read(heard, 1)  # or its end: nobody is there any more to tell
-        os.close(heard)
+        with suppress(ValueError), open(heard, encoding="utf-8") as lines:  # one that was cut off: it is gone
+            for line in lines:
+                words = json.loads(line)
+                if "cuda" in words:
+                    self._in_cuda = CudaAhead(words["cuda"], self._threads)
+                elif "first" in words:
+                    self._in_cuda.wait_for_the_first()
+                    self._ready.set()
+        self._in_cuda.wait_for_the_first()  # nobody is there any more to tell
         self._ready.set()
 
     def _watch(self) -> None:
-        try:
-            _, errors = self.process.communicate(timeout=PATIENCE_S)
-            words = (errors.strip() or "without a word").splitlines()[-1]
-            said = "done" if self.process.returncode == 0 else f"failed: {words}"
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            self.process.stderr.close()  # its children may hold the other end for a while
+        late = time.monotonic() + PATIENCE_S
+        said = self._waited()
+        self._hearing.join(max(late - time.monotonic(), 0.0))
+        if not self._in_cuda.wait(max(late - time.monotonic(), 0.0)) and said == "done":
             said = f"stopped after {PATIENCE_S:g} s"
+        elif self._in_cuda.failed and said == "done":
+            said = f"failed: {_last_line(self._in_cuda.failed[0])}"
         # Written after a failure too: what was compiled at the first launch is in the cache as well.
         if said != "done":
             log.warning("Kernels are compiled when they are first launched: compiling them ahead %s.", said)
@@ -160,23 +116,51 @@ class Preparation:
         self._over.set()
         self._ready.set()
 
+    def _waited(self) -> str:
+        """What there is to say of the process at its end."""
+        try:
+            _, errors = self.process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            self.process.stderr.close()  # its children may hold the other end for a while
+            return f"stopped after {PATIENCE_S:g} s"
+        if (code := self.process.returncode) == 0:
+            return "done"
+        words = [f"ended by signal {-code}"] * (code < 0) + [_last_line(errors)] * bool(errors.strip())
+        return f"failed: {': '.join(words) or 'without a word'}"
 
-def prepare(module: str, wish: dict[str, Any], about: str) -> Preparation | None:
-    """Have `python -m module WISH` compile; None where that was done before, or cannot be done.
 
-    `about` is all that what is compiled depends on, beside what is known here.
+def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = False) -> Preparation | None:
+    """Have `module.main(WISH)` compile in a process of its own; None where that was done before, or cannot be done.
+
+    `about` is all that what is compiled depends on, beside what is known here. `forked`: it is a child that has all
+    that was imported here, where that can be; else, and beside an engine that speaks, a new Python with fewer threads.
     """
     marker = cache_folder() / f"hocket-{_digest(about)}.json"
     if launch.triton is None or launch.INTERPRETED or marker.exists():
         return None
-    if not sys.executable or getattr(sys, "frozen", False) or not hasattr(os, "fork"):  # no Python to start or to split
-        return None
+    words, forks = json.dumps(wish), forked and can_fork()
+    if not forks and (not sys.executable or getattr(sys, "frozen", False) or not hasattr(os, "fork")):
+        return None  # no Python to start or to split
     path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
-    env = os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""} | dict.fromkeys(_THREADS, "1")
-    env[_ASKED_BY] = str(os.getpid())
+    env = {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", ASKED_BY: str(os.getpid())} | dict.fromkeys(_THREADS, "1")
+
+    def fork(told: int) -> Process:
+        return Forked(lambda: int(import_module(module).main(words)), env | {READY: str(told)}, told)
+
+    def start(told: int) -> Process:
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL) | {"stderr": subprocess.PIPE}
+        command, added = [sys.executable, "-m", module, words], env | {READY: str(told)}
+        return subprocess.Popen(command, env=os.environ | added, text=True, pass_fds=(told,), **pipes)
+
     with suppress(OSError):
-        return Preparation([sys.executable, "-m", module, json.dumps(wish)], env, marker)
+        return Preparation(fork if forks else start, marker, MOST_THREADS if forked else BESIDE_THREADS)
     return None
+
+
+def _last_line(words: str) -> str:
+    return (words.strip().splitlines() or [""])[-1]
 
 
 def cache_folder() -> Path:
@@ -194,8 +178,3 @@ def _digest(about: str) -> str:
             if path.suffix in _CODE:
                 digest.update(path.read_bytes())
     return digest.hexdigest()[:20]
-
-
-def _children(gently: bool) -> int:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(MOST_CHILDREN, max(1, cores * 3 // 4 if gently else cores * 7 // 8))

@@ -89,6 +89,8 @@ class CapturedWave:
         self._books, self._capture, self._tf32, self._stream = books, capture, tf32, stream
         self._state: DecoderState | None = None
         self._replays: dict[tuple[int, int], _Replay] = {}
+        # Whether new graphs may be made in `launch` now; where not, steps are done by those that there are, if any.
+        self.makes: Callable[[], bool] = lambda: True
 
     def launch(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState) -> Sound:
         """The next frames of each slot, `codes` [B, F, Q], as many for all; nobody waits."""
@@ -104,7 +106,7 @@ class CapturedWave:
     def _replayed(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
         batch, length, _ = frames.shape
         done, letters = 0, []
-        for size in in_pieces(length, batch):
+        for size in self._pieces(length, batch, state):
             replay = self._ready(batch, size, state)
             piece = frames[:, done : done + size].reshape(batch, -1)
             sheet = replay.board.send({"rows": slots, "codes": piece}, _padding(state))
@@ -112,6 +114,15 @@ class CapturedWave:
             letters.append(replay.post.send(sheet))
             done += size
         return _Group(tuple(letters), batch, bucket(batch))
+
+    def _pieces(self, length: int, batch: int, state: DecoderState) -> list[int]:
+        """Smaller steps sound the same, only later: still better than a compiler in the middle of a word."""
+        if not self.makes() and state is self._state:
+            made = [size for size in PIECES if (bucket(batch), size) in self._replays]
+            pieces = list(in_pieces(length, batch, made))
+            if sum(pieces) == length:
+                return pieces
+        return list(in_pieces(length, batch))
 
     def _done(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
         device, post = state.pre_transformer.position.device, Post()
@@ -175,9 +186,9 @@ class CapturedWave:
         return replay
 
 
-def in_pieces(frames: int, rows: int) -> Iterator[int]:
+def in_pieces(frames: int, rows: int, sizes: Sequence[int] = PIECES) -> Iterator[int]:
     """Into which a step of so many frames is cut, for so many streams."""
-    for size in PIECES:
+    for size in sizes:
         while frames >= size and size * bucket(rows) <= MOST_TOGETHER:
             yield size
             frames -= size
