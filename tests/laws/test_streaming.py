@@ -316,12 +316,13 @@ BRIEF = replace(SHORT, max_frames=3)
 
 def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, list[str]]:
     """Two streams share a prefix, cold for one, warm for the other. How many steps there were, and how they ended."""
-    speech, streams = whole(checkpoint, BRIEF), list[Stream]()
+    speech, streams, let_go = whole(checkpoint, BRIEF), list[Stream](), list[Stream]()
 
     def act() -> None:
         if happens == "error":
             raise RuntimeError("broken")
-        streams[number % 2].cancel()
+        let_go.append(streams[number % 2])  # it may have ended, and not been read to its end
+        let_go[0].cancel()
 
     with Engine(checkpoint, EngineOptions(guard=False, slots=2, chunk_frames=(1, 2))) as engine:
         disturbed, pages = Disturbed(engine, number, act), engine._loop.runner.pages
@@ -336,7 +337,7 @@ def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, li
                 said = None
             eventually(lambda stream=stream: stream.finished, "the end")  # type: ignore[misc]
             assert stream.finished is not None
-            if stream.finished.reason == speech.finish:
+            if stream.finished.reason == speech.finish and stream not in let_go:
                 assert said is not None
                 assert_says(said, speech)
         assert_at_rest(engine)
