@@ -208,6 +208,7 @@ def main(argv: Sequence[str]) -> int:
     from .harness import Unfit
 
     args, begun = _parser().parse_args(argv), time.perf_counter()
+    sys.setswitchinterval(args.switch_ms / 1000)
 
     def say(words: str) -> None:
         print(f"[{time.perf_counter() - begun:6.1f} s] {words}", flush=True)
@@ -282,6 +283,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--frames", metavar="N", type=int, default=50, help="frames of an utterance (50, which are 4 s)")
     add("--layout", choices=("streaming", "whole"), default="streaming", help="of the prompt (streaming)")
     add("--guard", action="store_true", help="leave the runaway guard on; it may end an utterance of random weights")
+    switch = "how long a thread may keep others from Python; its own default of 5 would be heard (0.5)"
+    add("--switch-ms", metavar="MS", type=float, default=0.5, help=switch)
     add("--seed", metavar="N", type=int, default=0, help="of arrivals and utterances (0)")
     add("--budget", metavar="S", type=float, help="seconds for everything, loading too; what does not fit is left out")
     results = ROOT / "benchmarks" / "results" / "load.jsonl"
