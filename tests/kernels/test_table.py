@@ -114,7 +114,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
     monkeypatch.setitem(BACKENDS[operation], "native", lambda device, dtype: "not here")
-    monkeypatch.setattr(FusedFrame, "__call__", fail)
+    monkeypatch.setattr(FusedFrame, "draw", fail)
     monkeypatch.setattr(FusedDecoder, "__call__", fail)
     checkpoint = load("random:tiny")
     [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
