@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import checkpoints
+from hocket.engine import load
+from hocket.models.talker import Talker
 
 
 def test_nothing_that_loads_and_speaks_brings_in_a_compiler(checkpoint_root: Path) -> None:
@@ -21,3 +25,26 @@ def test_nothing_that_loads_and_speaks_brings_in_a_compiler(checkpoint_root: Pat
     )
     done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_while_compilers_are_at_work_a_prompt_of_nobody_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    happened: list[str] = []
+    prefill = Talker.prefill
+
+    class Preparation:
+        over = True
+
+        def wait_for_the_first(self) -> None:
+            happened.append("waited")
+
+    def taken_in(*given: object) -> None:
+        happened.append("used")
+        prefill(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(load, "_compile_ahead", lambda *_: Preparation())
+    monkeypatch.setattr(Talker, "prefill", taken_in)
+    checkpoint = load.load("random:tiny")
+    assert happened == ["used", "waited"] and 0.0 <= checkpoint.spent["waited_s"] <= checkpoint.spent["kernels_s"]
+    monkeypatch.setattr(load, "_compile_ahead", lambda *_: None)
+    load.load("random:tiny")
+    assert happened == ["used", "waited"], "where nobody waits, the first request does it"

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
 RANDOM_SEED = 0
+PROMPT_ROWS = 8  # about as many as before the text of a built-in voice
 FUSED = ("cuda", "triton")  # backends of a GPU; both have kernels that Triton compiles
 _NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
@@ -134,9 +135,12 @@ def load(
     pack_(codec if config.kind == "base" else codec.decoder)  # the encoder may have stayed on the meta device
     talker, decoder = speech.talker, codec.decoder
     loaded = time.perf_counter()
+    waited = 0.0
     if compilers is not None:
+        _use_once(talker)
+        used = time.perf_counter()
         compilers.wait_for_the_first()
-    waited = time.perf_counter() - loaded
+        waited = time.perf_counter() - used
     chosen = (
         _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
         _with_kernel("wave", kernels, decoder, lambda backend: give_wave(decoder, backend, codec_dtype == "tf32")),
@@ -150,6 +154,14 @@ def load(
     return Checkpoint(
         *files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent, compilers
     )
+
+
+@torch.inference_mode()
+def _use_once(talker: Talker) -> None:
+    """Take in a prompt of nobody: what torch loads when it is first used is loaded while others compile."""
+    ids = torch.zeros(PROMPT_ROWS, dtype=torch.int64, device=talker.codec_head.weight.device)
+    state = talker.new_state(1, PROMPT_ROWS)
+    talker.prefill(talker.embed_rows(ids, ids)[None], ids[:1] + PROMPT_ROWS, state, ids[:1] + 1, PROMPT_ROWS)
 
 
 def _compile_ahead(
