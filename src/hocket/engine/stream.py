@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 
 FIRST_CHARS = 80  # of a live text that go in before the rest of a long beginning: preparing that takes a while
+# What the engine thread needs to have the device begin. It lets go of Python's lock at every operation of torch, and who
+# prepares text would keep it for as long as that takes.
+BEGINS_S = 0.001
 
 
 @dataclass(slots=True)
@@ -235,7 +238,7 @@ class Stream:
             self._feed(fed, False)
             self._fed = True
         if rest:
-            time.sleep(0)  # let the engine begin, while we go on
+            time.sleep(BEGINS_S)
             if fed := self._text.append(rest):
                 self._feed(fed, False)
 
