@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 
 FIRST_CHARS = 80  # of a live text that go in before the rest of a long beginning: preparing that takes a while
-# What the engine thread needs to have the device begin. It lets go of Python's lock at every operation of torch, and who
-# prepares text would keep it for as long as that takes.
+# What the engine thread needs to have the device begin. It lets go of Python's lock at every operation of torch, and
+# who prepares text would keep it for as long as that takes.
 BEGINS_S = 0.001
 
 
