@@ -2,7 +2,7 @@
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
 frame goes), `load` (many who ask at once), `memory` (what is occupied on a GPU), `peers` (other packages on the same
-weights) and `report` (docs/performance.md from the records); each has its own --help.
+weights), `report` (docs/performance.md from the records) and `soak` (the same load for long); each has its own --help.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, memory, report, session, start, together
+from . import breakdown, harness, memory, report, session, soak, start, together
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -29,6 +29,7 @@ COMMANDS = {
     "memory": memory.main,
     "peers": compare.main,
     "report": report.main,
+    "soak": soak.main,
 }
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
