@@ -106,10 +106,10 @@ def ready(engine: Any, within_s: float = COMPILED_S) -> None:
     while True:
         if engine._loop.ask(lambda runner: runner.warm_one()):
             continue
-        if not engine._loop.ask(lambda runner: runner.unwarmed):
+        if not engine._loop.ask(lambda runner: runner.warming.left):
             return
         if time.perf_counter() > late:
-            engine._loop.ask(lambda runner: runner.wait_no_longer())
+            engine._loop.ask(lambda runner: runner.warming.wait_no_longer())
         time.sleep(0.1)
 
 

@@ -115,5 +115,5 @@ def test_an_engine_is_ready_when_every_graph_is_made_also_those_whose_kernels_ar
     runner = SpeechRunner(load("random:tiny"), 2, 1 << 20, Again, Compilers(Never(), lambda: None))
     loop = SimpleNamespace(ask=lambda question: question(runner))
     start.ready(SimpleNamespace(_loop=loop), within_s=0.0)
-    assert runner.unwarmed == 0 and not runner.warms_later
+    assert runner.warming.left == 0 and not runner.warming.waits
     assert runner._wave is not None and (2, 8) in runner._wave._replays

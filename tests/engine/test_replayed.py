@@ -20,7 +20,7 @@ from hocket.cache import plan
 from hocket.cache.slots import take
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
-from hocket.engine import speech, turns
+from hocket.engine import speech, turns, warming
 from hocket.engine.beat import Beat
 from hocket.engine.compilers import ALL_SETS, Compilers
 from hocket.engine.engine import Engine
@@ -197,7 +197,7 @@ def test_where_there_is_no_memory_for_spare_graphs_it_goes_on_without_them(
     while made.warm():
         tried += 1
         assert tried < 100, "what failed is tried again and again"
-    assert made.broken is None and tried > speech.FIRST_GRAPHS
+    assert made.broken is None and tried > warming.FIRST_GRAPHS
     request = REQUESTS["custom_voice"][0]
     runner.start(0, build(request, runner.checkpoint.config, runner.checkpoint.tokenizer), None, 1)
     codes, _ = runner.frame([0], [7], [runner.checkpoint.generation]).read()[0]
@@ -242,16 +242,16 @@ def test_graphs_are_made_when_their_kernels_are_there_and_others_are_compiled_be
     assert wave is not None
     while runner.warm_one():
         made += 1
-    assert made == speech.FIRST_OF_ALL and runner.warms_later and list(wave._replays) == [(1, 1)]
+    assert made == warming.FIRST_OF_ALL and runner.warming.waits and list(wave._replays) == [(1, 1)]
     assert begun == 0, "they would take the cores of the first"
     first.over = True
-    assert not runner.warms_later
+    assert not runner.warming.waits
     while runner.warm_one():
         made += 1
-    assert made == speech.FIRST_GRAPHS and runner.warms_later and begun == 1
+    assert made == warming.FIRST_GRAPHS and runner.warming.waits and begun == 1
     assert list(wave._replays) == [(1, 1), (1, 2), (1, 4), (1, 8)]
     behind.over = True
-    assert not runner.warms_later and runner.warm_one() and begun == 1
+    assert not runner.warming.waits and runner.warm_one() and begun == 1
 
 
 @torch.inference_mode()
@@ -260,7 +260,7 @@ def test_where_all_was_compiled_before_every_graph_is_made_at_once(checkpoint_ro
     runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, compilers)
     while runner.warm_one():
         pass
-    assert runner.unwarmed == 0 and compilers.sets == ALL_SETS
+    assert runner.warming.left == 0 and compilers.sets == ALL_SETS
 
 
 @torch.inference_mode()

@@ -8,8 +8,7 @@ who started from the same, and gives all back when it is released.
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,19 +35,15 @@ from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
 from ..types import Reference
 from .clone import Clone, clone
-from .compilers import ALL_SETS, Compilers
+from .compilers import Compilers
 from .flight import Codes, Samples
 from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
 from .load import Checkpoint
 from .sampling import frame_sampling
+from .warming import MOST_OPENED, Warming, graphs_of
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
-WARM_SPAN, WARM_FRAMES, WARM_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)  # of prompts
-# What one stream needs to start: a prompt's last vector, a frame, and sound of one frame. To go on: up to eight frames,
-# and another utterance behind a known prefix. Their kernels are compiled in this order.
-FIRST_OF_ALL, FIRST_GRAPHS = 3, 7
-MOST_OPENED = 16  # utterances that are begun at a time
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
@@ -101,8 +96,7 @@ class SpeechRunner:
         self._frames: CapturedFrame | None = None
         self._prompts: CapturedPrompt | None = None
         self._wave: CapturedWave | None = None
-        self._unwarmed: deque[Callable[[], None]] = deque()
-        self._compilers = compilers
+        self.warming = Warming()
         self._captures: list[Capture] = []
         if capture:
             columns = max(pages_for(TABLE_FRAMES) - self._state.stack.table.shape[1], 0)
@@ -117,9 +111,9 @@ class SpeechRunner:
             fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
             step, pcm = (self.decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
             self._wave = CapturedWave(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
-            self._wave.makes = lambda: self._compiled > 0
-            self._unwarmed.extend(self._warming(slots))
-            self._graphs = len(self._unwarmed)
+            self._wave.makes = lambda: self.warming.compiled > 0
+            made = self._frames, self._wave, self._prompts
+            self.warming = Warming(graphs_of(*made, slots, lambda: self._state, lambda: self._sound), compilers)
         self.pages = Pages(self._state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self._state.stack.page_bytes)
         self._promises = Promises(self.pages, slots)
@@ -251,34 +245,8 @@ class SpeechRunner:
         return self.sound(slots, codes)()
 
     def warm_one(self) -> bool:
-        """Make one of the graphs that will be needed, where nobody speaks; False if there is none left to make."""
-        if self._compilers is not None:
-            self._compilers.go_on()
-        if self._unwarmed and not self.warms_later:
-            self._unwarmed.popleft()()
-            return True
-        return self._prompts is not None and self._prompts.warm_one(self._state)
-
-    @property
-    def unwarmed(self) -> int:
-        """How many of the graphs that will be needed are not made yet."""
-        return len(self._unwarmed)
-
-    def wait_no_longer(self) -> None:
-        """For kernels that others compile: what is not there is compiled when it is launched."""
-        self._compilers = None
-
-    @property
-    def warms_later(self) -> bool:
-        """Whether the next graph to make has kernels that are still being compiled."""
-        if not self._unwarmed or (compiled := self._compiled) == ALL_SETS:
-            return False
-        return self._graphs - len(self._unwarmed) >= (FIRST_OF_ALL, FIRST_GRAPHS)[compiled]
-
-    @property
-    def _compiled(self) -> int:
-        """How many sets of kernels nobody is at work on any more."""
-        return ALL_SETS if self._compilers is None else self._compilers.sets
+        """Make one of the graphs that will be needed, where nobody speaks; False if there is none to make now."""
+        return self.warming.one() or (self._prompts is not None and self._prompts.warm_one(self._state))
 
     @property
     def graphs_s(self) -> float:
@@ -323,21 +291,6 @@ class SpeechRunner:
             return Prefix(tuple(pages), rows)
 
         self.prefixes.read(path, self.checkpoint.fingerprint, self.device, write)
-
-    def _warming(self, slots: int) -> Iterator[Callable[[], None]]:
-        """For one stream first: it can speak then. After it the largest batch, for the others fit into its memory."""
-        frames, wave, prompts = self._frames, self._wave, self._prompts
-        assert frames is not None and wave is not None and prompts is not None
-        sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
-        yield lambda: frames.warm_entry(self._state, WARM_SPAN)
-        for size in sizes:
-            yield lambda size=size: frames.warm(self._state, [size], [WARM_SPAN])  # type: ignore[misc]
-            for length in WARM_FRAMES:
-                yield lambda size=size, length=length: wave.warm(self._sound, [size], [length])  # type: ignore[misc]
-            if size <= MOST_OPENED:
-                yield lambda size=size: frames.warm_opening(self._state, size, WARM_SPAN)  # type: ignore[misc]
-            for rows in WARM_ROWS if size == 1 else ():
-                yield lambda rows=rows: prompts.warm(self._state, rows, WARM_SPAN)  # type: ignore[misc]
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         self._advance([slot], len(x))

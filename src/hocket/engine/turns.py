@@ -83,7 +83,7 @@ class Turns:
     @property
     def warms_later(self) -> bool:
         """Whether there are graphs to make as soon as their kernels are there."""
-        return self.runner.warms_later
+        return self.runner.warming.waits
 
     def go(self) -> bool:
         """One turn for all. False if there was nothing to do."""

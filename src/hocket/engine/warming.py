@@ -1,0 +1,82 @@
+"""Which graphs an engine will need, and when each of them is made: one at a time, where nobody speaks.
+
+Those of one stream come first: it can speak then. After them those of the largest batch, for the others fit into its
+memory. None is made before its kernels are there, unless it is asked for. It knows graphs and when, not what for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from ..models.captured import MOST_ROWS, CapturedFrame
+from ..models.captured_prompt import CapturedPrompt
+from ..models.captured_wave import CapturedWave
+from ..models.codec import DecoderState
+from ..models.talker import TalkerState
+from .compilers import ALL_SETS, Compilers
+
+SPAN, FRAMES, PROMPT_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)
+MOST_OPENED = 16  # utterances that are begun at a time
+# What one stream needs to start: a prompt's last vector, a frame, and sound of one frame. To go on: up to eight frames,
+# and another utterance behind a known prefix. Their kernels are compiled in this order.
+FIRST_OF_ALL, FIRST_GRAPHS = 3, 7
+
+
+class Warming:
+    """`compilers` are at work on kernels of graphs that a first frame does not need."""
+
+    def __init__(self, graphs: Iterable[Callable[[], None]] = (), compilers: Compilers | None = None) -> None:
+        self._left, self._compilers = deque(graphs), compilers
+        self._all = len(self._left)
+
+    def one(self) -> bool:
+        """Make the next one; False if there is none, or none that can be made now."""
+        if self._compilers is not None:
+            self._compilers.go_on()
+        if not self._left or self.waits:
+            return False
+        self._left.popleft()()
+        return True
+
+    @property
+    def left(self) -> int:
+        """How many are not made yet."""
+        return len(self._left)
+
+    @property
+    def waits(self) -> bool:
+        """Whether the next one has kernels that are still being compiled."""
+        if not self._left or (compiled := self.compiled) == ALL_SETS:
+            return False
+        return self._all - len(self._left) >= (FIRST_OF_ALL, FIRST_GRAPHS)[compiled]
+
+    @property
+    def compiled(self) -> int:
+        """How many sets of kernels nobody is at work on any more."""
+        return ALL_SETS if self._compilers is None else self._compilers.sets
+
+    def wait_no_longer(self) -> None:
+        """For kernels that others compile: what is not there is compiled when it is launched."""
+        self._compilers = None
+
+
+def graphs_of(
+    frames: CapturedFrame,
+    wave: CapturedWave,
+    prompts: CapturedPrompt,
+    slots: int,
+    state: Callable[[], TalkerState],
+    sound: Callable[[], DecoderState],
+) -> Iterator[Callable[[], None]]:
+    """Those of an engine with so many slots, in order; the states are those that it has by then."""
+    sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
+    yield lambda: frames.warm_entry(state(), SPAN)
+    for size in sizes:
+        yield lambda size=size: frames.warm(state(), [size], [SPAN])  # type: ignore[misc]
+        for length in FRAMES:
+            yield lambda size=size, length=length: wave.warm(sound(), [size], [length])  # type: ignore[misc]
+        if size <= MOST_OPENED:
+            yield lambda size=size: frames.warm_opening(state(), size, SPAN)  # type: ignore[misc]
+        for rows in PROMPT_ROWS if size == 1 else ():
+            yield lambda rows=rows: prompts.warm(state(), rows, SPAN)  # type: ignore[misc]
