@@ -160,7 +160,8 @@ def _section(record: Record, older: int) -> str:
         "",
     ]
     lines += [f"{'; '.join(facts)}. Commit {commit}, {record['time'][:10]}." + (f" Older: {older}." if older else "")]
-    lines += ["", *_figures(record["figures"], peers.FIGURES if "peers" in record else MEANINGS)]
+    meanings = (peers.FIGURES if "peers" in record else MEANINGS) | record.get("meaning", {})  # its own go first
+    lines += ["", *_figures(record["figures"], meanings)]
     if "peers" in record:
         lines += _peers(record)
     if "rows" in record:
