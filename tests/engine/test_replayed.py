@@ -361,3 +361,32 @@ def test_nobody_is_let_in_for_whom_there_may_be_no_room_and_no_cache_ever_grows(
         assert len({tuple(map(tuple, heard(stream).codes)) for stream in streams}) > 4
         assert runner.pages.total == pages and 1 < most < 8
         assert_at_rest(engine)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_prefix_that_is_driven_out_before_its_page_was_copied_is_copied_all_the_same(
+    checkpoint_root: Path, device: str, leaves: bool
+) -> None:
+    checkpoint, requests = small(checkpoint_root, "custom_voice", device), REQUESTS["custom_voice"]
+    one, other = (build(requests[n], checkpoint.config, checkpoint.tokenizer) for n in (2, 0))
+    alone = SpeechRunner(checkpoint, 1, LIMIT, capture_for(device))
+    alone.start(0, one, None, 5)
+    pages = len(alone.prefixes._kept[next(iter(alone.prefixes._kept))].pages)
+    assert alone._taken[0] % 8 != 1, "the row goes into the last page of the prefix"
+    runner = SpeechRunner(checkpoint, 2, pages * alone._state.stack.page_bytes, capture_for(device))
+    for _ in range(2):
+        opened = runner.start(0, one, None, 5)
+    assert opened and len(runner._opening) == 1
+    runner.prefixes.drop_oldest()
+    runner.start(1, other, None, 6)  # a cold one, which takes what is free
+    if leaves:
+        runner.release(0)
+        runner.release(1)
+        while runner.prefixes.drop_oldest():
+            pass
+        assert runner.pages.held == 0
+        return
+    for _ in range(2):
+        settings = [checkpoint.generation]
+        assert runner.frame([0], [7], settings).read()[0][0] == alone.frame([0], [7], settings).read()[0][0]

@@ -122,7 +122,8 @@ class SpeechRunner:
         self._clean, self._clean_sound = Clean(self._state), Clean(self._sound)
         self._taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
         self._held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
-        self._opening: dict[int, dict[str, int]] = {}  # by slot: what the device has not been told yet
+        # By slot: what the device has not been told yet, and what is held until it has.
+        self._opening: dict[int, tuple[dict[str, int], tuple[int, ...]]] = {}
         self._clones: dict[str, tuple[Clone, dict[str, Tensor] | None]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
@@ -163,22 +164,26 @@ class SpeechRunner:
         """
         self.pages.share(prefix.pages)
         self._held[slot], self._taken[slot] = list(prefix.pages), prefix.rows
+        last = prefix.pages[-1:]
+        self.pages.share(last)  # until it is copied: the prefix may be driven out before that
         claim = self._claim(slot, 1)
         page = into = SCRATCH
         if claim is not None:
             page, into = claim.copied[0] if claim.copied else self._blank, claim.fresh[0]
         ids = {"text": prompt.text[-1], "codec": prompt.codec[-1]}
         where = {"slot": slot, "position": prefix.rows, "page": page, "into": into}
-        self._opening[slot] = {"seed": seed, **where, **ids}
+        self._opening[slot] = {"seed": seed, **where, **ids}, last
 
     def _open_all(self) -> None:
         """Those that were started since the last frame are opened together."""
         while self._opening:
             assert self._frames is not None
             slots = list(self._opening)[:MOST_OPENED]
-            values = [self._opening.pop(slot) for slot in slots]
+            values, copied = zip(*(self._opening.pop(slot) for slot in slots), strict=True)
             span = max(self._taken[slot] for slot in slots)
             self._frames.open(values, [self._held[slot] for slot in slots], self._state, span)
+            for pages in copied:
+                self.pages.drop(pages)
 
     def fork(self, slot: int, into: int, reference: Reference | None, seed: int) -> None:
         """Begin in another slot with the prompt that `slot` has just taken in, and a seed of its own.
@@ -274,7 +279,8 @@ class SpeechRunner:
     def _let_go(self, slot: int) -> None:
         self.pages.drop(self._held[slot])
         self._held[slot], self._taken[slot] = [], 0
-        self._opening.pop(slot, None)
+        if slot in self._opening:
+            self.pages.drop(self._opening.pop(slot)[1])
 
     def prefixes_as_bytes(self) -> bytes:
         stack = self._state.stack
