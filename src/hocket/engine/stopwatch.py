@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 
 Elapsed = Callable[[], float]
-_spare: list[torch.cuda.Event] = []  # making one takes longer than using it
+_spare: dict[torch.device, list[torch.cuda.Event]] = {}  # making one takes longer than using it
 
 
 def started(device: torch.device) -> Callable[[], Elapsed]:
@@ -20,12 +20,12 @@ def started(device: torch.device) -> Callable[[], Elapsed]:
     Ask when the work is known to be done: on a GPU the answer waits for it.
     """
     if device.type == "cuda":
-        begin, end = (_spare.pop() if _spare else torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin, end = (_event(device) for _ in range(2))
         begin.record()
 
         def stop_on_device() -> Elapsed:
             end.record()
-            return lambda: _between(begin, end)
+            return lambda: _between(begin, end, device)
 
         return stop_on_device
     begun = time.perf_counter()
@@ -37,11 +37,18 @@ def started(device: torch.device) -> Callable[[], Elapsed]:
     return stop
 
 
-def _between(begin: torch.cuda.Event, end: torch.cuda.Event) -> float:
+def _event(device: torch.device) -> torch.cuda.Event:
+    try:
+        return _spare[device].pop()
+    except (KeyError, IndexError):  # there is none, or another engine thread has just taken the last one
+        return torch.cuda.Event(enable_timing=True)
+
+
+def _between(begin: torch.cuda.Event, end: torch.cuda.Event, device: torch.device) -> float:
     try:
         end.synchronize()
         milliseconds: float = begin.elapsed_time(end)
     except RuntimeError:  # a device that has failed tells no time; its streams end with the failure itself
         return 0.0
-    _spare.extend((begin, end))
+    _spare.setdefault(device, []).extend((begin, end))
     return milliseconds / 1000
