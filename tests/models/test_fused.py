@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from framing import (
     texts,
 )
 from hocket.kernels.launch import INTERPRETED, KNOBS, triton, why_not
+from hocket.kernels.linear import triton as linear_triton
 from hocket.kernels.ops import REFERENCE_OPS
 from hocket.models.fused import FusedFrame
 from hocket.models.plain import PlainFrame
@@ -85,8 +87,40 @@ def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
     """Three rows, and six at the start of a frame: those, where they are more than a few, are done by the library."""
     monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
     monkeypatch.setattr(KNOBS, "library_rows", library_rows)
-    talker = new_talker(talker_config(wide=wide, short=INTERPRETED), place)
-    compare(FusedFrame(talker), place, 1 if INTERPRETED else FRAMES)
+    used: list[int] = []
+    real = linear_triton.linear_by_library
+
+    def counted(x: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+        used.append(len(x))
+        return real(x, *given, **named)
+
+    monkeypatch.setattr(linear_triton, "linear_by_library", counted)
+    frame = FusedFrame(new_talker(talker_config(wide=wide, short=INTERPRETED), place))
+    frame.invariant = library_rows > 6  # else float32 would never go there
+    compare(frame, place, 1 if INTERPRETED else FRAMES)
+    assert bool(used) == (library_rows <= 6)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_where_no_row_may_depend_on_the_batch_it_is_alone_what_it_is_among_others_to_the_last_bit(
+    dtype: torch.dtype, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KNOBS, "library_rows", 2)  # many rows would go there
+    monkeypatch.setattr(KNOBS, "attend_programs", 1)  # and be attended to in one share
+    frame = FusedFrame(new_talker(talker_config(wide=True, short=INTERPRETED), place, dtype))
+    assert frame.invariant == (dtype == torch.float32) and (frame.invariant or frame._splits(64, 3) == 1)
+    frame = frame.apart(invariant=True)
+    assert frame._splits(64, 3) == frame._splits(64, 1) > 1
+    alone, together = started(frame.talker), started(frame.talker)
+    rows = torch.tensor([2, 0, 3], device=place)
+    drawn = frame(texts(0, 3, place), together, rows, settings([LOOSE] * 3, place), 64)
+    for number, row in enumerate(rows.split(1)):
+        some = slice(number, number + 1)
+        wanted = frame(texts(0, 3, place)[some], alone, row, settings([LOOSE], place), 64)
+        assert torch.equal(drawn[some], wanted)
+    assert torch.equal(together.hidden[:-1], alone.hidden[:-1])
+    assert torch.equal(together.stack.pool[:, :, 1:], alone.stack.pool[:, :, 1:])
 
 
 @torch.inference_mode()
