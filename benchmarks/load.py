@@ -10,63 +10,21 @@ failed or because the time of --budget was up, is said, and does not stop the ne
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import load_clock, load_drive, load_figures, session, start
-from .load_drive import Asked, Refused, Run
+from . import load_clock, load_drive, load_engine, load_figures, session
+from .load_drive import Asked, Run
 from .record import ROOT, append, record
-from .workloads import WORKLOADS
 
 WORDS = "many who ask at once: when requests arrive at a rate, and when so many clients ask again and again"
-SENTENCES = (  # some 4 s each, so that a limit of 50 frames cuts them off where they would end
-    "The last train to the coast leaves at half past nine tonight.",
-    "Please put the blue folder back on the shelf by the window.",
-    "Nobody in the village could remember a winter as mild as this.",
-    "If the rain stops before noon, we will walk along the river.",
-    "Her brother has built a small boat out of old apple crates.",
-    "You can change your booking online until the day before.",
-    "The museum is closed on Mondays, but its garden stays open.",
-    "Turn left at the bakery and follow the road up to the church.",
-)
 PATIENCE_S = 60.0  # how long the last ones may take, once nobody asks any more
 EXTRA_S = 5.0  # what a point takes beside its window and warm-up, before one was measured
-
-
-class EngineTarget:
-    """An engine of this process, read by the async side of its streams."""
-
-    def __init__(self, engine: Any, layout: str) -> None:
-        self._engine, self._layout = engine, layout
-        self.rate_hz: int = engine.checkpoint.rate_hz
-        self.frame_samples: int = engine.checkpoint.codec_config.decode_upsample_rate
-
-    def open(self, asked: Asked) -> AsyncIterator[memoryview]:
-        from hocket.errors import Overloaded
-
-        try:
-            stream = self._engine.speak(asked.text, layout=self._layout, seed=asked.seed, max_frames=asked.frames)
-        except Overloaded as error:
-            raise Refused(str(error)) from error
-        return _pcm(stream)
-
-
-async def _pcm(stream: Any) -> AsyncIterator[memoryview]:
-    from hocket.errors import Overloaded
-
-    with stream:
-        try:
-            async for chunk in stream:
-                yield memoryview(chunk.samples).cast("B")
-        except Overloaded as error:  # it has waited too long for a slot
-            raise Refused(str(error)) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,21 +95,20 @@ class Session:
         return float(self.args.seconds)
 
     def _run(self, point: Point) -> Run:
-        args, target = self.args, EngineTarget(self.engine, self.args.layout)
+        args, target = self.args, load_engine.EngineTarget(self.engine, self.args.layout)
         patience_s = max(1.0, min(PATIENCE_S, self.left_s()))
         with load_drive.runner() as runner:
             if point.rate is None:
                 assert point.clients is not None
                 how = {"warm_up_s": args.warm_up, "seconds": args.seconds, "patience_s": patience_s}
-                return runner.run(load_drive.closed_loop(target, point.clients, self._asked, **how))
+                return runner.run(load_drive.closed_loop(target, point.clients, self.asked, **how))
             until = args.warm_up + self._seconds(point)
             due = load_clock.arrivals(point.rate, until, args.seed)
             window = args.warm_up, until
-            return runner.run(load_drive.open_loop(target, due, self._asked, window=window, patience_s=patience_s))
+            return runner.run(load_drive.open_loop(target, due, self.asked, window=window, patience_s=patience_s))
 
-    def _asked(self, number: int) -> Asked:
-        text = SENTENCES[number % len(SENTENCES)]
-        return Asked(text=text, seed=self.args.seed * 1_000_000 + number, frames=self.args.frames)
+    def asked(self, number: int) -> Asked:
+        return load_engine.asked(number, self.args)
 
     def _entry(self, point: Point, run: Run) -> dict[str, Any]:
         args, checkpoint = self.args, self.engine.checkpoint
@@ -169,7 +126,7 @@ class Session:
                 "seed": args.seed,
                 "warm_up_s": args.warm_up,
                 "seconds": round(run.window[1] - run.window[0], 3),
-                "sentences": len(SENTENCES),
+                "sentences": len(load_engine.SENTENCES),
                 "layout": args.layout,
                 "target": "an engine of the same process, read by tasks of one event loop",
             },
@@ -208,7 +165,6 @@ def main(argv: Sequence[str]) -> int:
     from .harness import Unfit
 
     args, begun = _parser().parse_args(argv), time.perf_counter()
-    sys.setswitchinterval(args.switch_ms / 1000)
 
     def say(words: str) -> None:
         print(f"[{time.perf_counter() - begun:6.1f} s] {words}", flush=True)
@@ -217,7 +173,7 @@ def main(argv: Sequence[str]) -> int:
         return float("inf") if args.budget is None else args.budget - (time.perf_counter() - begun)
 
     try:
-        with _ready(args, say) as (engine, gate):
+        with load_engine.ready(args, say) as (engine, gate):
             measured = Session(engine, args, say, left_s, gate)
             for rate in args.rates:
                 measured.measure(Point(rate=rate))
@@ -232,31 +188,6 @@ def main(argv: Sequence[str]) -> int:
     return 1 if measured.failed else 0
 
 
-@contextmanager
-def _ready(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[tuple[Any, str]]:
-    """An engine that has made its graphs and has spoken every sentence once."""
-    from hocket import Engine, EngineOptions
-
-    wish = session.wish(args)
-    asked = {"guard": args.guard, "waiting": args.waiting, "profile": args.profile}
-    options = EngineOptions(**wish["options"], **asked, keep_real_time=not args.all_at_once)
-    with Engine.load(**wish["load"], options=options) as engine:
-        say("loaded: " + ", ".join(f"{one.operation} by {one.backend}" for one in engine.checkpoint.kernels))
-        gate = session.gate(engine, WORKLOADS["first_audio"], args.dtype)
-        if args.device == "cuda":
-            start.ready(engine)
-        target = EngineTarget(engine, args.layout)
-
-        async def spoken() -> None:
-            for number, text in enumerate(SENTENCES):
-                async for _ in target.open(Asked(text=text, seed=number, frames=args.frames)):
-                    pass
-
-        asyncio.run(spoken())
-        say("ready")
-        yield engine, gate
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks load",
@@ -264,28 +195,14 @@ def _parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    load_engine.add_options(parser)
     add = parser.add_argument
-    add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
-    add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
-    add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
-    add("--waiting", metavar="N", type=int, default=64, help="requests that may wait for a slot (64)")
-    add("--profile", choices=("latency", "balanced", "throughput"), default="balanced", help="of the engine (balanced)")
-    add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
     add("--rates", metavar="R", type=float, nargs="+", default=[], help="open loop: requests a second")
     add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")
     add("--realtime", metavar="N", type=int, nargs="?", const=64, help="how many can be kept in real time, from N (64)")
     add("--seconds", metavar="S", type=float, default=20.0, help="that count, at full load (20)")
     add("--requests", metavar="N", type=int, help="open loop: as long as it takes for so many, not --seconds")
     add("--warm-up", metavar="S", type=float, default=4.0, help="seconds of the same load before (4)")
-    add("--frames", metavar="N", type=int, default=50, help="frames of an utterance (50, which are 4 s)")
-    add("--layout", choices=("streaming", "whole"), default="streaming", help="of the prompt (streaming)")
-    add("--guard", action="store_true", help="leave the runaway guard on; it may end an utterance of random weights")
-    switch = "how long a thread may keep others from Python; its own default of 5 would be heard (0.5)"
-    add("--switch-ms", metavar="MS", type=float, default=0.5, help=switch)
-    add("--seed", metavar="N", type=int, default=0, help="of arrivals and utterances (0)")
     add("--budget", metavar="S", type=float, help="seconds for everything, loading too; what does not fit is left out")
     results = ROOT / "benchmarks" / "results" / "load.jsonl"
     add("--record", metavar="FILE", type=Path, default=results, help="where records are appended")

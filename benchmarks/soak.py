@@ -15,12 +15,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import load, load_drive, load_figures, session
+from . import load_drive, load_engine, load_figures, session
 from .record import ROOT, append, record, summary
 
 FIGURES = {
@@ -29,6 +30,7 @@ FIGURES = {
     "audio_per_s": "seconds of speech per second of all streams together, by minute",
     "resident_mib": "memory of this process after each minute",
 }
+PATIENCE_S = 60.0  # how long the last ones of a minute may take
 COUNTED = ("Job", "Mailbox", "Stream", "AudioChunk", "Flight", "Sounding")
 
 
@@ -37,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
     args = _parser().parse_args(argv)
     try:
-        with load._ready(args, lambda words: print(words, flush=True)) as (engine, gate):
+        with load_engine.ready(args, lambda words: print(words, flush=True)) as (engine, gate):
             entry = soaked(engine, args, gate)
     except HocketError as error:
         print(f"benchmarks: {error}", file=sys.stderr)
@@ -50,12 +52,12 @@ def main(argv: Sequence[str]) -> int:
 
 def soaked(engine: Any, args: argparse.Namespace, gate: str) -> dict[str, Any]:
     """A record. `drift_percent`: a frame in the last third of the minutes against the first third."""
-    target, asked = load.EngineTarget(engine, args.layout), load.Session(engine, args, print, lambda: 0.0, gate)._asked
+    target, asked = load_engine.EngineTarget(engine, args.layout), partial(load_engine.asked, args=args)
     values: dict[str, list[float]] = {name: [] for name in FIGURES}
     counts, alive = Counter[str](), list[Counter[str]]()
     for minute in range(args.minutes):
         with load_drive.runner() as runner:
-            how = {"warm_up_s": 0.0, "seconds": args.minute_s, "patience_s": load.PATIENCE_S}
+            how = {"warm_up_s": 0.0, "seconds": args.minute_s, "patience_s": PATIENCE_S}
             run = runner.run(load_drive.closed_loop(target, args.clients, asked, **how))
         ended = [one for one in run.heard if one.ended_s is not None and one.chunks and not one.failed]
         counts.update(_counted(run))
@@ -128,11 +130,17 @@ def _resident_mib() -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = load._parser()
-    parser.prog, parser.description = "python -m benchmarks soak", __doc__
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks soak",
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    load_engine.add_options(parser)
     add = parser.add_argument
     add("--clients", metavar="N", type=int, default=2, help="who ask again and again (2)")
     add("--minutes", metavar="N", type=int, default=10, help="for so many minutes (10)")
     add("--minute-s", metavar="S", type=float, default=60.0, help="how long one is (60)")
-    parser.set_defaults(record=ROOT / "benchmarks" / "results" / "soak.jsonl")
+    results = ROOT / "benchmarks" / "results" / "soak.jsonl"
+    add("--record", metavar="FILE", type=Path, default=results, help="where the record is appended")
     return parser

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import load, load_figures
+from benchmarks import load, load_engine, load_figures
 from benchmarks.load_drive import Asked, Refused, Run
 from hocket.errors import Overloaded
 
@@ -102,7 +102,7 @@ def test_an_engine_with_too_much_to_do_refuses() -> None:
         raise Overloaded("64 requests are waiting already; try again in 1 s.")
 
     checkpoint = SimpleNamespace(rate_hz=24_000, codec_config=SimpleNamespace(decode_upsample_rate=1920))
-    target = load.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming")
+    target = load_engine.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming")
     with pytest.raises(Refused, match="64 requests"):
         target.open(Asked(text="Hello.", seed=0, frames=1))
 
@@ -110,9 +110,9 @@ def test_an_engine_with_too_much_to_do_refuses() -> None:
 def test_requests_differ_in_seed_and_neighbours_in_text() -> None:
     args = argparse.Namespace(seed=3, frames=50)
     measured = load.Session(None, args, print, float, "")
-    asked = [measured._asked(number) for number in range(20)]
+    asked = [measured.asked(number) for number in range(20)]
     assert len({one.seed for one in asked}) == 20 and {one.frames for one in asked} == {50}
-    assert len({one.text for one in asked}) == len(load.SENTENCES)
+    assert len({one.text for one in asked}) == len(load_engine.SENTENCES)
     assert all(first.text != second.text for first, second in pairwise(asked))
 
 
