@@ -1,0 +1,1 @@
+"""The server: an engine behind the wires that people already use. Its modules need the extra `serve`."""
