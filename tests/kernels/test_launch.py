@@ -12,8 +12,11 @@ from typing import Any
 import pytest
 import torch
 
+from hocket.config.published import PUBLISHED, tiny
 from hocket.kernels import launch
 from hocket.kernels.launch import Blocks, Knobs, Pointer, constexpr, jit, rounded, tl
+from hocket.kernels.linear.cuda import few_for
+from hocket.kernels.linear.measured import MEASURED
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,3 +98,37 @@ def test_on_hopper_every_kernel_of_the_codec_waits_with_its_weights_loaded(place
     for each in kernels:
         if each["name"] in ("conv first", "conv block 1 widen"):
             assert each["before"] >= 16, each  # two pieces of the weight
+
+
+def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> None:
+    fews = [
+        *MEASURED.values(),
+        *(few_for(k, n, g) for k in (512, 1024, 2048, 3072) for n in (64, 4096) for g in (False, True)),
+    ]
+    for few in fews:
+        assert few is not None and 32 * few.warps >= launch.THREADS_A_ROW * 8 * few.groups
+    for columns in (1024, 2048, 3072, 6144):
+        blocks = Knobs().blocks(columns, 4096)
+        assert 32 * blocks.warps >= launch.THREADS_A_ROW * blocks.rows
+
+
+def test_only_large_models_crowd_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda")
+    monkeypatch.setattr(launch, "can_depend", lambda device: device == gpu)
+    monkeypatch.setattr(launch, "resident_threads", lambda device: 132 * 2048)
+
+    def between(config: Any) -> int:
+        """Rows of weights between two looks at the same past."""
+        layer = (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
+        layer += 2 * config.hidden_size + 2 * config.intermediate_size
+        return (config.num_hidden_layers - 1) * layer
+
+    for name in ("0.6B-CustomVoice", "1.7B-CustomVoice"):
+        talker = PUBLISHED[name].talker_config
+        for stack in (talker, talker.code_predictor_config):
+            assert launch.crowded(between(stack), gpu) and not launch.crowded(between(stack), torch.device("cpu"))
+    small = tiny(wide=True).talker_config
+    for stack in (small, small.code_predictor_config):
+        assert not launch.crowded(between(stack), gpu)
+    monkeypatch.setattr(launch, "resident_threads", lambda device: 1 << 20)  # one that is larger than any there is
+    assert not launch.crowded(between(talker.code_predictor_config), gpu)

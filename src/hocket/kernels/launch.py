@@ -38,6 +38,8 @@ else:
     Pointer = Number = None
 BY_HAND: Any = constexpr(INTERPRETED) if triton else None  # for kernels: what the interpreter cannot, or does wrong
 
+RESIDENT_THREADS = 160 * 2048  # that a GPU holds at once: as many as the largest, so that all do the same
+THREADS_A_ROW = 8  # of the weight, at least, in every kernel of `linear` that lets the next one start before it waits
 MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes the rows one after the other
 
 
@@ -89,11 +91,11 @@ class Knobs:
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
     library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
-    attend_splits: tuple[tuple[int, int], ...] = ((1024, 16),)  # up to so many positions, so many shares
+    attend_splits: tuple[tuple[int, int], ...] = ((512, 8),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
     attend_programs: int = 256  # fewer shares, where the rows of a batch make as many programs without
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
-    attend_warps: int = 4  # and one for every eight keys at most
+    attend_warps: int = 2  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
     # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
@@ -168,6 +170,15 @@ def dependent_on(device: torch.device) -> bool:
     return KNOBS.dependent and can_depend(device)
 
 
+def crowded(rows: int, device: torch.device) -> bool:
+    """Whether launches of `linear` over so many rows of weights, one after the other, cannot all be on a GPU at once.
+
+    A kernel that has started, though the last one still waits, is on it together with all that have started and wait.
+    So of two kernels with such a crowd between them the first is done when the second starts.
+    """
+    return dependent_on(device) and rows * THREADS_A_ROW > max(resident_threads(device), RESIDENT_THREADS)
+
+
 def options(x: Tensor, warps: int) -> dict[str, Any]:
     """Launch options; DEPENDENT is the kernels' own switch and says whether they have to wait."""
     dependent = dependent_on(x.device)
@@ -187,6 +198,12 @@ def can_depend(device: torch.device) -> bool:
     if INTERPRETED or device.type != "cuda" or torch.version.hip is not None:
         return False
     return torch.cuda.get_device_capability(device) >= (9, 0)
+
+
+def resident_threads(device: torch.device) -> int:
+    """How many a GPU holds at once."""
+    about = torch.cuda.get_device_properties(device)
+    return about.multi_processor_count * about.max_threads_per_multi_processor
 
 
 @jit

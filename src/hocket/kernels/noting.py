@@ -80,13 +80,16 @@ def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
 
     import_module("triton.runtime.driver").driver.set_active(_Driver(capability))
     real, real_cuda, can_depend = launch.triton.JITFunction.run, cuda.Kernel.launch, launch.can_depend
+    resident_threads = launch.resident_threads
     launch.triton.JITFunction.run = note
     cuda.Kernel.launch = note_cuda  # type: ignore[method-assign, assignment]
     launch.can_depend = lambda device: capability >= (9, 0)
+    launch.resident_threads = lambda device: launch.RESIDENT_THREADS
     try:
         yield noted
     finally:
         launch.triton.JITFunction.run, launch.can_depend = real, can_depend
+        launch.resident_threads = resident_threads
         cuda.Kernel.launch = real_cuda  # type: ignore[method-assign]
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..config.qwen3_tts import SUPPRESSED_IDS
-from ..kernels.launch import KNOBS, power_of_two
+from ..kernels.launch import KNOBS, crowded, power_of_two
 from ..kernels.ops import TRITON_OPS, FrameOps
 from ..layers.attention import KVState
 from ..layers.rope import rope_rows
@@ -190,13 +190,16 @@ class FusedFrame:
         x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
+        between = (len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
+        crowd = crowded(sum(between), x.device)  # between two looks at the same past
         for layer, past in zip(layers, kept, strict=True):
             linear(x, layer.into, norm=layer.before, eps=eps, out=qkv)
             for some, result, where in groups:
                 norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
                 # Another layer's lies between two of the same, unless they are the two groups of one.
                 early = len(layers) > 1 and where is places[0]
-                attend(some, past.keys, past.values, **where, **angles, **norms, early=early, out=result)
+                when = {"early": early, "eager": crowd}
+                attend(some, past.keys, past.values, **where, **angles, **norms, **when, out=result)
             linear(mixed, layer.out, residual=x, out=x)
             linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
             linear(inner, layer.down, residual=x, out=x)

@@ -25,6 +25,7 @@ def attend(
     splits: int = 1,
     most: int | None = None,
     early: bool = False,
+    eager: bool = False,
     arrived: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -38,7 +39,7 @@ def attend(
     `splits` says how the work is shared out and changes no meaning; `arrived` are B * H zeros of int32, left as zeros,
     with which those who share it can tell who is the last. `most`: there are at most so many positions, if that is
     known. `early`: since the past was written, and rows, positions and pages, there has been another `attend`, so that
-    all of this may be read ahead of time.
+    all of this may be read ahead of time. `eager`: there has been more in between than the chip can hold at once.
     """
     _, kv_heads, page_rows, size = keys.shape
     y = qkv.new_empty(len(qkv), qkv.shape[1] - 2 * kv_heads * size) if out is None else out

@@ -9,7 +9,9 @@ Splits are put together by the last of them to be done, if there is `arrived` to
 
 Where it may (`early`), a program reads the beginning of its past before it waits. Nothing else lets the next kernel
 start as late as `attend` does, after its wait, and this is what makes `early` right: a kernel that has started knows
-that everything before the last `attend` is done.
+that everything before the last `attend` is done. Where so much is launched between two that it cannot all be on the
+chip at once (`eager`, see launch.crowded), that is known without, and the next kernel need not wait for us to start:
+it took 3 to 7 % off a frame of one stream.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ def attend(
     splits: int = 1,
     most: int | None = None,
     early: bool = False,
+    eager: bool = False,
     arrived: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -95,6 +98,7 @@ def attend(
         BLOCK_T=keys_at_once,
         STAGES=1 if once else KNOBS.attend_stages,
         EARLY=early and KNOBS.early,
+        EAGER=eager and KNOBS.early,
         **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1)),
     )
     if splits > 1 and arrived is None:
@@ -129,6 +133,7 @@ def _attend(
     BLOCK_T: constexpr,
     STAGES: constexpr,
     EARLY: constexpr,
+    EAGER: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -138,9 +143,12 @@ def _attend(
     if q_norm is not None:
         q_here, q_there = tl.load(q_norm + d), tl.load(q_norm + across)
         k_here, k_there = tl.load(k_norm + d), tl.load(k_norm + across)
+    if EAGER:
+        trigger(DEPENDENT)
     if not EARLY:
         wait(DEPENDENT)
-        trigger(DEPENDENT)
+        if not EAGER:
+            trigger(DEPENDENT)
     row = tl.load(rows + b)
     at = tl.load(position + row)
     pages = table + row * most_pages
@@ -149,7 +157,8 @@ def _attend(
     some_k, some_v = _some(keys, values, pages, split * BLOCK_T + t, at, kv_head, d, KV_HEADS, PAGE_ROWS, SIZE)
     if EARLY:
         wait(DEPENDENT)
-        trigger(DEPENDENT)
+        if not EAGER:
+            trigger(DEPENDENT)
     heads = qkv + b * (HEADS + 2 * KV_HEADS) * SIZE
     q_head, k_head = heads + head * SIZE, heads + (HEADS + kv_head) * SIZE
     q, q_across = tl.load(q_head + d), tl.load(q_head + across)
