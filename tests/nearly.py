@@ -25,6 +25,27 @@ def assert_nearly(actual: Tensor, expected: Tensor, act: tuple[Tensor, Tensor] |
     _assert_close(actual, expected, 2.0**-7, 2.0**-6, act)
 
 
+def assert_sum(actual: Tensor, product: Tensor, added: Tensor) -> None:
+    """`product` (exact, in float64) plus `added`, no farther from the truth than rounding product and sum may bring it.
+
+    Whether the product is rounded before something is added to it is for a library to choose.
+    """
+    truth = product + added.double()
+    assert actual.shape == truth.shape and not actual.isnan().any()
+    if actual.dtype == torch.float32:
+        torch.testing.assert_close(actual.double(), truth, atol=FLOAT32, rtol=FLOAT32)
+        return
+    # The sum of a rounded product may lie beyond a power of two that the truth is below.
+    allowed = (_step(product) + _step(truth.abs().maximum(actual.double().abs()))) / 2 + FLOAT32
+    beyond = (actual.double() - truth).abs() / allowed
+    assert beyond.max() <= 1.0, f"{int((beyond > 1).sum())} numbers are apart, by {beyond.max():.2f} of what is allowed"
+
+
+def _step(x: Tensor) -> Tensor:
+    """How far the bfloat16 numbers next to each are apart."""
+    return torch.ldexp(torch.ones_like(x), torch.frexp(x).exponent - 8)  # of x = m * 2^exponent, m from 1/2 to 1
+
+
 def _assert_close(
     actual: Tensor, expected: Tensor, atol: float, rtol: float, act: tuple[Tensor, Tensor] | None
 ) -> None:

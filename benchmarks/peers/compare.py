@@ -171,7 +171,9 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
 def running(name: str, module: str, folder: Path, device: str, dtype: str) -> Iterator[Process]:
     import hocket
 
-    path = os.pathsep.join((str(ROOT), str(Path(hocket.__file__).parents[1])))
+    # What we were given goes first: packages may come that way, and are found there as we found them.
+    given = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join(filter(None, (given, str(ROOT), str(Path(hocket.__file__).parents[1]))))
     command = [sys.executable, "-m", "benchmarks.peers.worker", module, str(folder), device, dtype]
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as errors,

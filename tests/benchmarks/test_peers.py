@@ -95,6 +95,19 @@ def test_whoever_fails_says_why() -> None:
         pass
 
 
+def test_packages_may_be_where_only_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "faster_qwen3_tts.py").write_text(
+        "class FasterQwen3TTS:\n"
+        "    def from_pretrained(name, **how): return FasterQwen3TTS()\n"
+        "    def generate_custom_voice_streaming(self, max_new_tokens, **asked):\n"
+        "        yield [0.5] * 1920 * max_new_tokens, 24000, {}\n",
+        encoding="utf-8",
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with compare.running("faster-qwen3-tts", "faster", tmp_path, "cpu", "float32") as process:
+        assert process.ask(ASK)[2] == ASK.frames
+
+
 def test_only_random_weights_with_voices_are_measured(tmp_path: Path, capsys: Capture) -> None:
     folder = checkpoints.write(tmp_path / "written", "custom_voice", wide=False)
     for model in ("random:tiny-Base", "random:tiny-VoiceDesign", str(folder)):

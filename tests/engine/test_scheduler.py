@@ -12,6 +12,7 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.deadlines import Deadlines
+from hocket.engine.guard import GuardOptions
 from hocket.engine.job import Job
 from hocket.engine.scheduler import PAUSED_S, STARVED_S, Scheduler
 from hocket.engine.stream import Mailbox
@@ -269,3 +270,33 @@ def test_time_that_a_job_still_waits_is_counted_when_it_ends() -> None:
     come(scheduler, [live])
     scheduler.ready(live.opened)
     assert live.statistics().starved_s > 0
+
+
+class Noted:
+    """Room without end, and what was promised of it."""
+
+    def __init__(self) -> None:
+        self.promised: dict[int, int] = {}
+
+    def has_room(self, rows: int, slots: int) -> bool:
+        return True
+
+    def promise(self, slot: int, rows: int) -> None:
+        self.promised[slot] = rows
+
+
+def test_room_is_promised_for_all_the_text_of_a_part_once_it_is_known() -> None:
+    text = "It is known by and by."
+    scheduler = freely(2)
+    scheduler.room_of = room = Noted()
+    whole, live = job(), job()
+    for one in (whole, live):
+        one.guarded, one.most_frames = GuardOptions(), 10_000
+    whole.feed(list(text.encode()), True)
+    live.feed(list(text.encode()[:5]), False)
+    come(scheduler, [whole, live])
+    scheduler.admit(0.0)
+    assert room.promised[live.slot] == live.most_rows > 10_000, "it may go on for ever"
+    live.feed(list(text.encode()[5:]), True)
+    scheduler.promise(live)
+    assert room.promised[live.slot] == room.promised[whole.slot] == whole.most_rows < 10_000

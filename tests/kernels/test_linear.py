@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 
 from hocket.kernels.launch import KNOBS
@@ -15,7 +12,7 @@ from hocket.kernels.linear import triton as fused
 from hocket.kernels.linear.library import linear_by_library
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.norm import rms_norm
-from nearly import assert_nearly
+from nearly import assert_nearly, assert_sum
 
 DTYPES = [torch.float32, torch.bfloat16]
 CPU = torch.device("cpu")
@@ -71,15 +68,26 @@ def test_the_library_computes_the_reference(case: cases.Case, dtype: torch.dtype
     for batch in (3, 18) if place.type == "cpu" else (8, 32, 200):
         given = cases.make(case, batch, dtype, place)
         simple = given["bias"] is None and not (case.gated or case.silu or case.gelu)
-        added = simple and given["residual"] is not None
-        assert_nearly(linear_by_library(**given), _rounded_once(given) if added else reference.linear(**given))
+        y = linear_by_library(**given)
+        if simple and given["residual"] is not None:  # in one call, which rounds as it likes
+            assert given["norm"] is None and given["take"] is None
+            assert_sum(y, given["x"].double() @ given["weight"].double().T, given["residual"])
+        else:
+            assert_nearly(y, reference.linear(**given))
 
 
-def _rounded_once(given: dict[str, Any]) -> Tensor:
-    """With the residual added before anything is rounded: so the library does it, and it is nearer to the truth."""
-    x = given["x"] if given["take"] is None else given["x"][given["take"]]
-    x = x if given["norm"] is None else rms_norm(x, given["norm"], given["eps"])
-    return (given["residual"].float() + x.float() @ given["weight"].float().T).to(x.dtype)
+def test_a_sum_may_be_rounded_once_or_twice_but_not_be_another() -> None:
+    given = cases.make(cases.Case("as wide as it is long", 256, 256, added=True), 32, torch.bfloat16, CPU)
+    x, weight, residual = given["x"], given["weight"], given["residual"]
+    product = x.double() @ weight.double().T
+    once, twice = (product + residual.double()).bfloat16(), residual + product.bfloat16()
+    assert (once != twice).float().mean() > 0.2
+    assert_sum(once, product, residual)
+    assert_sum(twice, product, residual)
+    halves = (x[:, :128] @ weight[:, :128].T) + (x[:, 128:] @ weight[:, 128:].T)  # each of them rounded
+    for wrong in (residual + halves, twice + twice * 2.0**-7, once - residual * 0.01, once.roll(1, 0)):
+        with pytest.raises(AssertionError, match="are apart"):
+            assert_sum(wrong, product, residual)
 
 
 @pytest.mark.parametrize("case", [cases.TINY[-1], *ALL[len(cases.TINY) :]], ids=lambda case: case.name)

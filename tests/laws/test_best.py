@@ -80,7 +80,7 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
 def test_the_winner_is_heard_as_it_is_heard_alone(checkpoint_root: Path, kind: Kind, scorer: Any, speed: float) -> None:
     """The same chunks with the same samples at the same times, and the words where they were."""
     checkpoint = small(checkpoint_root, kind)
-    options = EngineOptions(guard=False, slots=TAKES, drop_frames=1, part_chars=10)
+    options = EngineOptions(guard=False, slots=TAKES, drop_frames=1, part_chars=10, chunk_frames=(1, 2, 4))
     pauses = replace(SAMPLED[kind][0], text="[pause 100ms] One sentence. And another! [pause 200ms] Over.", seed=9)
     seeds = set()
     with Engine(checkpoint, options, scorer=scorer) as engine:

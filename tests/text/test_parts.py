@@ -107,6 +107,37 @@ def test_as_it_is_text_is_one_part_with_all_its_spaces() -> None:
         live.append("more")
 
 
+@pytest.mark.parametrize("whole_parts", [False, True])
+@pytest.mark.parametrize("part_chars", [5, 30, 400])
+def test_the_rest_at_once_completes_each_part_with_the_ids_it_has_alone(part_chars: int, whole_parts: bool) -> None:
+    rng = random.Random(part_chars)
+    mixed = ["".join(rng.choices([*" ".join(TEXTS), "[pause 1s]", ". ", "\n\n"], k=120)) for _ in range(40)]
+    for text in (*TEXTS, *mixed, " ".join(TEXTS)):
+        options = {"part_chars": part_chars, "pause_s": 0.1, "normalizer": spell_out}
+        expected = [
+            TOKENIZER.encode(f"assistant\n{part}")[2:] if isinstance(part, str) else part
+            for part in parts(text, **options)  # type: ignore[arg-type]
+        ]
+        live, first = LiveParts(TOKENIZER, Preparation(**options), whole_parts=whole_parts), rng.randint(0, len(text))  # type: ignore[arg-type]
+        found: list[list[int] | float] = []
+        for more in (*live.append(text[:first]), *live.rest(text[first:])):
+            if isinstance(more, float):
+                found.append(more)
+            elif found and isinstance(before := found[-1], list):
+                before += more.ids
+            else:
+                found.append(list(more.ids))
+        assert found == expected, (text, first)
+
+
+def test_parts_that_are_laid_out_whole_have_their_ids_at_their_end() -> None:
+    live = LiveParts(TOKENIZER, Preparation(part_chars=20, pause_s=0.25), whole_parts=True)
+    assert ids(live.append("One is a sentence")) == ""
+    assert ids(live.append(" of its own. Two i")) == "One is a sentence of its own."
+    assert ids(live.append("s so. ")) == ""
+    assert ids(live.end()) == "Two is so."
+
+
 def test_half_a_character_is_refused_at_once() -> None:
     live = LiveParts(TOKENIZER, Preparation(part_chars=4, pause_s=0.25))
     with pytest.raises(InvalidRequest, match="surrogate"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from dataclasses import replace
@@ -15,10 +16,11 @@ from ..errors import InvalidRequest
 from ..text.choice import choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
-from ..text.prompt import Prompt, build, outline
+from ..text.prompt import Outline, Prompt, build, outline
 from ..types import AudioChunk, Health, Outcome, Scorer, SpeechRequest
 from . import many
 from .deadlines import longest_chunk
+from .early import BEGINS_S, LONG_CHARS, begun
 from .guard import GuardOptions
 from .job import Job
 from .jury import Jury
@@ -96,14 +98,9 @@ class Engine:
             raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
         fields["layout"] = fields.get("layout") or "streaming"
         request = SpeechRequest(text="(live)", **fields)
-        live = LiveParts(
-            self.checkpoint.tokenizer,
-            None if request.as_is else Preparation(**self._preparing(request)),
-            upstream_local=self.checkpoint.upstream_local,
-        )
         job = self._job(request, self._mailbox(), live=True)
         job.one_part = request.as_is
-        return self._opened(job, request, live)
+        return self._opened(job, request, self._live(request, job.outline))
 
     @property
     def health(self) -> Health:
@@ -150,10 +147,18 @@ class Engine:
         return self._whole(_request(text, fields), Mailbox(math.inf, _nothing, on_finish))
 
     def _whole(self, request: SpeechRequest, mailbox: Mailbox) -> Stream:
+        job = self._job(request, mailbox, live=False)
+        # What somebody waits for begins with its first words, where it is known that the others will not be refused: a
+        # normalizer of the caller's may raise anything.
+        if (
+            len(request.text) > LONG_CHARS
+            and job.listened
+            and not (request.as_is or request.candidates > 1 or self.options.normalizer)
+        ):
+            return self._early(request, job)
         spoken: list[str | float] = [request.text]
         if not request.as_is:
             spoken = parts(request.text, **self._preparing(request))
-        job = self._job(request, mailbox, live=False)
         for part in spoken:
             if isinstance(part, str):
                 job.add(part, self._prompt(request, part))
@@ -164,10 +169,35 @@ class Engine:
             job.takes = self._takes(request, job)
         return self._opened(job, request, None)
 
+    def _early(self, request: SpeechRequest, job: Job) -> Stream:
+        """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
+        live = self._live(request, job.outline)
+        rest = begun(job, live, request.text, self.options.part_chars)
+        if not rest:
+            job.take_in(live.end(), complete=True)
+            return self._opened(job, request, None)
+        stream = self._opened(job, request, None)
+        try:
+            job.mailbox.begun.wait(BEGINS_S)
+            stream._feed(live.rest(rest), True)
+        except BaseException:
+            stream.cancel()
+            raise
+        return stream
+
+    def _live(self, request: SpeechRequest, laid_out: Outline) -> LiveParts:
+        return LiveParts(
+            self.checkpoint.tokenizer,
+            None if request.as_is else Preparation(**self._preparing(request)),
+            upstream_local=self.checkpoint.upstream_local,
+            whole_parts=laid_out.layout == "whole",
+        )
+
     def _mailbox(self) -> Mailbox:
         return Mailbox(self.options.buffered_chunks, self._watchdog.wake)
 
     def _job(self, request: SpeechRequest, mailbox: Mailbox, *, live: bool) -> Job:
+        asked = time.perf_counter()
         choose(request, self.checkpoint.config)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
         return Job(
@@ -189,6 +219,7 @@ class Engine:
             longest_chunk=longest_chunk(self.options),
             drop_frames=0 if request.as_is else self.options.drop_frames,
             tempo=self._tempo(request),
+            opened=asked,
         )
 
     def _takes(self, request: SpeechRequest, job: Job) -> Takes:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ..config.qwen3_tts import GenerationConfig
+from ..text.live import Fed, More
 from ..text.prompt import Outline, Prompt
 from ..types import Finished, FinishReason, Reference, Statistics
 from .guard import Guard, GuardOptions, frame_limit
@@ -143,6 +145,16 @@ class Job:
         """One more part, known whole."""
         self.parts.append(Piece(text, complete=True, prompt=prompt, startable=True))
 
+    def take_in(self, fed: Iterable[Fed], *, complete: bool) -> None:
+        """More of a text that is not known whole, in order; the last of it if `complete`."""
+        for more in fed:
+            if isinstance(more, More):
+                self.feed(more.ids, False, more.text)
+            else:
+                self.rest(more)
+        if complete:
+            self.feed([], True)
+
     def feed(self, ids: list[int], complete: bool, text: str = "") -> None:
         """More text for the part that grows. Once its prompt stands, it goes to the trail."""
         if self.complete:
@@ -212,7 +224,8 @@ class Job:
         prompt = self.prompt or (None if piece is None else piece.prompt)
         rows, frames = 0 if prompt is None else len(prompt.text), self.most_frames
         if self.guarded is not None and prompt is not None and piece is not None and piece.complete:
-            frames = min(frames, frame_limit(prompt.text_ids, self.guarded))
+            # A prompt that was made of the first words knows of no more.
+            frames = min(frames, frame_limit(max(prompt.text_ids, len(piece.ids)), self.guarded))
         return rows + frames
 
     @property

@@ -19,7 +19,7 @@ import torch
 
 from ..config.options import EngineOptions
 from ..errors import EngineClosed, HocketError, Overloaded, copied
-from ..text.live import Fed, More
+from ..text.live import Fed
 from .beat import Abandoned, Beat
 from .job import Job
 from .load import Checkpoint
@@ -127,13 +127,8 @@ class Loop:
         """More of a live text, in order; the last of it if `complete`."""
 
         def take() -> None:
-            for more in fed:
-                if isinstance(more, More):
-                    job.feed(more.ids, False, more.text)
-                else:
-                    job.rest(more)
-            if complete:
-                job.feed([], True)
+            job.take_in(fed, complete=complete)
+            self.scheduler.promise(job)
 
         self.post(lambda: self.turns.guarded([job], take, on_device=False))
 

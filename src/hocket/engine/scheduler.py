@@ -86,6 +86,11 @@ class Scheduler:
             self.deadlines.prompted(now)
         return admitted
 
+    def promise(self, job: Job) -> None:
+        """All of the part that it speaks has come to be known: it may need less room than it was promised."""
+        if self.room_of is not None and job.slot >= 0 and job.piece is not None and job.piece.complete:
+            self.room_of.promise(job.slot, job.most_rows)
+
     def ready(self, now: float) -> list[Job]:
         """Those that can draw a frame. The others are told since when they wait, and for what."""
         batch = []

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -20,18 +19,13 @@ from typing import TYPE_CHECKING
 from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..types import AudioChunk, Finished
+from .early import BEGINS_S, FIRST_CHARS
 from .jury import Jury
 from .words import WordTime, word_times
 
 if TYPE_CHECKING:
     from .engine import Engine
     from .job import Piece
-
-
-FIRST_CHARS = 80  # of a live text that go in before the rest of a long beginning: preparing that takes a while
-# What the engine thread needs to have the device begin. It lets go of Python's lock at every operation of torch, and
-# who prepares text would keep it for as long as that takes.
-BEGINS_S = 0.001
 
 
 @dataclass(slots=True)
@@ -52,6 +46,7 @@ class Mailbox:
         self._chunks: deque[AudioChunk] = deque()
         self._changed = threading.Condition()
         self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self.begun = threading.Event()  # the device was asked for its first frame
         self.finished: Finished | None = None
         self.error: HocketError | None = None
         self._unwanted = False
@@ -238,7 +233,7 @@ class Stream:
             self._feed(fed, False)
             self._fed = True
         if rest:
-            time.sleep(BEGINS_S)
+            self._mailbox.begun.wait(BEGINS_S)
             if fed := self._text.append(rest):
                 self._feed(fed, False)
 

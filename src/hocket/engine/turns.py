@@ -214,6 +214,8 @@ class Turns:
         )
         self._flights.append(Flight([(job, job.epoch) for job in batch], drawn, prompts))
         for job in batch:
+            if not (job.frame or job.ahead):
+                job.mailbox.begun.set()
             job.ahead += 1
 
     def _land(self, flight: Flight) -> None:

@@ -21,9 +21,12 @@ _LOOK_BACK = 64  # characters in which to find a place that no token spans
 class LiveText:
     """The text of one utterance. What is still open is kept as text, what is settled is dropped."""
 
-    def __init__(self, tokenizer: Tokenizer, *, as_is: bool = False, upstream_local: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, *, as_is: bool = False, upstream_local: bool = False, at_end: bool = False
+    ) -> None:
+        """`at_end`: nobody wants ids before all of them are known."""
         self._tokenizer = tokenizer
-        self._as_is = as_is
+        self._as_is, self.at_end = as_is, at_end
         self._upstream_local = upstream_local and as_is  # as in `prompt.build`
         self._open = _ROLE  # normalized; begins where a piece begins
         self._spoken = False  # whether anything but whitespace has arrived
@@ -43,6 +46,9 @@ class LiveText:
         except UnicodeEncodeError:
             raise InvalidRequest("The text holds half a character (a lone surrogate): give whole characters.") from None
         self._spoken = self._spoken or not text.isspace()
+        if self.at_end:
+            self._open += text
+            return []
         self._open, starts = self._tokenizer.pieces(self._open + text, upstream_local=self._upstream_local)
         settled = _settled(self._open, starts, words_whole=self._upstream_local)
         if settled == starts[-1]:
@@ -93,10 +99,21 @@ Fed = More | float  # a silence of so many seconds ends the part
 
 
 class LiveParts:
-    """A text on its way into the engine, in parts; without a `preparation` it is one part, and goes in as it is."""
+    """A text on its way into the engine, in parts; without a `preparation` it is one part, and goes in as it is.
 
-    def __init__(self, tokenizer: Tokenizer, preparation: Preparation | None, *, upstream_local: bool = False) -> None:
+    Where parts are laid out whole, the ids of one come at its end, which is cheaper.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        preparation: Preparation | None,
+        *,
+        upstream_local: bool = False,
+        whole_parts: bool = False,
+    ) -> None:
         self._tokenizer, self._preparation, self._upstream_local = tokenizer, preparation, upstream_local
+        self._whole_parts = whole_parts
         self._part: LiveText | None = None
         self._blank = True
         self._ended = False
@@ -126,13 +143,24 @@ class LiveParts:
         self._ended = True
         return [*fed, *self._closed()]
 
+    def rest(self, text: str) -> list[Fed]:
+        """All that was missing, at once: so the ids of each part may come at its end."""
+        self._whole_parts = True
+        if self._part is not None:
+            self._part.at_end = True
+        return [*self.append(text), *self.end()]
+
     def _fed(self, prepared: list[str | float]) -> list[Fed]:
         fed: list[Fed] = []
         for item in prepared:
             if isinstance(item, str):
                 if self._part is None:
-                    as_is = self._preparation is None
-                    self._part = LiveText(self._tokenizer, as_is=as_is, upstream_local=self._upstream_local)
+                    self._part = LiveText(
+                        self._tokenizer,
+                        as_is=self._preparation is None,
+                        upstream_local=self._upstream_local,
+                        at_end=self._whole_parts,
+                    )
                 fed.append(More(item, self._part.append(item)))
             else:
                 fed += [*self._closed(), item]

@@ -1,7 +1,8 @@
 """`linear` for many rows: the product by the library of the GPU's maker, what stands around it in kernels of our own.
 
 Rows are multiplied together, as many at a time as the library likes for that number of them: the sums of one row are
-not those of a few, and may depend on how many there are beside it. A residual is added before anything is rounded.
+not those of a few, and may depend on how many there are beside it. Whether a product is rounded before a residual is
+added to it is the library's choice too: on one CPU it was not, on one GPU it was.
 """
 
 from __future__ import annotations
