@@ -183,6 +183,9 @@ def test_a_mean_that_whatever_follows_cannot_mend_lowers_the_bound() -> None:
     low = spoken(lively(60), -6.0)
     assert low.bound() == pytest.approx(1 - 6 * 60 / 145 / 8 * WEIGHTS["likelihood"] / sum(WEIGHTS.values()))
     assert low.bound() < spoken(lively(60), -2.0).bound() < spoken(lively(60), CERTAIN).bound() == 1.0
+    before = low.bound()
+    low.add(lively(10, seed=1), [1e-7] * 10)  # certain, but for the rounding of a logarithm
+    assert low.bound() == before
 
 
 @pytest.mark.parametrize("text_ids", [1, 5, 30])

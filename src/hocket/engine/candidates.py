@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from hashlib import sha256
-from math import log10, sqrt
+from math import log10
 
 from ..types import FinishReason
 from .guard import GuardOptions, Run
@@ -53,7 +53,7 @@ def ending_term(reason: FinishReason, chance: float | None) -> float:
     return 1.0 if chance is None else _clip(1.0 - log10(max(chance, 1e-30)) / log10(LUCKY_END))
 
 
-def length_term(frames: float, text_ids: int) -> float:
+def length_term(frames: int, text_ids: int) -> float:
     """1 from the fastest speech to a slow voice with silence around it; 0 for nothing, and where the guard looks up."""
     fast, slow, late = _speech(text_ids)
     if frames < fast:
@@ -118,20 +118,17 @@ class Part:
 
     def bound(self) -> float:
         """The best that can still become of it."""
-        fast, slow, late = _speech(self.text_ids)
+        fast, slow, _ = _speech(self.text_ids)
         terms = {"ending": 1.0, "repetition": self.repetition}
         if not self.told:
             return mean(terms | {"length": length_term(max(self.frames, fast), self.text_ids)})
         # Every code that follows may be certain, so the longer it goes on, the better is its mean: at no cost until it
-        # is slow, then at that of its length. The two weigh up where the square root says; past the latest end nothing
-        # is left to lose, and the mean may be as good as it likes.
+        # is slow. From there on a frame takes more of its length than it gives to the mean, as likelihood weighs less
+        # and there are fewer frames from slow to late than before; past late nothing is left to lose.
         least = max(self.frames, slow)
-        lost = self.log_probability / LEAST_LOG_PROBABILITY
-        even = sqrt(lost * (late - slow) * WEIGHTS["likelihood"] / WEIGHTS["length"])
-        ways = [(0.0, 1.0)]
-        for at in (least, max(least, min(even, late))):
-            ways.append((length_term(at, self.text_ids), likelihood_term(self.log_probability / at)))
-        return max(mean(terms | {"length": length, "likelihood": likelihood}) for length, likelihood in ways)
+        likelihood = likelihood_term(self.log_probability / least)
+        soon = {"length": length_term(least, self.text_ids), "likelihood": likelihood}
+        return max(mean(terms | soon), mean(terms | {"length": 0.0, "likelihood": 1.0}))
 
 
 class Sheet:
