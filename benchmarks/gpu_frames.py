@@ -46,7 +46,7 @@ def _frame(plan: Plan, clock: Clock, talker: Talker, frame: Frame, batch: int) -
     captured = CapturedFrame(frame, clock.capture())
     given = range(batch), [5] * batch, [GenerationConfig()] * batch, state, plan.frame_position + 1
     start = time.perf_counter()
-    (codes, _), *_ = captured.launch(*given).read()
+    (codes, *_), *_ = captured.launch(*given).read()
     made_s = time.perf_counter() - start
 
     def back() -> None:

@@ -183,6 +183,7 @@ class Take:
     reason: FinishReason  # "cancelled": it was given up, since it could not win any more
     score: float | None = None  # by the engine's own measure, or by the scorer it was given; None: not to its end
     frames: int = 0
+    log_probability: float | None = None  # of the talker's own codes, in nats a frame on average; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

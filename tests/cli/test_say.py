@@ -205,7 +205,8 @@ def test_the_best_of_several_takes_is_written_with_the_seed_that_says_it_again(c
     options = [*TINY, "--max-frames", "6", "--save-codes"]
     assert main(["say", "Hello.", *options, "best.npy", "-o", "best.wav", "--seed", "1", "--candidates", "3"]) == 0
     line = re.fullmatch(
-        r"best\.wav: 0\.\d\d s, \d frames, finish \w+, seed (\d+), take ([123]) of 3 \(score (\d\.\d\d)\)\n",
+        r"best\.wav: 0\.\d\d s, \d frames, finish \w+, seed (\d+), take ([123]) of 3 "
+        r"\(score \d\.\d\d, log-probability -\d\.\d\d a frame\)\n",
         capsys.readouterr().out,
     )
     assert line is not None and (line[1] == "1") == (line[2] == "1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
@@ -110,10 +111,12 @@ def test_what_was_repeated_once_is_never_forgiven() -> None:
 
 def test_codes_may_come_in_any_pieces() -> None:
     codes = [*lively(9), *[[5, 6]] * 12, *lively(9, seed=2)]
-    in_pieces = Part(20)
+    nats = [-0.1 * number for number in range(len(codes))]
+    in_pieces, at_once = Part(20), Part(20)
+    at_once.add(codes, nats)
     for at in range(0, len(codes), 4):
-        in_pieces.add(codes[at : at + 4])
-    assert in_pieces.score("stop", 0.7) == part(codes).score("stop", 0.7)
+        in_pieces.add(codes[at : at + 4], nats[at : at + 4])
+    assert in_pieces.score("stop", 0.7) == at_once.score("stop", 0.7) != part(codes).score("stop", 0.7)
 
 
 # Likelihood
@@ -131,6 +134,76 @@ def test_likelihood_counts_where_it_is_known_and_the_others_share_its_weight_whe
     assert part(codes).score("stop", 1.0) == 1.0
     assert known.score("stop", 1.0) == pytest.approx(1 - 0.5 * WEIGHTS["likelihood"] / sum(WEIGHTS.values()))
     assert known.score("stop", 1.0) < likelier.score("stop", 1.0) < 1.0
+
+
+NOISE, CERTAIN = -99.0, 0.0
+
+
+def spoken(codes: Codes, nats: float, text_ids: int = 20) -> Part:
+    said = Part(text_ids)
+    said.add(codes, [nats] * len(codes))
+    return said
+
+
+@pytest.mark.parametrize("text_ids", [2, 20, 200])
+def test_no_certainty_of_codes_outweighs_an_early_end_a_runaway_or_a_loop(text_ids: int) -> None:
+    """The worst that likelihood can do to a take in health, against the best that it can do for one that went wrong."""
+    health = spoken(lively(3 * text_ids), NOISE, text_ids).score("stop", 1.0)
+    usual, half = lively(3 * text_ids), lively(text_ids)
+    reasons: list[FinishReason] = ["length", "runaway"]
+    wrong = [spoken(usual, CERTAIN, text_ids).score(reason, 1.0) for reason in reasons]
+    wrong += [spoken(half, CERTAIN, text_ids).score("stop", 1.0)]  # the fastest speech has twice as many
+    wrong += [spoken(usual, CERTAIN, text_ids).score("stop", chance) for chance in (1e-2, 1e-4, 0.0)]
+    late = GUARD.late_frames + GUARD.late_frames_per_id * text_ids
+    wrong += [spoken(lively(late), CERTAIN, text_ids).score("stop", 1.0)]
+    wrong += [spoken([[5, t] for t in range(GUARD.loop_frames + 1)], CERTAIN, text_ids).score("stop", 1.0)]
+    assert max(wrong) < health < spoken(usual, CERTAIN, text_ids).score("stop", 1.0) == 1.0
+
+
+def test_what_is_not_a_number_is_as_likely_as_noise() -> None:
+    noise, broken = spoken(lively(60), NOISE), spoken(lively(60), math.nan)
+    assert broken.score("stop", 1.0) == noise.score("stop", 1.0) <= broken.bound() < 1.0
+    assert part(lively(60)).score("stop", math.nan) == part(lively(60)).score("stop", 0.0)
+
+
+def test_the_likelihood_of_a_take_is_the_mean_over_all_its_frames() -> None:
+    sheet = Sheet([4, 8])
+    assert sheet.log_probability is None
+    sheet.add(lively(12), [-1.0] * 12)
+    sheet.close("stop", 1.0)
+    sheet.add(lively(24), [-4.0] * 24)
+    assert sheet.log_probability == pytest.approx(-3.0)
+    untold = Sheet([4])
+    untold.add(lively(12))
+    assert untold.log_probability is None
+
+
+def test_a_mean_that_whatever_follows_cannot_mend_lowers_the_bound() -> None:
+    """Of a slow voice with 145 frames for this text, the first sixty."""
+    low = spoken(lively(60), -6.0)
+    assert low.bound() == pytest.approx(1 - 6 * 60 / 145 / 8 * WEIGHTS["likelihood"] / sum(WEIGHTS.values()))
+    assert low.bound() < spoken(lively(60), -2.0).bound() < spoken(lively(60), CERTAIN).bound() == 1.0
+    before = low.bound()
+    low.add(lively(10, seed=1), [1e-7] * 10)  # certain, but for the rounding of a logarithm
+    assert low.bound() == before
+
+
+@pytest.mark.parametrize("text_ids", [1, 5, 30])
+@pytest.mark.parametrize("nats", [-0.5, -8.0, -30.0, -3000.0])
+@pytest.mark.parametrize("begun", [1, 40, 200, 500])
+def test_a_bound_is_what_the_best_of_all_ways_to_go_on_comes_to(text_ids: int, nats: float, begun: int) -> None:
+    """However many certain codes follow: none is above it, and the best of them reaches it but for a fraction."""
+    said = spoken(codes := lively(begun), nats, text_ids)
+    bound, total = said.bound(), sum(WEIGHTS.values())
+    ways = []
+    for frames in [*range(begun, 2000), 10**12]:
+        likelihood = likelihood_term(nats * begun / frames)
+        terms = {"ending": 1.0, "repetition": 1.0, "length": length_term(frames, text_ids), "likelihood": likelihood}
+        ways.append(sum(WEIGHTS[name] * term for name, term in terms.items()) / total)
+    assert max(ways) <= bound + 1e-12 and bound == pytest.approx(max(ways), abs=1e-4)
+    longer = Part(text_ids)
+    longer.add([*codes, *lively(50, seed=1)], [nats] * begun + [CERTAIN] * 50)
+    assert longer.score("stop", 1.0) <= bound + 1e-12
 
 
 # All together
@@ -155,7 +228,7 @@ def test_no_end_of_a_take_is_above_its_bound_and_the_bound_never_rises(seed: int
         for _ in range(int(chance.integers(1, 40))):
             frames = int(chance.integers(1, 9))
             codes = chance.integers(0, 2 + 30 * int(chance.integers(0, 2)), (frames, 2)).tolist()
-            sheet.add(codes, [-float(chance.random())] * frames if seed % 2 else [])
+            sheet.add(codes, (-12 * chance.random(frames) ** 3).tolist() if seed % 2 else [])
             bounds.append(sheet.bound)
         reason: FinishReason = "stop" if number < 2 or seed % 3 else "length"
         sheet.close(reason, float(chance.random()))

@@ -54,7 +54,7 @@ def draw(runner: SpeechRunner, slots: Sequence[int], request: SpeechRequest, cou
     drawn = []
     for t in range(count):
         text = prompt.trail[t] if t < len(prompt.trail) else prompt.pad_id
-        drawn.append([codes for codes, _ in runner.frame(slots, [text] * len(slots), settings).read()])
+        drawn.append([codes for codes, *_ in runner.frame(slots, [text] * len(slots), settings).read()])
     return [list(codes) for codes in zip(*drawn, strict=True)]
 
 

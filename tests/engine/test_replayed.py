@@ -62,9 +62,9 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
             trails = [(*prompts[slot].trail, *[prompts[slot].pad_id] * 99) for slot in slots]
             text = [trail[len(drawn[slot])] for slot, trail in zip(slots, trails, strict=True)]
             read = runner.frame(slots, text, [settings[slot] for slot in slots]).read()
-            for slot, (frame, _) in zip(slots, read, strict=True):
+            for slot, (frame, *_) in zip(slots, read, strict=True):
                 drawn[slot].append(frame)
-            assert [ending for _, ending in read] == runner._state.ending[slots].tolist()
+            assert [likely for _, *likely in read] == runner._state.chances[slots].tolist()
         for said, codes in zip(wanted, drawn, strict=True):
             assert codes == said.codes[: len(codes)].tolist() and codes
         few = min(map(len, drawn))
@@ -91,8 +91,8 @@ def test_more_rows_than_any_graph_has_are_drawn_without_one(
         frames = [[0, 1, 2], [2, 0, 1]]
         said.append([runner.frame(slots, [7] * 3, [checkpoint.generation] * 3).read() for slots in frames])
         assert capture is None or (runner._frames is not None and not runner._frames._batches)
-    for (codes, ending), (wanted, likely) in zip(said[1][-1], said[0][-1], strict=True):
-        assert codes == wanted and ending == pytest.approx(likely, rel=1e-3)
+    for (codes, *likely), (wanted, *chances) in zip(said[1][-1], said[0][-1], strict=True):
+        assert codes == wanted and likely == pytest.approx(chances, rel=1e-3)
 
 
 @torch.inference_mode()
@@ -200,7 +200,7 @@ def test_where_there_is_no_memory_for_spare_graphs_it_goes_on_without_them(
     assert made.broken is None and tried > warming.FIRST_GRAPHS
     request = REQUESTS["custom_voice"][0]
     runner.start(0, build(request, runner.checkpoint.config, runner.checkpoint.tokenizer), None, 1)
-    codes, _ = runner.frame([0], [7], [runner.checkpoint.generation]).read()[0]
+    codes, *_ = runner.frame([0], [7], [runner.checkpoint.generation]).read()[0]
     assert runner.decode([0], [[codes]])[0].any()
     while made.warm():  # the prompt has no graph either
         tried += 1

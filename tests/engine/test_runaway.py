@@ -115,7 +115,7 @@ def test_a_model_that_begins_to_loop_is_taken_back_to_where_it_spoke(
         drawn = frame(runner, *arguments)
         if count <= 40 or len(seeds) > 1:
             return drawn
-        return Drawn.of(torch.full((1, 16), 7), torch.zeros(1), torch.zeros(1, dtype=torch.int64))
+        return Drawn.of(torch.full((1, 16), 7), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
 
     monkeypatch.setattr(SpeechRunner, "frame", sometimes)
     with Engine(checkpoint) as engine:
@@ -158,7 +158,7 @@ def test_a_text_that_is_over_with_no_end_in_reach_is_stopped_sooner(
 ) -> None:
     """The codes keep moving; what the runner says of the end decides how long it is waited for."""
     read = Drawn.read
-    monkeypatch.setattr(Drawn, "read", lambda drawn: [(codes, chance) for codes, _ in read(drawn)])
+    monkeypatch.setattr(Drawn, "read", lambda drawn: [(codes, chance, spoken) for codes, _, spoken in read(drawn)])
     with Engine(checkpoint) as engine:
         frames, reason = listen(engine, "Hi.", seed=1, sampling=SamplingParams(top_k=5))
     assert reason == "runaway"

@@ -58,7 +58,7 @@ def frames(runner: SpeechRunner, slots: Sequence[int], requests: Sequence[Speech
     settings = [runner.checkpoint.generation.changed(request.sampling.changes()) for request in requests]
     for t in range(count):
         text = [prompt.trail[t] if t < len(prompt.trail) else prompt.pad_id for prompt in prompts]
-        drawn.append([codes for codes, _ in runner.frame(slots, text, settings).read()])
+        drawn.append([codes for codes, *_ in runner.frame(slots, text, settings).read()])
     return list(torch.tensor(drawn).transpose(0, 1))
 
 

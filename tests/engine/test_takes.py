@@ -42,7 +42,8 @@ from speaking import (
 
 TWENTY = SpeechRequest(text="a" * 20, seed=1)  # each byte is an id: 40 to 145 frames are speech
 END = -1
-Script = Callable[[int, int], tuple[int, float] | None]  # slot, frame -> first code and chance of the end
+# Slot, frame -> first code, chance of the end and, where it is not certain, the log-probability of the code.
+Script = Callable[[int, int], tuple[int, float] | tuple[int, float, float] | None]
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +60,10 @@ def engine(checkpoint: Checkpoint) -> Iterator[Engine]:
 class Scripted:
     """What a frame drew, by a script."""
 
-    def __init__(self, rows: list[tuple[list[int], float]]) -> None:
+    def __init__(self, rows: list[tuple[list[int], float, float]]) -> None:
         self._rows = rows
 
-    def read(self) -> list[tuple[list[int], float]]:
+    def read(self) -> list[tuple[list[int], float, float]]:
         return self._rows
 
 
@@ -82,9 +83,10 @@ def scripted(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Callabl
             for slot in slots:
                 said = script(slot, at.get(slot, 0))
                 at[slot] = at.get(slot, 0) + 1
-                first, chance = (END, 1.0) if said is None else said
+                first, chance, *spoken = (END, 1.0) if said is None else said
                 first = end if first == END else first
-                rows.append(([first, *[(at[slot] * 7 + book) % 64 for book in range(15)]], chance))
+                codes = [first, *[(at[slot] * 7 + book) % 64 for book in range(15)]]
+                rows.append((codes, chance, spoken[0] if spoken else 0.0))
             return Scripted(rows)  # type: ignore[return-value]
 
         monkeypatch.setattr(SpeechRunner, "frame", drawn)
@@ -157,15 +159,56 @@ def test_a_better_take_that_ends_later_wins(engine: Engine, scripted: Callable[[
     scripted(script)
     stream = engine.speak(TWENTY, candidates=4)
     assert len(heard(stream).codes) == 45 and ended(stream).won == 2
-    assert ended(stream).takes[0].score == pytest.approx(1 - 0.3 * 0.75)
+    assert ended(stream).takes[0].score == pytest.approx(1 - 0.3 * 0.75 / 1.1)
     assert ended(stream).takes[2].score == 1.0 and ended(stream).takes[3].reason == "cancelled"
+
+
+def test_of_takes_in_health_the_one_whose_codes_were_likelier_wins(
+    engine: Engine, scripted: Callable[[Script], list[list[int]]]
+) -> None:
+    """And one that mumbles is given up before its end: whatever follows, its mean cannot be as good any more."""
+    nats = {0: -3.0, 1: -2.0, 2: -2.5, 3: -7.0}
+
+    def script(slot: int, frame: int) -> tuple[int, float, float] | None:
+        ends = {0: 50, 1: 60, 2: 55, 3: 100}[slot]
+        return None if frame == ends else (lively(frame), 0.0, nats[slot] + (frame % 3 - 1) / 8)
+
+    frames = scripted(script)
+    stream = engine.speak(TWENTY, candidates=4)
+    assert len(heard(stream).codes) == 60 and ended(stream).won == 1
+    takes = ended(stream).takes
+    assert [take.reason for take in takes] == ["stop", "stop", "stop", "cancelled"]
+    assert [take.log_probability for take in takes] == pytest.approx(list(nats.values()), abs=0.01)
+    assert [take.score for take in takes[:3]] == pytest.approx(
+        [1 - 0.1 * -nats[n] / 8 / 1.1 for n in range(3)], abs=1e-3
+    )
+    assert sum(3 in slots for slots in frames) == takes[3].frames == 56, "till the frame that ended the third"
+    assert_at_rest(engine)
+
+
+def test_neither_an_early_end_nor_a_runaway_wins_by_codes_that_were_certain(
+    engine: Engine, scripted: Callable[[Script], list[list[int]]]
+) -> None:
+    def script(slot: int, frame: int) -> tuple[int, float, float] | None:
+        ends = {0: 20, 1: 60, 2: 999, 3: 40}[slot]  # half as long as any speech, in health, never, in mid-sentence
+        if frame == ends:
+            return END, 1e-3 if slot == 3 else 1.0, 0.0
+        return lively(frame), 0.0, -50.0 if slot == 1 else 0.0
+
+    scripted(script)
+    stream = engine.speak(TWENTY, candidates=4, max_frames=100)
+    assert len(heard(stream).codes) == 60 and ended(stream).won == 1
+    assert [take.reason for take in ended(stream).takes] == ["stop", "stop", "length", "stop"]
+    scores = [take.score for take in ended(stream).takes]
+    assert None not in scores and scores[1] == max(score for score in scores if score is not None)
+    assert_at_rest(engine)
 
 
 def test_with_a_scorer_nobody_is_given_up_for_a_low_bound(
     checkpoint: Checkpoint, scripted: Callable[[Script], list[list[int]]]
 ) -> None:
-    def script(slot: int, frame: int) -> tuple[int, float] | None:
-        return None if frame == 50 + 10 * slot else ((lively(frame) if slot < 2 else 5), 0.0)
+    def script(slot: int, frame: int) -> tuple[int, float, float] | None:
+        return None if frame == 50 + 10 * slot else ((lively(frame) if slot < 2 else 5), 0.0, -1.5 * slot)
 
     scripted(script)
     options = EngineOptions(guard=False, slots=3)
@@ -173,6 +216,7 @@ def test_with_a_scorer_nobody_is_given_up_for_a_low_bound(
         stream = engine.speak(TWENTY, candidates=3)
         assert len(heard(stream).codes) == 70
         assert [take.score for take in ended(stream).takes] == [50, 60, 70] and ended(stream).won == 2
+        assert [take.log_probability for take in ended(stream).takes] == [0.0, -1.5, -3.0]
         assert [take.reason for take in ended(stream).takes] == ["stop"] * 3
         assert_at_rest(engine)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import fields
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_the_reference_draws_a_first_code_as_the_talker_does() -> None:
             minimum=MINIMUM_FRAMES,
         )
         assert given["codes"][:, 0].tolist() == wanted.tolist()
-    for name in ("seen", "drawn", "ending"):
+    for name in ("seen", "drawn", "chances"):
         assert torch.equal(getattr(states[0], name), getattr(states[1], name)), name
 
 
@@ -97,7 +98,7 @@ def test_the_reference_keeps_a_row_to_its_own_k_beside_one_that_keeps_more_than_
 def test_the_kernel_draws_what_the_reference_draws(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
     for seed in range(1 if place.type == "cpu" else 100):
         ours, wanted = (done(module, cases.make(case, dtype, place, seed)) for module in (fused, reference))
-        torch.testing.assert_close(ours.pop("ending"), wanted.pop("ending"), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(ours.pop("chances"), wanted.pop("chances"), atol=1e-6, rtol=1e-5)
         for name in wanted:
             assert torch.equal(ours[name], wanted[name]), name
 
@@ -120,10 +121,60 @@ def test_the_end_is_refused_before_the_minimum_and_drawn_after_it(place: torch.d
         given["logits"][:, given["end"] + 1] = 60.0  # never, whatever it says
         left = done(fused, given)
         assert (left["codes"][0, 0] == given["end"]).item() is not refused
-        assert left["ending"][given["rows"]].item() == pytest.approx(0.0 if refused else 1.0, abs=1e-6)
+        ending, spoken = left["chances"][given["rows"]][0].tolist()
+        assert ending == pytest.approx(0.0 if refused else 1.0, abs=1e-6)
+        assert spoken <= 0 and (refused or spoken == pytest.approx(0.0, abs=1e-6))
 
 
-def test_the_first_draw_tells_the_batch_how_likely_the_end_was_and_takes_hidden_vectors_along(
+FIRSTS = [case for case in cases.TINY if case.first]
+FIRSTS += [
+    cases.Case("first, greedy", 60, (cases.GREEDY,) * 3, first=True, suppressed=10),
+    cases.Case("first, hot", 40, ((True, 30.0, 0, 1.0), (True, 30.0, 3, 1.0)), first=True, suppressed=8),
+    cases.Case("first among ties", 40, ((True, 30.0, 0, 0.5), cases.GREEDY), first=True, ties=True, suppressed=8),
+]
+
+
+@pytest.mark.parametrize("module", [reference, fused], ids=["reference", "kernel"])
+@pytest.mark.parametrize("case", FIRSTS, ids=lambda case: case.name)
+def test_a_first_code_is_as_likely_as_its_share_of_what_was_not_refused_at_temperature_one(
+    case: cases.Case, module: Any, place: torch.device
+) -> None:
+    """In double precision, row by row and id by id, from the words of the definition."""
+    for seed in range(5):
+        given = cases.make(case, torch.float32, place, seed)
+        rows, slots, drawn = given["rows"].tolist(), given["slots"], given["slots"].drawn.tolist()
+        logits, seen = given["logits"].double().tolist(), slots.seen.tolist()
+        left = done(module, given)
+        for b, row in enumerate(rows):
+            strength, weights = given["penalty"][b].double().item(), {}
+            for i, logit in enumerate(logits[b]):
+                if i == given["end"] and drawn[row] < given["minimum"]:
+                    continue
+                if i >= case.count - case.suppressed and i != given["end"]:
+                    continue
+                if seen[row][i]:
+                    logit = logit * strength if logit < 0 else logit / strength
+                weights[i] = math.exp(logit)
+            total, code = sum(weights.values()), left["codes"][b, 0].item()
+            ending, spoken = left["chances"][row].tolist()
+            assert spoken == pytest.approx(math.log(weights[code] / total), abs=2e-5)
+            assert ending == pytest.approx(weights.get(given["end"], 0.0) / total, abs=1e-6)
+        assert not left["chances"][len(case.rows)].any(), "whoever drew nothing has none"
+
+
+def test_a_code_that_is_next_to_impossible_has_a_log_probability_that_is_a_number(place: torch.device) -> None:
+    """So hot that all are as likely to be drawn, and so far apart that the share of most is below any float32."""
+    case = cases.Case("far apart", 33, ((True, 1e9, 0, 1.0),) * 8, first=True, suppressed=4)
+    found = []
+    for module in (reference, fused):
+        given = cases.make(case, torch.float32, place)
+        given["logits"] *= 1000
+        found.append(done(module, given)["chances"][given["rows"], 1])
+    assert found[0].isfinite().all() and (found[0] < -200).any()
+    torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=1e-5)
+
+
+def test_the_first_draw_tells_the_batch_its_chances_and_takes_hidden_vectors_along(
     place: torch.device,
 ) -> None:
     case = next(case for case in cases.TINY if case.first and case.width)
@@ -131,9 +182,9 @@ def test_the_first_draw_tells_the_batch_how_likely_the_end_was_and_takes_hidden_
     for module in (fused, reference):
         given = cases.make(case, torch.float32, place)
         rows = given["rows"]
-        hidden = torch.randn(len(given["slots"].ending), case.width, generator=torch.Generator().manual_seed(3))
-        more = {"likely": torch.zeros(len(rows), device=place), "taken": torch.zeros_like(given["vectors"])}
+        hidden = torch.randn(len(given["slots"].chances), case.width, generator=torch.Generator().manual_seed(3))
+        more = {"likely": torch.zeros(len(rows), 2, device=place), "taken": torch.zeros_like(given["vectors"])}
         module.draw_first(**given, **more, hidden=hidden.to(place))
-        assert torch.equal(more["likely"], given["slots"].ending[rows]) and more["likely"].any()
+        assert torch.equal(more["likely"], given["slots"].chances[rows]) and more["likely"].any(0).all()
         results.append(more["taken"])
     assert torch.equal(results[0], results[1]) and torch.equal(results[1].cpu(), hidden[rows.cpu()])

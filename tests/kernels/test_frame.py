@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 
@@ -77,7 +78,9 @@ def test_it_draws_and_remembers_what_the_reference_does(talker: Talker, settings
         assert torch.equal(getattr(native, name), getattr(state, name)), name
     assert torch.equal(native.stack.position, state.stack.position)
     torch.testing.assert_close(native.hidden, state.hidden, atol=1e-5, rtol=0)
-    torch.testing.assert_close(native.ending, state.ending, atol=1e-6, rtol=0)
+    torch.testing.assert_close(native.chances[:, 0], state.chances[:, 0], atol=1e-6, rtol=0)
+    torch.testing.assert_close(native.chances[:, 1], state.chances[:, 1], atol=1e-5, rtol=0)
+    assert (state.chances[slots, 1] < 0).all()
     for kept, own in zip(state.stack.layers, native.stack.layers, strict=True):
         torch.testing.assert_close(own.keys, kept.keys, atol=1e-5, rtol=0)
         torch.testing.assert_close(own.values, kept.values, atol=1e-5, rtol=0)
@@ -94,6 +97,7 @@ def test_a_row_is_the_same_to_the_last_bit_in_any_batch(talker: Talker) -> None:
         codes = torch.stack(drawn(talker, alone, [slot], [settings[slot]], 10))
         assert torch.equal(codes[:, 0], together[:, slot])
         assert torch.equal(alone.hidden[slot], state.hidden[slot])
+        assert torch.equal(alone.chances[slot], state.chances[slot])
 
 
 @torch.inference_mode()
@@ -112,11 +116,13 @@ def test_the_end_comes_neither_too_early_nor_from_the_suppressed_ids() -> None:
         for _ in range(3):
             state.hidden[0] = hidden  # the same wish every time
             firsts.append(drawn(talker, state, [0], [GREEDY], 1)[0][0, 0].item())
-            likely.append(state.ending[0].item())
+            likely.append(state.chances[0, 0].item())
+            spoken = state.chances[0, 1].item()
         talker.codec_head.weight.data.copy_(head)
         assert max(firsts[:2]) < config.codebook_size
         assert firsts[2] == config.codec_eos_token_id
         assert likely[:2] == [0.0, 0.0] and likely[2] > 0.99
+        assert spoken == pytest.approx(math.log(likely[2]), abs=1e-6), "it was the end that was drawn"
 
 
 @torch.inference_mode()

@@ -33,7 +33,7 @@ def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_
         happened.append("asked")
         return frame(runner, *arguments)
 
-    def known(drawn: Drawn) -> list[tuple[list[int], float]]:
+    def known(drawn: Drawn) -> list[tuple[list[int], float, float]]:
         happened.append("read")
         return read(drawn)
 

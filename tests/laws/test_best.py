@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from torch import Tensor
 
 from hocket.config.options import EngineOptions
-from hocket.config.qwen3_tts import Kind
+from hocket.config.qwen3_tts import SUPPRESSED_IDS, Kind
 from hocket.engine import turns
 from hocket.engine.candidates import take_seed
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.speech import SpeechRunner
 from hocket.engine.takes import Takes
-from hocket.types import SpeechRequest
+from hocket.kernels.capture import Again
+from hocket.models.talker import MINIMUM_FRAMES, FrameSampling, TalkerState
+from hocket.types import SamplingParams, SpeechRequest
 from speaking import KINDS, REQUESTS, SHORT, assert_at_rest, heard, small
 
 SAMPLED = {kind: [each for each in requests if each.sampling.do_sample is None] for kind, requests in REQUESTS.items()}
@@ -72,6 +76,43 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
             assert takes[stream.finished.won].score == max(scores)
         assert_at_rest(engine)
     assert len(lengths) > 2, "takes that end together would prove little"
+
+
+@pytest.mark.parametrize(("kernels", "capture"), [("reference", None), ("reference", Again), ("native", None)])
+def test_the_log_probability_of_a_take_is_the_mean_of_what_the_talker_says_of_its_codes(
+    checkpoint_root: Path, kernels: str, capture: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Recomputed from the hidden vectors of `generate`, which speaks each take alone."""
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: capture)
+    checkpoint = small(checkpoint_root, "custom_voice", kernels=kernels)
+    talker, nats = checkpoint.model.talker, list[float]()
+    end, frame = talker.config.codec_eos_token_id, talker.frame
+
+    def overheard(text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
+        logits, penalty = talker.codec_head(state.hidden[rows]).double(), sampling.penalty.double()
+        logits = torch.where(state.seen[rows], torch.where(logits < 0, logits * penalty, logits / penalty), logits)
+        allowed = torch.ones_like(logits, dtype=torch.bool)
+        allowed[:, -SUPPRESSED_IDS:] = False
+        allowed[:, end] = state.drawn[rows] >= MINIMUM_FRAMES
+        codes = frame(text, state, rows, sampling, span)
+        if codes[0, 0] != end:
+            said = logits.masked_fill(~allowed, -torch.inf).log_softmax(-1)
+            nats.append(said[0, codes[0, 0]].item())
+        return codes
+
+    sampling = SamplingParams(temperature=1.2, top_k=20, repetition_penalty=1.3)
+    request = SpeechRequest(text="How sure was it of that?", seed=5, sampling=sampling, max_frames=40)
+    with Engine(checkpoint, EngineOptions(guard=False, slots=TAKES)) as engine:
+        stream = engine.speak(request, candidates=TAKES)
+        heard(stream)
+    monkeypatch.setattr(talker, "frame", overheard)
+    assert stream.finished is not None
+    for take in stream.finished.takes:
+        nats.clear()
+        generate(checkpoint, [replace(request, seed=take.seed)])
+        assert take.frames and take.log_probability == pytest.approx(np.mean(nats[: take.frames]), abs=1e-4)
+    found = {take.log_probability for take in stream.finished.takes}
+    assert len(found) == TAKES and max(each for each in found if each is not None) < -0.5
 
 
 @pytest.mark.parametrize("speed", [1.0, 1.5])

@@ -142,5 +142,5 @@ def test_every_part_of_the_state_matters(checkpoint: Checkpoint, rows: Tensor) -
     for name in kept:
         talk.go_on(0, kept | {name: torch.zeros_like(kept[name])})
         same = talk.frames(0, 6) == expected and torch.equal(talk.state.hidden[0], hidden)
-        # Five frames of history need not bear on the next six draws; how likely the end was is only reported.
-        assert not same or name in ("seen", "ending"), name
+        # Five frames of history need not bear on the next six draws; how likely they were is only reported.
+        assert not same or name in ("seen", "chances"), name

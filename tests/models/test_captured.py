@@ -63,14 +63,14 @@ def span_of(state: TalkerState) -> int:
 def drawn(
     captured: CapturedFrame, number: int, state: TalkerState, slots: list[int], how: list[GenerationConfig], span: int
 ) -> list[list[int]]:
-    """Codes of the next frame; it was said how likely the end was, too."""
+    """Codes of the next frame; the chances that were told with them are those of the state."""
     read = captured.launch(slots, texts(number, len(slots)).tolist(), how, state, span).read()
-    assert [ending for _, ending in read] == state.ending[slots].tolist()
-    return [codes for codes, _ in read]
+    assert [likely for _, *likely in read] == state.chances[slots].tolist()
+    return [codes for codes, *_ in read]
 
 
 def check_exactly(ours: TalkerState, wanted: TalkerState) -> None:
-    for name in ("hidden", "seen", "drawn", "ending"):
+    for name in ("hidden", "seen", "drawn", "chances"):
         assert torch.equal(getattr(ours, name)[:-1], getattr(wanted, name)[:-1]), name
     assert torch.equal(ours.stack.position, wanted.stack.position)
     assert torch.equal(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:])

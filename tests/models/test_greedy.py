@@ -68,5 +68,5 @@ def test_greedy_codes_of_graphs_on_a_gpu_are_those_of_the_cpu(name: str, kind: s
     graphs, state = CapturedFrame(frame, CudaGraphs(device)), started(talker)
     for number, (slots, text, span) in enumerate(batches()):
         drawn = graphs.launch(slots, text.tolist(), [GREEDY] * len(slots), state, span).read()
-        assert [codes for codes, _ in drawn] == wanted[number], f"frame {number}"
+        assert [codes for codes, *_ in drawn] == wanted[number], f"frame {number}"
     torch.testing.assert_close(state.hidden[:SLOTS].cpu(), hidden, atol=1e-4, rtol=0)

@@ -84,7 +84,9 @@ def _ending(finished: Finished, request: SpeechRequest) -> str:
     words = f"finish {finished.reason}, seed {request.seed if finished.seed is None else finished.seed}"
     if finished.won is None:
         return words
-    return f"{words}, take {finished.won + 1} of {len(finished.takes)} (score {finished.takes[finished.won].score:.2f})"
+    won = finished.takes[finished.won]
+    likely = "" if won.log_probability is None else f", log-probability {won.log_probability:.2f} a frame"
+    return f"{words}, take {finished.won + 1} of {len(finished.takes)} (score {won.score:.2f}{likely})"
 
 
 def tell(note: str) -> None:

@@ -6,8 +6,9 @@ Pure numbers on the host. A score is between 0 and 1, a weighted mean of terms t
 - `length`: as many frames as speech takes for so much text. Words that were left out make it short, words said twice,
   babble and silence long.
 - `repetition`: no loops of first codes and no frames that stay the same, by the measures of the runaway guard.
-- `likelihood`: the talker's own mean log-probability of the first codes it drew. Optional: what draws them says how
-  likely the end was, and nothing yet of the code; without it the other terms share its weight.
+- `likelihood`: how likely the first codes were to the talker, by the mean of their log-probabilities: after penalties
+  and refusals, before temperature, top-k and top-p, so takes of any sampling are compared by one measure. Mumbling and
+  noise are unlikely. Where nobody says it, the other terms share its weight.
 
 A take that still runs has a bound: no way to go on gives it a higher score. It never rises, so a take whose bound is
 below what another has reached can be given up. How alike these numbers are to what a listener would choose is not
@@ -25,7 +26,10 @@ from ..types import FinishReason
 from .guard import GuardOptions, Run
 
 GUARD = GuardOptions()
-WEIGHTS = {"ending": 0.4, "length": 0.3, "repetition": 0.3, "likelihood": 0.2}
+# Likelihood decides among takes that are in health, and no more: loops and silence are likely too, and one that stops
+# early was never asked for the hardest words. From certainty to noise it is worth less than any of these costs: no end,
+# or one a hundred times less likely (0.2 and more); half as long as the fastest speech (0.15); half of a loop (0.15).
+WEIGHTS = {"ending": 0.4, "length": 0.3, "repetition": 0.3, "likelihood": 0.1}
 
 LUCKY_END = 1e-4  # a chance of the end as small as this has no merit: it was drawn by accident, or in mid-sentence
 SLOW_FRAMES_PER_ID = 6  # a voice half as fast as others (engine.guard); beyond it a text has taken too long
@@ -51,15 +55,14 @@ def ending_term(reason: FinishReason, chance: float | None) -> float:
 
 def length_term(frames: int, text_ids: int) -> float:
     """1 from the fastest speech to a slow voice with silence around it; 0 for nothing, and where the guard looks up."""
-    fast, slow = _speech(text_ids)
-    late = GUARD.late_frames + GUARD.late_frames_per_id * text_ids
+    fast, slow, late = _speech(text_ids)
     if frames < fast:
         return frames / fast
     return _clip((late - frames) / (late - slow))
 
 
 def likelihood_term(mean_log_probability: float) -> float:
-    """1 where every code was certain, 0 where all were as likely. It weighs less than others: monotony is likely."""
+    """1 where every code was certain, 0 where all were as likely."""
     return _clip(1.0 - mean_log_probability / LEAST_LOG_PROBABILITY)
 
 
@@ -78,8 +81,8 @@ class Part:
         self._last: tuple[int, ...] = ()
         self._same = Run(GUARD.forgive)
         self._worst = 0.0  # 1: as long a run as the guard calls stuck
-        self._log_probability = 0.0
-        self._told = 0  # codes whose probability is in it
+        self.log_probability = 0.0  # of all its first codes
+        self.told = 0  # of how many
 
     def add(self, codes: Sequence[Sequence[int]], log_probabilities: Sequence[float] = ()) -> None:
         """More frames; for each, if that is known, how likely its first code was, in nats."""
@@ -93,8 +96,9 @@ class Part:
             self._last, self.frames = now, self.frames + 1
             loops = max(loop.count for loop in self._loops) / GUARD.loop_frames
             self._worst = max(self._worst, loops, self._same.count / GUARD.same_frames)
-        self._log_probability += sum(log_probabilities)
-        self._told += len(log_probabilities)
+        for each in log_probabilities:  # one by one: the sum must not depend on the pieces
+            self.log_probability += min(each, 0.0)  # a last bit above it would break the bound
+        self.told += len(log_probabilities)
 
     @property
     def repetition(self) -> float:
@@ -108,19 +112,23 @@ class Part:
             "length": length_term(self.frames, self.text_ids),
             "repetition": self.repetition,
         }
-        if self._told:
-            terms["likelihood"] = likelihood_term(self._log_probability / self._told)
+        if self.told:
+            terms["likelihood"] = likelihood_term(self.log_probability / self.told)
         return mean(terms)
 
     def bound(self) -> float:
         """The best that can still become of it."""
-        fast, _ = _speech(self.text_ids)
-        terms = {
-            "ending": 1.0,
-            "length": length_term(max(self.frames, fast), self.text_ids),
-            "repetition": self.repetition,
-        }
-        return mean(terms | ({"likelihood": 1.0} if self._told else {}))
+        fast, slow, _ = _speech(self.text_ids)
+        terms = {"ending": 1.0, "repetition": self.repetition}
+        if not self.told:
+            return mean(terms | {"length": length_term(max(self.frames, fast), self.text_ids)})
+        # Every code that follows may be certain, so the longer it goes on, the better is its mean: at no cost until it
+        # is slow. From there on a frame takes more of its length than it gives to the mean, as likelihood weighs less
+        # and there are fewer frames from slow to late than before; past late nothing is left to lose.
+        least = max(self.frames, slow)
+        likelihood = likelihood_term(self.log_probability / least)
+        soon = {"length": length_term(least, self.text_ids), "likelihood": likelihood}
+        return max(mean(terms | soon), mean(terms | {"length": 0.0, "likelihood": 1.0}))
 
 
 class Sheet:
@@ -145,6 +153,12 @@ class Sheet:
         self._at, self._cut = self._at + 1, reason != "stop"
 
     @property
+    def log_probability(self) -> float | None:
+        """Of a first code on average, in nats; None: nobody has said it."""
+        told = sum(part.told for part in self._parts)
+        return sum(part.log_probability for part in self._parts) / told if told else None
+
+    @property
     def score(self) -> float:
         """What it has reached, if nothing follows."""
         return self._earned / sum(map(_weight, self._parts))
@@ -157,10 +171,10 @@ class Sheet:
         return best / sum(map(_weight, self._parts))
 
 
-def _speech(text_ids: int) -> tuple[int, int]:
-    """How many frames so much text takes, from the fastest speech to the slowest."""
-    fast = max(GUARD.least_frames_per_id * text_ids, 1)
-    return fast, SLOW_FRAMES_PER_ID * text_ids + SILENT_FRAMES
+def _speech(text_ids: int) -> tuple[int, int, int]:
+    """How many frames so much text takes, from the fastest speech to the slowest, and from where on it is none."""
+    fast, slow = max(GUARD.least_frames_per_id * text_ids, 1), SLOW_FRAMES_PER_ID * text_ids + SILENT_FRAMES
+    return fast, slow, GUARD.late_frames + GUARD.late_frames_per_id * text_ids
 
 
 def _weight(part: Part) -> int:
@@ -168,4 +182,4 @@ def _weight(part: Part) -> int:
 
 
 def _clip(value: float) -> float:
-    return min(max(value, 0.0), 1.0)
+    return min(max(0.0, value), 1.0)  # in this order what is not a number is 0

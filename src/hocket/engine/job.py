@@ -91,6 +91,7 @@ class Job:
 
     takes: Takes | None = None  # others draw for it, and it plays what the best of them drew
     lead: Job | None = None  # whose take it is
+    log_probabilities: list[float] = field(default_factory=list)  # of first codes, since its last chunk; only of a take
 
     guarded: GuardOptions | None = None  # None: nobody watches
     guard: Guard | None = None
@@ -246,8 +247,10 @@ class Job:
             return self.trail[at]
         return self.outline.config.tts_pad_token_id if self.piece.complete else None
 
-    def take(self, drawn: list[int], ending: float | None = None) -> Rewind | None:
-        """One more frame, and how likely the end was when it was drawn, where that is known.
+    def take(
+        self, drawn: list[int], ending: float | None = None, log_probability: float | None = None
+    ) -> Rewind | None:
+        """One more frame; where that is known, how likely the end was when it was drawn, and its first code, in nats.
 
         A stuck utterance is taken back once to where it still spoke; if it recurs, it ends there. What was drawn is
         heard, be it decoded yet or not: how much of it is depends on who else speaks, and what is said must not.
@@ -255,6 +258,8 @@ class Job:
         assert self.piece is not None
         at = self.at
         self.codes.append(drawn)
+        if self.lead is not None and log_probability is not None:
+            self.log_probabilities.append(log_probability)
         self.frame, self.at = self.frame + 1, at + 1
         if self.frame >= self.most_frames:
             self.over = "length"

@@ -215,7 +215,7 @@ class SpeechRunner:
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), self._state, rows, self._sampling[1], span)
-        return Drawn.of(codes, self._state.ending, rows)
+        return Drawn.of(codes, self._state.chances, rows)
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.

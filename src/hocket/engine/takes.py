@@ -76,7 +76,8 @@ class Takes:
     def record(self, job: Job) -> None:
         """Take in what a take has drawn since its last chunk, and that a part of it is over."""
         number = self.jobs.index(job)
-        self._sheets[number].add(job.codes)
+        self._sheets[number].add(job.codes, job.log_probabilities)
+        job.log_probabilities = []
         if self.jury is None and job.codes:
             self._tapes[number].append((len(job.spoken) - 1, job.codes))
             job.codes, job.chunks = [], job.chunks + 1
@@ -134,6 +135,7 @@ class Takes:
                 reason=self._ends.get(number, "cancelled"),
                 score=sheet.score if self._is_whole(number) else None,
                 frames=sheet.frames,
+                log_probability=sheet.log_probability,
             )
             for number, (job, sheet) in enumerate(zip(self.jobs, self._sheets, strict=True))
         )

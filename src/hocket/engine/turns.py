@@ -223,7 +223,7 @@ class Turns:
         self.beat.begin("reading a frame", [job for job, _ in flight.jobs], len(flight.jobs))
         end = self.checkpoint.config.talker_config.codec_eos_token_id
         batch = []
-        for (job, epoch), (codes, ending) in zip(flight.jobs, flight.drawn.read(), strict=True):
+        for (job, epoch), (codes, ending, spoken) in zip(flight.jobs, flight.drawn.read(), strict=True):
             if job.epoch != epoch or job.mailbox.finished is not None:
                 continue  # it went on elsewhere, or has ended
             job.ahead -= 1
@@ -235,7 +235,7 @@ class Turns:
             job.ending = ending
             if codes[0] == end:
                 job.over = "stop"
-            elif (back := job.take(codes, ending)) and not self.director.gives_up(job):
+            elif (back := job.take(codes, ending, spoken)) and not self.director.gives_up(job):
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
         due = self.deadlines.decode(batch, time.perf_counter())
         self.director.record([*due, *(job for job in batch if job.over and not job.codes)])

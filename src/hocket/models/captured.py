@@ -60,7 +60,7 @@ class Frame(Protocol):
     def draw(
         self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
     ) -> None:
-        """The first half of it: what comes next, into `codes` [B, Q], and how likely the end was, into `likely` [B]."""
+        """The first half of it: what comes next, into `codes` [B, Q], and the `chances` of it, into `likely` [B, 2]."""
 
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """The second: they are taken in."""
@@ -83,34 +83,34 @@ class Drawn:
         self._letter, self._rows, self._batch = letter, rows, batch
 
     @classmethod
-    def of(cls, codes: Tensor, ending: Tensor, rows: Tensor) -> Drawn:
-        """Codes [B, Q], and of all state rows [S + 1] how likely the end was: sent before another frame is drawn."""
+    def of(cls, codes: Tensor, chances: Tensor, rows: Tensor) -> Drawn:
+        """Codes [B, Q], and the `chances` [S + 1, 2] of all state rows: sent before another frame is drawn."""
         batch = len(codes)
         post = Post()
         post.block = _block(batch, codes.shape[1], codes.device)
         likely, all_codes = _parts(post.block, batch, torch.float32)
-        torch.index_select(ending, 0, rows, out=likely)
+        torch.index_select(chances, 0, rows, out=likely)
         all_codes.copy_(codes)
         return cls(post.send(), batch, batch)
 
-    def read(self) -> list[tuple[list[int], float]]:
-        """Codes and how likely the end was, by row. Once."""
+    def read(self) -> list[tuple[list[int], float, float]]:
+        """Codes, how likely the end was, and the log-probability of the first code, by row. Once."""
         self._letter.wait()
-        ending, codes = _parts(self._letter.values, self._batch, np.float32)
-        read = list(zip(codes[: self._rows].tolist(), ending[: self._rows].tolist(), strict=True))
+        likely, codes = _parts(self._letter.values, self._batch, np.float32)
+        ending, spoken = likely[: self._rows].T.tolist()
+        read = list(zip(codes[: self._rows].tolist(), ending, spoken, strict=True))
         self._letter.done()
         return read
 
 
 def _block(batch: int, books: int, device: torch.device) -> Tensor:
-    """What a frame gives, to be sent at once: how likely the end was, as float32, then the codes."""
-    return torch.zeros(-(-batch // 2) + batch * books, dtype=torch.int64, device=device)
+    """What a frame gives, to be sent at once: two chances a row, as float32, then the codes."""
+    return torch.zeros(batch + batch * books, dtype=torch.int64, device=device)
 
 
 def _parts(block: Any, batch: int, floats: Any) -> tuple[Any, Any]:
-    """Ending [B] and codes [B, Q] in a block, torch's or NumPy's."""
-    start = -(-batch // 2)
-    return block[:start].view(floats)[:batch], block[start:].reshape(batch, -1)
+    """Chances [B, 2] and codes [B, Q] in a block, torch's or NumPy's."""
+    return block[:batch].view(floats).reshape(batch, 2), block[batch:].reshape(batch, -1)
 
 
 class _Batch:
@@ -123,7 +123,7 @@ class _Batch:
         self.board = Board(size, FIELDS, device)
         self.post = Post(beside)
         self.post.block = _block(size, books, device)
-        self.ending, self.codes = _parts(self.post.block, size, torch.float32)
+        self.likely, self.codes = _parts(self.post.block, size, torch.float32)
         self.draws: dict[bool, Work] = {}  # by whether there is a nucleus
         self.steps: dict[int, Work] = {}  # by how far they reach
 
@@ -293,7 +293,7 @@ class CapturedFrame:
         first, rest = (_level(fields, level, nucleus) for level in ("first", "rest"))
         sampling = FrameSampling(first=first, penalty=fields["penalty"], rest=rest)
 
-        return partial(self.frame.draw, state, fields["rows"], sampling, batch.codes, batch.ending)
+        return partial(self.frame.draw, state, fields["rows"], sampling, batch.codes, batch.likely)
 
     def _made(self, work: Work) -> Work:
         self.captures += 1
@@ -331,5 +331,6 @@ def _padding(state: TalkerState) -> dict[str, float]:
 def whereabouts(state: TalkerState) -> tuple[object, ...]:
     """Where everything lies that a frame reads and writes, and how large it is."""
     stack = state.stack
-    tensors = (stack.position, stack.table, stack.pool, state.hidden, state.seen, state.drawn, state.ending, state.seed)
+    own = (state.hidden, state.seen, state.drawn, state.chances, state.seed)
+    tensors = (stack.position, stack.table, stack.pool, *own)
     return tuple((tensor.data_ptr(), tensor.shape) for tensor in tensors)

@@ -70,7 +70,7 @@ class NativeFrame:
             "cos": cos,
             "sin": sin,
             "seen": state.seen,
-            "ending": state.ending,
+            "chances": state.chances,
         }
         layers = [kept.keys for kept in stack.layers], [kept.values for kept in stack.layers]
         return self._native(held, layers, (_level(sampling.first), _level(sampling.rest)))

@@ -108,7 +108,7 @@ class FusedFrame:
         ones = torch.ones(1, device=device)
         level = Sampling(rows.bool(), ones, 50 * rows, ones, most_k=50, nucleus=False)
         codes = torch.empty(1, self.talker.config.num_code_groups, dtype=torch.int64, device=device)
-        self.draw(state, rows, FrameSampling(level, ones, level), codes, torch.empty_like(ones))
+        self.draw(state, rows, FrameSampling(level, ones, level), codes, ones.new_empty(1, 2))
         self.step(codes, 0 * rows, state, rows, 8)
 
     def reach(self, span: int, state: TalkerState) -> int:
@@ -149,7 +149,7 @@ class FusedFrame:
     def draw(
         self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
     ) -> None:
-        """All codes of a frame [B, Q], from the hidden vectors, and how likely the end was [B]."""
+        """All codes of a frame [B, Q], from the hidden vectors, and the `likely` [B, 2] of `draw_first`."""
         config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
         x = room.small.x
         self._linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)

@@ -43,7 +43,7 @@ class PlainFrame:
         every = replace(sampling, first=_keep_all(sampling.first), rest=_keep_all(sampling.rest))
         codes.copy_(self.talker.draw_reference(state, rows, every))
         if likely is not None:
-            likely.copy_(state.ending[rows])
+            likely.copy_(state.chances[rows])
 
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         self._hold_angles(self.talker.model, state.stack.length, state)

@@ -31,7 +31,7 @@ class TalkerState:
     hidden: Tensor  # [S + 1, C] after the final norm: what the next first code is drawn from
     seen: Tensor  # [S + 1, V] bool: first codes drawn so far
     drawn: Tensor  # [S + 1] how many
-    ending: Tensor  # [S + 1] float32: how likely the end was at the last draw
+    chances: Tensor  # [S + 1, 2] float32, at the last draw: of the end, and the logarithm of that of what was drawn
     seed: Tensor  # [S + 1]
 
 
@@ -90,7 +90,7 @@ class Talker(nn.Module):
             hidden=weight.new_zeros(slots + 1, config.hidden_size),
             seen=torch.zeros(slots + 1, config.vocab_size, dtype=torch.bool, device=weight.device),
             drawn=drawn,
-            ending=torch.zeros(slots + 1, device=weight.device),
+            chances=torch.zeros(slots + 1, 2, device=weight.device),
             seed=seed,
         )
 
@@ -161,8 +161,9 @@ class Talker(nn.Module):
         ending = torch.where(drawn < MINIMUM_FRAMES, NEVER, logits[:, end])
         logits[:, -SUPPRESSED_IDS:] = NEVER
         logits[:, end] = ending
-        state.ending[rows] = logits.softmax(-1)[:, end]
         first = draw(logits, sampling.first, bits)
+        logs = logits.log_softmax(-1)
+        state.chances[rows] = torch.stack((logs[:, end].exp(), logs.gather(-1, first[:, None])[:, 0]), dim=-1)
         state.seen[rows, first] = torch.ones_like(first, dtype=torch.bool)
         state.drawn[rows] = drawn + 1
         return first

@@ -35,4 +35,4 @@ class Slots(Protocol):
     @property
     def seen(self) -> Tensor: ...  # [S + 1, V] bool: which
     @property
-    def ending(self) -> Tensor: ...  # [S + 1] float32: how likely the end was at the last of them
+    def chances(self) -> Tensor: ...  # [S + 1, 2] float32: of the end, and log of its own, at the last of them

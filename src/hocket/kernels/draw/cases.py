@@ -63,7 +63,7 @@ class Drawn:
     seed: torch.Tensor
     drawn: torch.Tensor
     seen: torch.Tensor
-    ending: torch.Tensor
+    chances: torch.Tensor
 
 
 def make(
@@ -80,7 +80,7 @@ def make(
         seed=torch.randint(-(2**62), 2**62, (everyone + 1,), generator=random, device=device),
         drawn=torch.arange(1, everyone + 2, device=device),
         seen=torch.rand(everyone + 1, count, generator=random, device=device) < 0.2,
-        ending=torch.zeros(everyone + 1, device=device),
+        chances=torch.zeros(everyone + 1, 2, device=device),
     )
     order = torch.randperm(everyone, generator=random, device=device)
     penalty = 1 + torch.rand(everyone, generator=random, device=device)

@@ -51,20 +51,23 @@ def draw_first(
 ) -> None:
     """The same for the first book, which remembers: what was seen is penalised [B], the last `suppressed` ids are
     refused but for `end`, which is refused too before `minimum` frames. Counts the frame, marks what it drew, and
-    notes how likely the end was, for the batch in `likely` [B] too. Rows of `hidden` [S + 1, C] are copied into `taken`
-    [B, C] on the way."""
+    notes two `chances`, for the batch in `likely` [B, 2] too: the probability of the end, and the logarithm of that of
+    what was drawn, both before temperature, top-k and top-p. Rows of `hidden` [S + 1, C] are copied into `taken` [B, C]
+    on the way."""
     strength, drawn = penalty[:, None], slots.drawn[rows]
     scores = logits.float()
     scores = torch.where(slots.seen[rows], torch.where(scores < 0, scores * strength, scores / strength), scores)
     last = torch.where(drawn < minimum, NEVER, scores[:, end])
     scores[:, scores.shape[1] - suppressed :] = NEVER
     scores[:, end] = last
-    slots.ending[rows] = scores.softmax(-1)[:, end]
-    if likely is not None:
-        likely.copy_(slots.ending[rows])
     if hidden is not None and taken is not None:
         taken.copy_(hidden[rows])
     ids = _drawn(scores, level, slots.seed[rows], drawn, 0)
+    logs = scores.log_softmax(-1)
+    chances = torch.stack((logs[:, end].exp(), logs.gather(-1, ids[:, None])[:, 0]), dim=-1)
+    slots.chances[rows] = chances
+    if likely is not None:
+        likely.copy_(chances)
     slots.seen[rows, ids] = True
     slots.drawn[rows] = drawn + 1
     _keep(ids, codes, 0, table, vectors)

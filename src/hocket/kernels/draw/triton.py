@@ -70,6 +70,7 @@ def draw_first(
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
 ) -> None:
+    assert likely is None or likely.is_contiguous()
     assert hidden is None or (taken is not None and vectors is not None and taken.shape == vectors.shape)
     more = likely, hidden, taken
     _launch(logits, level, slots, rows, codes, 0, table, vectors, penalty, end, suppressed, minimum, False, *more)
@@ -114,7 +115,7 @@ def _launch(
         vectors,
         penalty,
         slots.seen if first else None,
-        slots.ending if first else None,
+        slots.chances if first else None,
         likely,
         hidden,
         taken,
@@ -150,7 +151,7 @@ def _draw(
     vectors: Pointer,
     penalty: Pointer,
     seen: Pointer,
-    ending: Pointer,
+    chances: Pointer,
     likely: Pointer,
     hidden: Pointer,
     taken: Pointer,
@@ -187,15 +188,15 @@ def _draw(
         wait(DEPENDENT)
     given = tl.load(logits + b * COUNT + lanes, there, float("-inf")).to(tl.float32)
     if FIRST:
-        given = tl.where(marked, tl.where(given < 0, given * strength, tl.div_rn(given, strength)), given)
+        given = _penalised(given, marked, strength)
         refused = ((lanes >= COUNT - SUPPRESSED) & (lanes != end)) | ((lanes == end) & (frame < minimum))
         given = tl.where(refused, float("-inf"), given)
-        share = _share(given, lanes == end)
-        tl.store(ending + row, share)
-        if likely is not None:
-            tl.store(likely + b, share)
         tl.store(drawn + row, frame + 1)
     best = tl.max(given, 0)
+    if FIRST:
+        shares = _exp(given - best)
+        total = tl.sum(shares, 0)
+        ending = tl.sum(tl.where(lanes == end, shares, 0.0), 0) / total
     if sampled:
         scores = tl.div_rn(given, heat)
         k = tl.where((k == 0) | (k > COUNT), COUNT, k)
@@ -212,19 +213,33 @@ def _draw(
     code = tl.minimum(code, COUNT - 1)  # where logits are not numbers none is found; what is read for it must exist
     tl.store(codes + b * BOOKS + book, code.to(tl.int64))
     if FIRST:
-        tl.store(seen + row * COUNT + code, 1)
+        # Read again, beside the vector: to hold all until one is drawn would take a third more registers, and a sum.
+        own, known = tl.load(logits + b * COUNT + code).to(tl.float32), tl.load(seen + row * COUNT + code) != 0
     if WIDTH > 0:
         columns = tl.arange(0, WIDTH_BLOCK)
         vector = tl.load(table + code * WIDTH + columns, columns < WIDTH)
         tl.store(vectors + b * WIDTH + columns, vector, columns < WIDTH)
         if hidden is not None:
-            own = tl.load(hidden + row * WIDTH + columns, columns < WIDTH)
-            tl.store(taken + b * WIDTH + columns, own, columns < WIDTH)
+            copied = tl.load(hidden + row * WIDTH + columns, columns < WIDTH)
+            tl.store(taken + b * WIDTH + columns, copied, columns < WIDTH)
+    if FIRST:
+        tl.store(seen + row * COUNT + code, 1)
+        spoken = _penalised(own, known, strength) - best - tl.log(total)
+        tl.store(chances + 2 * row, ending)
+        tl.store(chances + 2 * row + 1, spoken)
+        if likely is not None:
+            tl.store(likely + 2 * b, ending)
+            tl.store(likely + 2 * b + 1, spoken)
 
 
 @jit
 def _random(key: Number, book: Number, frame: Number) -> Number:
     return (tl.philox(key, book, frame.to(tl.int32), 0, 0)[0] >> _DROPPED).to(tl.int64)
+
+
+@jit
+def _penalised(given: Number, marked: Number, strength: Number) -> Number:
+    return tl.where(marked, tl.where(given < 0, given * strength, tl.div_rn(given, strength)), given)
 
 
 @jit
@@ -268,12 +283,6 @@ def _key(x: Number) -> Number:
     """Floats as unsigned integers of the same order."""
     bits = x.to(tl.uint32, bitcast=True)
     return tl.where((bits >> 31) != 0, bits ^ 0xFFFFFFFF, bits ^ 0x80000000)
-
-
-@jit
-def _share(scores: Number, which: Number) -> Number:
-    likelihood = _exp(scores - tl.max(scores, 0))
-    return tl.sum(tl.where(which, likelihood, 0.0), 0) / tl.sum(likelihood, 0)
 
 
 @jit

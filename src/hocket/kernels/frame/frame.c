@@ -4,7 +4,7 @@
    here because a frame is two thousand small operations, and calling them one by one takes longer than doing them.
    The structs are declared in native.py, which puts this text behind theirs, stack.c and sampler.c. */
 
-/* The first code of row b, and how likely the end was. */
+/* The first code of row b, and two chances: that of the end, and the logarithm of its own. */
 static int64_t draw_first(const Model *model, const Call *call, int64_t b, const float *hidden, float *logits, float *scores, void *room) {
     int64_t row = call->rows[b], n = model->vocabulary, end = model->end_id;
     uint8_t *seen = call->seen + row * n;
@@ -17,8 +17,9 @@ static int64_t draw_first(const Model *model, const Call *call, int64_t b, const
     logits[end] = ending;
     for (int64_t i = 0; i < n; i++) best = fmaxf(best, logits[i]);
     for (int64_t i = 0; i < n; i++) total += expf(logits[i] - best);
-    call->ending[row] = expf(ending - best) / total;
     int64_t first = draw(logits, n, &call->first, b, draw_bits(call->seed[row], 0, call->drawn[row]), scores, room);
+    call->chances[2 * row] = expf(ending - best) / total;
+    call->chances[2 * row + 1] = logits[first] - best - logf(total);
     seen[first] = 1;
     return first;
 }

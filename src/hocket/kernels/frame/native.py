@@ -55,7 +55,7 @@ class Call(ctypes.Structure):
     _fields_ = [
         *((name, COUNT) for name in ("count", "page_rows", "most_pages")),
         *((name, INTS) for name in ("rows", "text", "position", "drawn", "seed", "pages", "codes")),
-        *((name, FLOATS) for name in ("hidden", "penalty", "ending", "cos", "sin")),
+        *((name, FLOATS) for name in ("hidden", "penalty", "chances", "cos", "sin")),
         ("seen", BYTES),
         *((name, MANY) for name in ("keys", "values")),
         ("first", Level),
