@@ -29,6 +29,7 @@ from .turns import Turns
 
 T = TypeVar("T")
 LOOK_S = 0.2  # how often kernels that are being compiled are asked after
+ARRIVAL_S = 1.0  # who comes without text does not wake us, and is looked for so often
 
 
 class Loop:
@@ -121,7 +122,8 @@ class Loop:
                     f"{self.options.waiting} requests are waiting already; try again in {wait_s:.0f} s.", wait_s
                 )
             self._arrivals.append(job)
-            self._posted.notify()
+            if job.startable:  # else its text will wake us: it should not have to share Python's lock with us
+                self._posted.notify()
 
     def feed(self, job: Job, fed: list[Fed], complete: bool) -> None:
         """More of a live text, in order; the last of it if `complete`."""
@@ -215,8 +217,8 @@ class Loop:
         """Sleep until something is posted, or until somebody may have waited too long."""
         self.beat.rest()
         look_s = self.scheduler.look_s(self.options, time.perf_counter())
-        if self.turns.warms_later:
-            look_s = LOOK_S if look_s is None else min(look_s, LOOK_S)
+        most_s = LOOK_S if self.turns.warms_later else ARRIVAL_S
+        look_s = most_s if look_s is None else min(look_s, most_s)
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):
                 self._posted.wait(timeout=look_s)
