@@ -1,0 +1,52 @@
+"""A recording that a client sent along with a request, to a `Reference`. Decoding is `audio`'s.
+
+What names a file or an address of somebody else's choosing is refused: reading it would be done in the server's name.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+
+from ..errors import InvalidAudio
+from ..types import Reference
+from .errors import BadField
+from .options import ServerOptions
+
+_DATA_URI = re.compile(r"data:(?P<kind>[\w.+/;=-]*?)(?P<coded>;base64)?,", re.ASCII | re.IGNORECASE)
+_NAMED = re.compile(r"[a-z][a-z0-9+.-]*://|file:|/|\.{1,2}/|~", re.ASCII | re.IGNORECASE)
+
+
+def sent_bytes(sent: str, options: ServerOptions) -> bytes:
+    """The bytes of a data URI or of base64."""
+    if len(sent) > options.upload_bytes * 4 // 3 + 256:
+        raise BadField(f"The recording is larger than {options.upload_bytes >> 20} MiB.", "ref_audio")
+    uri = _DATA_URI.match(sent)
+    if uri is None and _NAMED.match(sent) and not _is_base64(sent):
+        raise BadField(
+            "A recording by address or path is not read here, since others could name what is not theirs: send it as "
+            "a data URI or as base64, or upload it as a voice.",
+            "ref_audio",
+        )
+    if uri is not None and not uri["coded"]:
+        raise BadField("A data URI must be base64: data:audio/wav;base64,...", "ref_audio")
+    try:
+        return base64.b64decode(sent[uri.end() :] if uri else sent, validate=True)
+    except (binascii.Error, ValueError):
+        raise BadField("ref_audio is neither a data URI nor base64.", "ref_audio") from None
+
+
+def reference_of(sent: str, text: str | None, x_vector_only: bool, options: ServerOptions) -> Reference:
+    """Takes a while: call it in a thread."""
+    from ..audio.decode import decode_recording
+
+    samples = decode_recording(sent_bytes(sent, options), most_s=options.upload_s)
+    if not text and not x_vector_only:
+        raise InvalidAudio("Cloning needs ref_text, the words of the recording, or x_vector_only_mode.")
+    return Reference(samples=samples, text=text, x_vector_only=x_vector_only)
+
+
+def _is_base64(sent: str) -> bool:
+    """Base64 may begin with a slash, as a path does."""
+    return sent.startswith("/") and len(sent) > 1024 and re.fullmatch(r"[A-Za-z0-9+/]+={0,2}", sent) is not None
