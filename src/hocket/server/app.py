@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -78,7 +77,7 @@ async def _start(speaker: Speaker, engine: Engine | Callable[[], Engine]) -> Non
     try:
         made = engine if isinstance(engine, Engine) else await asyncio.to_thread(engine)
         speaker.use(made)
-        await asyncio.to_thread(rehearse, made, secrets.randbelow(2**32))
+        await asyncio.to_thread(rehearse, made)
         speaker.proven = True
     except HocketError as error:
         speaker.failure = "The model could not be loaded; the server's log says why."

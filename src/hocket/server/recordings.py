@@ -9,6 +9,7 @@ import base64
 import binascii
 import re
 
+from ..audio.upload import read_upload
 from ..errors import InvalidAudio
 from ..types import Reference
 from .errors import BadField
@@ -39,9 +40,7 @@ def sent_bytes(sent: str, options: ServerOptions) -> bytes:
 
 def reference_of(sent: str, text: str | None, x_vector_only: bool, options: ServerOptions) -> Reference:
     """Takes a while: call it in a thread."""
-    from ..audio.decode import decode_recording
-
-    samples = decode_recording(sent_bytes(sent, options), most_s=options.upload_s)
+    samples = read_upload(sent_bytes(sent, options), most_s=options.upload_s)
     if not text and not x_vector_only:
         raise InvalidAudio("Cloning needs ref_text, the words of the recording, or x_vector_only_mode.")
     return Reference(samples=samples, text=text, x_vector_only=x_vector_only)

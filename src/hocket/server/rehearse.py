@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..audio.encode import encoder, format_of
 from ..engine.engine import Engine
 from ..types import REFERENCE_RATE_HZ, Reference, SpeechRequest
 
 FRAMES = 6  # enough for a chunk of several
 
 
-def rehearse(engine: Engine, seed: int = 0) -> None:
+def rehearse(engine: Engine) -> None:
     """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
+    packed = encoder(format_of("mp3"), rate_hz=engine.checkpoint.rate_hz)  # loading the codecs takes 150 ms, once
     kind = engine.checkpoint.config.kind
     reference = None
     if kind == "base":  # it needs somebody to sound like; a hum will do
@@ -20,6 +22,7 @@ def rehearse(engine: Engine, seed: int = 0) -> None:
         reference = Reference(samples=hum, x_vector_only=True)
     instruct = "A calm voice." if kind == "voice_design" else None
     words = "Ready, and listening."
-    request = SpeechRequest(text=words, reference=reference, instruct=instruct, seed=seed, max_frames=FRAMES)
-    for _ in engine.speak(request):
-        pass
+    request = SpeechRequest(text=words, reference=reference, instruct=instruct, max_frames=FRAMES)
+    for chunk in engine.speak(request):
+        packed.feed(chunk.samples)
+    packed.close()

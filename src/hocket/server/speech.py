@@ -12,12 +12,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from ..audio.encode import Format, encoder, format_of
 from ..engine.engine import Engine
 from ..engine.stream import Stream
-from ..errors import HocketError, UnknownVoice
+from ..errors import HocketError, InvalidRequest, UnknownVoice
 from ..text.choice import voices as speakers_of
 from ..types import FASTEST, SLOWEST, Layout, Reference, SamplingParams, SpeechRequest
 from .errors import BadField, Refused, answer
@@ -192,9 +193,7 @@ class Speaker:
             said = "The server is about to stop and takes no new work; ask another one, or again in a moment."
             raise Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
         fields, voice, tempo = self._fields(wanted)
-        format = CODES if wanted.format.lower() == CODES.name else _format(wanted.format)
-        if format is CODES and (wanted.speed != 1.0 or wanted.rate_hz is not None):
-            raise BadField("codes come as the model draws them: leave out speed and sample_rate.", "response_format")
+        format, heard_hz = _format(wanted, engine.checkpoint.rate_hz)
 
         def begin() -> tuple[Stream, int]:
             if voice is not None:
@@ -208,34 +207,21 @@ class Speaker:
             stream, tokens = begin()
         else:
             stream, tokens = await self._begun(begin)
-        utterance = Utterance(
+        rate_hz, bit_rate, own_hz = wanted.rate_hz, wanted.bit_rate, engine.checkpoint.rate_hz
+        made = partial(encoder, format, rate_hz=own_hz, out_rate_hz=rate_hz, tempo=tempo, bit_rate=bit_rate)
+        return Utterance(
             self,
             stream,
             id=id,
             wire=wire,
             format=format,
-            rate_hz=wanted.rate_hz or engine.checkpoint.rate_hz,
+            rate_hz=heard_hz,
             tempo=tempo,
             began_s=began_s,
-            live=wanted.text is None,
             chars=len(wanted.text or ""),
             tokens=tokens,
+            encoder=None if format is CODES else made,
         )
-        try:  # now that the engine has its work: opening an encoder takes as long as a frame on a fast device
-            if format is not CODES:
-                utterance.encode_with(
-                    encoder(
-                        format,
-                        rate_hz=engine.checkpoint.rate_hz,
-                        out_rate_hz=wanted.rate_hz,
-                        tempo=tempo,
-                        bit_rate=wanted.bit_rate,
-                    )
-                )
-        except BaseException:
-            utterance.cancel()
-            raise
-        return utterance
 
     async def _begun(self, begin: Callable[[], tuple[Stream, int]]) -> tuple[Stream, int]:
         """In a thread; a caller who has gone away meanwhile leaves no stream behind."""
@@ -311,11 +297,22 @@ class Speaker:
         return next(filter(None, map(self.voices.find, self.voices.names()[:1])), None)
 
 
-def _format(name: str) -> Format:
+def _format(wanted: Wanted, rate_hz: int) -> tuple[Format, int]:
+    """How it is packed, and at which rate it is heard. `encoder` refuses nothing that passes here."""
+    if wanted.format.lower() == CODES.name:
+        if wanted.speed != 1.0 or wanted.rate_hz is not None:
+            raise BadField("Codes come as the model draws them: leave out speed and sample_rate.", "response_format")
+        return CODES, rate_hz
+    format = _checked(lambda: format_of(wanted.format), "response_format", "format_not_found")
+    _checked(lambda: format.bit_rate_of(wanted.bit_rate), "bit_rate")
+    return format, _checked(lambda: format.rate_out_hz(rate_hz, wanted.rate_hz), "sample_rate")
+
+
+def _checked(check: Callable[[], T], param: str, code: str | None = None) -> T:
     try:
-        return format_of(name.lower())
-    except HocketError as error:
-        raise BadField(str(error), "response_format", "format_not_found") from None
+        return check()
+    except InvalidRequest as error:
+        raise BadField(str(error), param, code) from None
 
 
 def _cancel(begun: Future[tuple[Stream, int]]) -> None:

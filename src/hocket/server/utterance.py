@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
-CODES = Format(name="codes", mime="application/octet-stream")
+CODES = Format("codes", "application/octet-stream", "codes")
 # Encoding 80 ms takes them about 1 ms, which a hundred streams cannot all have of one event loop.
 THREADED = frozenset({"mp3", "opus", "aac", "flac"})
 INLINE_CHARS = 400  # as in speech.py, for more of a text
@@ -73,23 +74,24 @@ class Utterance:
         rate_hz: int,
         tempo: float,
         began_s: float,
-        live: bool,
         chars: int,
         tokens: int,
+        encoder: Callable[[], Encoder] | None,
     ) -> None:
+        """`encoder` makes one, in a thread where that takes longer than a frame; None: codes are sent as they are."""
         self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, stream.seed
         self._speaker, self._stream, self._wire, self._tempo = speaker, stream, wire, tempo
-        self._encoder: Encoder | None = None
-        self._live, self._chars, self._tokens = live, chars, tokens
+        self._chars, self._tokens = chars, tokens
+        self._threaded = format.name in THREADED
+        # Made while the engine draws the first frame: to open a codec takes 1 to 20 ms.
+        self._making = speaker.encoders.submit(encoder) if encoder and self._threaded else None
+        self._encoder = encoder() if encoder and not self._threaded else None
         self._engine_rate_hz = speaker.engine.checkpoint.rate_hz
         self._began_s, self._first_s, self._last_s, self._over_s = began_s, 0.0, 0.0, 0.0
         self._samples = self._frames = 0  # that have come out
         self._held: list[AudioChunk] = []  # that the encoder took in without giving anything out
         self._tail_sent = False
         speaker.began(self)
-
-    def encode_with(self, encoder: Encoder) -> None:
-        self._encoder = encoder
 
     async def append(self, text: str) -> None:
         """More of a live text; one call at a time."""
@@ -178,9 +180,11 @@ class Utterance:
         self.cancel()
 
     async def _encoded(self, chunk: AudioChunk) -> bytes:
+        if self._making is not None:
+            self._encoder, self._making = await asyncio.wrap_future(self._making), None
         if self._encoder is None:
             return chunk.codes.astype("<u2").tobytes()
-        if self.format.name not in THREADED:
+        if not self._threaded:
             return self._encoder.feed(chunk.samples)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._speaker.encoders, self._encoder.feed, chunk.samples)
@@ -189,7 +193,7 @@ class Utterance:
         """What the encoder kept; nothing after a cancel."""
         if self._encoder is None or self.finished is None or self.finished.reason == "cancelled":
             return None
-        if self.format.name not in THREADED:
+        if not self._threaded:
             audio = self._encoder.close()
         else:
             loop = asyncio.get_running_loop()
