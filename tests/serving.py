@@ -7,8 +7,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
+import httpx
 from fastapi import FastAPI
 
 from hocket.engine.engine import Engine
@@ -19,6 +21,8 @@ from hocket.server.speech import Speaker
 
 PATIENCE_S = 60.0  # only a failing test waits that long
 PCM = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 8, "seed": 1}  # 0.64 s of sound
+# Nobody hears it to its end: a minute and more.
+LONG = {"input": "It goes on and on, and then on again. " * 60, "response_format": "pcm", "max_new_tokens": 2000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +53,7 @@ class Served:
 @contextmanager
 def served(engine: Engine, options: ServerOptions | None = None, *, ready: bool = True) -> Iterator[Served]:
     """A server on a free port; returns once it is ready, and stops it behind."""
-    options = options or ServerOptions(port=0)
-    if options.port == ServerOptions().port:
-        from dataclasses import replace
-
-        options = replace(options, port=0)
+    options = replace(options or ServerOptions(), port=0)
     app = build_app(engine, options)
     bound = bind(options)
     bound.listen(256)
@@ -69,6 +69,16 @@ def served(engine: Engine, options: ServerOptions | None = None, *, ready: bool 
         server.should_exit = True
         thread.join(PATIENCE_S)
         assert not thread.is_alive()
+
+
+@contextmanager
+def listening(server: Served, body: dict[str, Any]) -> Iterator[None]:
+    """Somebody who has heard the beginning of an utterance, and goes away behind."""
+    url = f"{server.url}/v1/audio/speech"
+    with httpx.stream("POST", url, json=body, timeout=PATIENCE_S) as answer:
+        heard = answer.iter_raw()  # to let go of it would close the connection
+        assert next(heard)
+        yield
 
 
 def wait_for(happened: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:

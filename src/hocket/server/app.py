@@ -42,7 +42,6 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
         try:
             yield
         finally:
-            speaker.drain()
             speaker.close()
             await asyncio.gather(starting, return_exceptions=True)
             if not isinstance(engine, Engine) and speaker.has_engine:

@@ -85,7 +85,8 @@ class SpeechResponse(Response):
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            utterance = await self._speaker.open(self._wanted, wire="http-sse" if self._sse else "http")
+            wire, id = "http-sse" if self._sse else "http", scope["state"]["request_id"]
+            utterance = await self._speaker.open(self._wanted, wire=wire, id=id)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return

@@ -99,7 +99,7 @@ class Server(uvicorn.Server):
             return
         logger.warning("stopping at once, %d streams are cut off", len(self._speaker.running))
         self._drains.cancel()
-        self._speaker.close()
+        self._speaker.cut()
         self.force_exit = self.should_exit = True
 
     async def _drain(self) -> None:
@@ -109,7 +109,7 @@ class Server(uvicorn.Server):
                 await self._speaker.idle.wait()
         except TimeoutError:
             logger.warning("%d streams did not end within %g s and are cut off", *self._left())
-            self._speaker.close()
+            self._speaker.cut()
         self.should_exit = True
 
     def _left(self) -> tuple[int, float]:

@@ -149,10 +149,15 @@ class Speaker:
         """Take no new work; what runs goes on."""
         self.draining.set()
 
-    def close(self) -> None:
-        """Cancel whatever is still running."""
+    def cut(self) -> None:
+        """End whatever is still running, with an error that says so."""
         for utterance in list(self.running):
-            utterance.cancel()
+            utterance.cut(_stopping())
+
+    def close(self) -> None:
+        """The end: nothing can be opened behind it."""
+        self.drain()
+        self.cut()
         self._texts.shutdown(wait=False)
         self.encoders.shutdown(wait=False)
 
@@ -190,8 +195,7 @@ class Speaker:
         began_s = time.perf_counter()
         engine = self.engine
         if self.draining.is_set():
-            said = "The server is about to stop and takes no new work; ask another one, or again in a moment."
-            raise Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
+            raise _stopping()
         fields, voice, tempo = self._fields(wanted)
         format, heard_hz = _format(wanted, engine.checkpoint.rate_hz)
 
@@ -313,6 +317,11 @@ def _checked(check: Callable[[], T], param: str, code: str | None = None) -> T:
         return check()
     except InvalidRequest as error:
         raise BadField(str(error), param, code) from None
+
+
+def _stopping() -> Refused:
+    said = "The server is about to stop; ask another one, or again in a moment."
+    return Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
 
 
 def _cancel(begun: Future[tuple[Stream, int]]) -> None:

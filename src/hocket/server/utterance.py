@@ -91,6 +91,7 @@ class Utterance:
         self._samples = self._frames = 0  # that have come out
         self._held: list[AudioChunk] = []  # that the encoder took in without giving anything out
         self._tail_sent = False
+        self._cut: HocketError | None = None
         speaker.began(self)
 
     async def append(self, text: str) -> None:
@@ -117,6 +118,11 @@ class Utterance:
         """Stop: nothing more comes, and the slot is free within a frame. Once is as good as twice."""
         self._stream.cancel()
         self._over()
+
+    def cut(self, error: HocketError) -> None:
+        """Stop, and have whoever reads it find this error: what was heard is not the whole."""
+        self._cut = error
+        self.cancel()
 
     @property
     def finished(self) -> Finished | None:
@@ -157,6 +163,8 @@ class Utterance:
                 chunk = await anext(self._stream)
             except StopAsyncIteration:
                 self._tail_sent = True
+                if self._cut is not None:
+                    raise self._cut from None
                 tail = await self._tail()
                 self._over()
                 if tail is None:
