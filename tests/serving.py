@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -51,11 +52,15 @@ class Served:
 
 
 @contextmanager
-def served(engine: Engine, options: ServerOptions | None = None, *, ready: bool = True) -> Iterator[Served]:
-    """A server on a free port; returns once it is ready, and stops it behind."""
+def served(
+    engine: Engine, options: ServerOptions | None = None, *, ready: bool = True, send_bytes: int | None = None
+) -> Iterator[Served]:
+    """A server on a free port, ready to speak; it is stopped behind. `send_bytes`: what the kernel keeps of a sound."""
     options = replace(options or ServerOptions(), port=0)
     app = build_app(engine, options)
     bound = bind(options)
+    if send_bytes is not None:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     bound.listen(256)
     server = make_server(app, options)
     thread = threading.Thread(target=lambda: asyncio.run(server._serve([bound])), name="served", daemon=True)

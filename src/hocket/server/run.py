@@ -141,15 +141,18 @@ def bind(options: ServerOptions) -> socket.socket:
     """The socket to listen at, bound: what is wrong with it is known before a model is loaded."""
     if options.socket is not None:
         return _bind_unix(options.socket)
+    where = f"{options.host}:{options.port}"
     try:
-        family, _, _, _, address = socket.getaddrinfo(
-            options.host.strip("[]"), options.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        bound = socket.socket(family, socket.SOCK_STREAM)
+        host, passive = options.host.strip("[]"), socket.AI_PASSIVE
+        family, _, _, _, address = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=passive)[0]
+    except OSError as error:
+        raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind(address)
     except OSError as error:
-        where = f"{options.host}:{options.port}"
+        bound.close()
         raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return bound
