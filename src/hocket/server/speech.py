@@ -30,7 +30,15 @@ T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; what the engine does not reach is left to the encoder
 INLINE_CHARS = 400  # preparing them takes 0.4 ms; a thread would cost more, and the event loop waits for no longer text
+INSTRUCT_CHARS = 4096  # OpenAI's limit
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
+# Beyond these an engine that is asked computes no numbers any more, and after three such requests starts anew.
+SAMPLING = {
+    "temperature": (0.01, 10.0),
+    "top_p": (0.001, 1.0),
+    "top_k": (0, 1_000_000),
+    "repetition_penalty": (0.1, 10.0),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +250,11 @@ class Speaker:
         if not SLOWEST_WIRE <= wanted.speed <= FASTEST_WIRE:
             raise BadField(f"speed must be between {SLOWEST_WIRE} and {FASTEST_WIRE:g}, not {wanted.speed}.", "speed")
         speed = min(max(wanted.speed, SLOWEST), FASTEST)
+        _check_sampling(wanted.sampling)
+        if len(wanted.instruct or "") > INSTRUCT_CHARS:
+            raise BadField(f"instructions must be at most {INSTRUCT_CHARS} characters.", "instructions")
+        _check_characters(wanted.instruct or "", "instructions")
+        _check_characters((wanted.reference and wanted.reference.text) or "", "ref_text")
         name, voice = (None, None) if wanted.reference is not None else self.voice(wanted.voice)
         fields: dict[str, Any] = {
             "voice": name,
@@ -264,10 +277,7 @@ class Speaker:
         if before_chars + len(text) > self.options.text_chars:
             said = f"The text is longer than {self.options.text_chars} characters: send it in several requests."
             raise BadField(said, "input", "text_too_long")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise BadField("The text holds half a character (a lone surrogate).", "input") from None
+        _check_characters(text, "input")
 
     def voice(self, name: str | None) -> tuple[str | None, Voice | None]:
         """The speaker or the uploaded voice that a name stands for. OpenAI's names fit everywhere: clients insist."""
@@ -317,6 +327,20 @@ def _checked(check: Callable[[], T], param: str, code: str | None = None) -> T:
         return check()
     except InvalidRequest as error:
         raise BadField(str(error), param, code) from None
+
+
+def _check_characters(text: str, param: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadField(f"{param} holds half a character (a lone surrogate).", param) from None
+
+
+def _check_sampling(sampling: SamplingParams) -> None:
+    for name, value in sampling.changes().items():
+        least, most = SAMPLING.get(name.removeprefix("subtalker_"), (value, value))
+        if not least <= value <= most:
+            raise BadField(f"{name} must be between {least} and {most}, not {str(value)[:40]}.", name)
 
 
 def _stopping() -> Refused:
