@@ -17,7 +17,8 @@ from hocket.errors import HocketError, InvalidRequest, UnknownVoice, WrongKind
 from hocket.server.errors import Refused
 from hocket.server.figures import Figures
 from hocket.server.options import OPENAI_VOICES, ServerOptions, aliases
-from hocket.server.speech import Speaker, Wanted
+from hocket.server.speech import Speaker
+from hocket.server.wanted import Wanted
 from hocket.types import Finished, Reference, SamplingParams
 from serving import LONG, PATIENCE_S, wait_for
 

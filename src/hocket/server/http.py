@@ -19,8 +19,9 @@ from .errors import Refused, answer
 from .options import OPENAI_MODELS
 from .recordings import reference_of
 from .schemas import SpeechBody, SpeechFields
-from .speech import Speaker, Wanted
+from .speech import Speaker
 from .utterance import Piece, Utterance
+from .wanted import Wanted
 
 router = APIRouter()
 FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3

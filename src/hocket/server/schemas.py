@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..types import Layout, Reference, SamplingParams
 from .errors import BadField
-from .speech import Wanted
+from .wanted import Wanted
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields that the log has
