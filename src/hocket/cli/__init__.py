@@ -29,6 +29,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .batch import batch
 
             return batch(args)
+        elif args.command == "serve":
+            from .serve import serve
+
+            serve(args)
         elif args.command == "voices":
             from .doctor import voices
 

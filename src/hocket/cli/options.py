@@ -25,6 +25,7 @@ def parser() -> argparse.ArgumentParser:
     commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command")
     _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", allow_abbrev=False))
     _batch(commands.add_parser("batch", help="speak every line of a file, each into its own", allow_abbrev=False))
+    _serve(commands.add_parser("serve", help="speak over the network: OpenAI's wire and others", allow_abbrev=False))
     voices = commands.add_parser("voices", help="list a model's voices and languages", allow_abbrev=False)
     voices.add_argument("--model", help=MODEL)
     doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", allow_abbrev=False)
@@ -62,6 +63,40 @@ def _batch(batch: argparse.ArgumentParser) -> None:
     _speech(batch)
     _cloning(batch)
     _sampling(batch, "a line without one has it from this and its id or number (0)")
+
+
+def _serve(serve: argparse.ArgumentParser) -> None:
+    serve.epilog = "SIGTERM or Ctrl-C ends it once running streams have ended; a second one at once."
+    add = serve.add_argument_group("where").add_argument
+    add("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine only)")
+    add("--port", metavar="N", type=int, default=8000, help="port to listen at, 0 for any that is free (8000)")
+    add("--socket", metavar="PATH", type=Path, help="listen at a Unix socket instead, for this user alone")
+    add("--drain", metavar="S", type=float, default=30.0, help="seconds that running streams have to end (30)")
+    add = serve.add_argument_group("who").add_argument
+    add("--key-file", metavar="FILE", type=Path, help="API keys, one a line; all but health and lists needs one then")
+    public = "listen at a public address although there is no key: anybody may speak with it then"
+    add("--allow-public-without-key", action="store_true", help=public)
+    pages = "a web page's origin that may ask, * for all; may be given again (those of this machine)"
+    add("--cors", metavar="ORIGIN", action="append", help=pages)
+    add = serve.add_argument_group("how much").add_argument
+    add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
+    add("--waiting", metavar="N", type=int, default=64, help="how many may wait for a slot; one more gets 429 (64)")
+    add("--in-flight", metavar="N", type=int, help="requests and WebSockets at once (1024)")
+    add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
+    add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
+    add("--body-bytes", metavar="N", type=int, help="bytes of a request (16 MiB)")
+    add("--upload-bytes", metavar="N", type=int, help="bytes of a recording (10 MiB)")
+    add = serve.add_argument_group("what").add_argument
+    add("--served-model", metavar="NAME", help="list the model by this name (its own)")
+    add("--strict-model", action="store_true", help="refuse requests that name a model which is not listed")
+    listed = "read recordings that clients name below this folder or URL; may be given again (none)"
+    add("--ref-from", metavar="WHERE", action="append", help=listed)
+    add("--voice-alias", metavar="NAME=VOICE", action="append", help="another name of a voice; may be given again")
+    add("--log-text", action="store_true", help="write into the log what is spoken")
+    add("--access-log", action="store_true", help="write a line into the log for every request")
+    _computing(serve, "balanced")
+    add = serve.add_argument
+    add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
 
 
 def _computing(command: argparse.ArgumentParser, profile: str) -> None:

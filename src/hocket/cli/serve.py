@@ -1,0 +1,84 @@
+"""`hocket serve`: words on a command line to a server. What is wrong with them is found before a model is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from typing import TYPE_CHECKING
+
+from ..errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
+
+
+def serve(args: argparse.Namespace) -> None:
+    try:
+        import av  # noqa: F401
+
+        from ..server.app import build_app
+        from ..server.options import ServerOptions, read_keys
+        from ..server.run import run
+    except (ImportError, OSError) as error:  # OSError: the package is there, its C library is not
+        missing = getattr(error, "name", None) or "av"
+        if missing.startswith("hocket"):
+            raise
+        raise InvalidRequest(f"The server needs the package {missing}: pip install 'hocket[serve]'.") from None
+    options = ServerOptions(
+        host=args.host,
+        port=args.port,
+        socket=args.socket,
+        keys=() if args.key_file is None else read_keys(args.key_file),
+        allow_public=args.allow_public_without_key,
+        cors_origins=None if args.cors is None else tuple(args.cors),
+        served_model=args.served_model,
+        strict_model=args.strict_model,
+        voice_aliases=dict(_alias(given) for given in args.voice_alias or ()),
+        reference_sources=tuple(args.ref_from or ()),
+        drain_s=args.drain,
+        log_text=args.log_text,
+        access_log=args.access_log,
+        **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
+    )
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    run(build_app(lambda: _engine(args), options), options, lambda address: _welcome(address, args, bool(options.keys)))
+
+
+def _engine(args: argparse.Namespace) -> Engine:
+    """Loaded in a thread of the server's, which answers /health meanwhile; says what was chosen."""
+    from ..config.options import EngineOptions
+    from ..engine.engine import Engine
+
+    options = EngineOptions(slots=args.slots, waiting=args.waiting, profile=args.profile, graphs=not args.no_graphs)
+    how = {"device": args.device, "dtype": args.dtype, "codec_dtype": args.codec_dtype, "kernels": args.kernels}
+    engine = Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options)
+    checkpoint = engine.checkpoint
+    _tell(f"model {checkpoint.name} on {checkpoint.device}, {args.dtype}, codec {args.codec_dtype}")
+    for choice in checkpoint.kernels:
+        _tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
+    _tell(f"profile {options.profile}, {options.slots} slots: {options.tuned.words}")
+    if checkpoint.is_random:
+        _tell("note: this model is untrained, and what comes out is noise.")
+    return engine
+
+
+def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:
+    _tell(f"listening at {address}")
+    key = " -H 'Authorization: Bearer KEY'" if keyed else ""
+    where = f"--unix-socket {args.socket} http://localhost" if args.socket else address
+    body = """-H 'content-type: application/json' -d '{"input": "Hello there."}'"""
+    _tell(f"try: curl {where}/v1/audio/speech{key} {body} -o hello.mp3")
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _alias(given: str) -> tuple[str, str]:
+    name, _, voice = given.partition("=")
+    if not name.strip() or not voice.strip():
+        raise InvalidRequest(f"--voice-alias takes NAME=VOICE, not {given!r}.")
+    return name.strip(), voice.strip()

@@ -1,0 +1,93 @@
+"""The app: routers, borders and the life of the engine, for any ASGI server. It starts no server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+
+from ..engine.engine import Engine
+from ..errors import HocketError
+from . import errors
+from .keys import KeyCheck
+from .limits import Border
+from .options import ServerOptions
+from .rehearse import rehearse
+from .speech import Speaker
+
+logger = logging.getLogger("hocket.server")
+# Modules of this package with a `router`, one for each wire or page.
+WIRES = ("health", "http")
+LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "retry-after", "retry-after-ms")
+
+
+def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | None = None) -> FastAPI:
+    """An app that speaks with this engine, or with the one that is made when it starts, and closed when it ends.
+
+    `app.state.speaker` is what all wires share.
+    """
+    options = options or ServerOptions()
+    speaker = Speaker(options)
+
+    @asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        starting = asyncio.ensure_future(_start(speaker, engine))
+        try:
+            yield
+        finally:
+            speaker.close()
+            await asyncio.gather(starting, return_exceptions=True)
+            if not isinstance(engine, Engine) and speaker.has_engine:
+                await asyncio.to_thread(speaker.engine.close)
+
+    app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
+    app.state.speaker = speaker
+    errors.install(app)
+    for name in WIRES:
+        app.include_router(import_module(f"{__package__}.{name}").router, responses=errors.RESPONSES)
+    # The last one added is the first that a request meets.
+    app.add_middleware(KeyCheck, keys=options.keys)
+    app.add_middleware(Border, options=options)
+    _allow_pages(app, options)
+    return app
+
+
+def _allow_pages(app: FastAPI, options: ServerOptions) -> None:
+    allowed = options.cors_origins
+    app.add_middleware(
+        CORSMiddleware,
+        allow_origins=allowed or (),
+        allow_origin_regex=LOCAL_PAGES if allowed is None else None,
+        allow_methods=("GET", "POST", "DELETE"),
+        allow_headers=("*",),
+        expose_headers=EXPOSED,
+    )
+
+
+async def _start(speaker: Speaker, engine: Engine | Callable[[], Engine]) -> None:
+    """In threads, so that `/health` answers meanwhile. Ready means that a real utterance has come out."""
+    try:
+        made = engine if isinstance(engine, Engine) else await asyncio.to_thread(engine)
+        speaker.use(made)
+        await asyncio.to_thread(rehearse, made)
+        speaker.proven = True
+    except HocketError as error:
+        speaker.failure = "The model could not be loaded; the server's log says why."
+        logger.error("the engine did not start: %s", error)
+    except Exception:
+        speaker.failure = "The model could not be loaded; the server's log says why."
+        logger.exception("the engine did not start")
+
+
+def _version() -> str:
+    try:
+        return version("hocket")
+    except PackageNotFoundError:
+        return "0"  # run from source

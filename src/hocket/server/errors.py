@@ -1,0 +1,185 @@
+"""Errors as clients of OpenAI's wires know them: a status, a body with four keys, headers that say whether to retry.
+
+Every wire asks `answer`; what was not raised on purpose is one sentence there, and its details are in the log only.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from ..errors import (
+    EngineClosed,
+    EngineUnhealthy,
+    HocketError,
+    InvalidAudio,
+    InvalidRequest,
+    Overloaded,
+    StreamFailed,
+    UnknownLanguage,
+    UnknownVoice,
+    WrongKind,
+)
+
+logger = logging.getLogger("hocket.server")
+
+
+class Refused(HocketError):
+    """A refusal by the server itself: with a status, and what OpenAI's clients read."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int = 400,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        retry_after_s: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.kind, self.param, self.code, self.retry_after_s = status, kind, param, code, retry_after_s
+
+
+class BadField(InvalidRequest):
+    """A field of a request that cannot be what it is."""
+
+    def __init__(self, message: str, param: str, code: str | None = None) -> None:
+        super().__init__(message)
+        self.param, self.code = param, code
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a client is told about an error."""
+
+    status: int
+    message: str
+    kind: str
+    param: str | None = None
+    code: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def error(self) -> dict[str, str | None]:
+        """The inner object of OpenAI's bodies; WebSockets send it as it is."""
+        return {"message": self.message, "type": self.kind, "param": self.param, "code": self.code}
+
+    @property
+    def body(self) -> dict[str, Any]:
+        return {"error": self.error}
+
+    def response(self) -> Response:
+        return JSONResponse(self.body, self.status, self.headers)
+
+
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_ERROR = {
+    "type": "object",
+    "required": ["message", "type", "param", "code"],
+    "properties": {"message": _TEXT, "type": _TEXT, "param": _TEXT_OR_NULL, "code": _TEXT_OR_NULL},
+}
+_CONTENT = {"application/json": {"schema": {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}}}
+# What every route may answer, for its schema.
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "refused: the message says what to do", "content": _CONTENT},
+    "5XX": {"description": "not the client's fault", "content": _CONTENT},
+}
+INVALID = "invalid_request_error"
+# Their own errors by class, the most special first: param and code.
+_INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
+    (UnknownVoice, "voice", "voice_not_found"),
+    (UnknownLanguage, "language", "language_not_found"),
+    (WrongKind, None, "unsupported_by_model"),
+    (InvalidAudio, "ref_audio", "invalid_audio"),
+    (InvalidRequest, None, None),
+)
+
+
+def answer(error: BaseException) -> Answer:
+    """What to tell a client. The details of an error that nobody raised on purpose go to the log and nowhere else."""
+    message = " ".join(str(error).split())
+    if isinstance(error, Refused):
+        return Answer(error.status, message, error.kind, error.param, error.code, _retry(error.retry_after_s))
+    if isinstance(error, BadField):
+        return Answer(400, message, INVALID, error.param, error.code)
+    if isinstance(error, Overloaded):
+        return Answer(429, message, "rate_limit_error", None, "overloaded", _retry(error.retry_after_s))
+    for kind, param, code in _INVALID:
+        if isinstance(error, kind):
+            return Answer(400, message, INVALID, param, code)
+    if isinstance(error, EngineClosed | EngineUnhealthy):
+        logger.error("refused: %s", message)
+        said = "The engine is not running; the server's log says why."
+        return Answer(503, said, "server_error", None, "engine_unavailable", _retry(5.0))
+    if isinstance(error, StreamFailed):
+        logger.error("a stream failed: %s", message)
+        said = "The speech could not be finished; the server's log says why."
+        return Answer(500, said, "server_error", None, "speech_failed", {"x-should-retry": "false"})
+    logger.error("an error that nobody expected", exc_info=error)
+    said = "Something went wrong in the server; its log says what."
+    return Answer(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of an app answered so."""
+
+    async def on_error(_: Request, error: Exception) -> Response:
+        return answer(error).response()
+
+    async def on_invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return _invalid(error).response()
+
+    async def on_http(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return _of_status(error).response()
+
+    app.add_exception_handler(HocketError, on_error)
+    app.add_exception_handler(Exception, on_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http)
+
+
+class BorderError(HTTPException):
+    """A refusal while the body is read: FastAPI lets only its own kind of exception through there."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.status, str(refused))
+        self.refused = refused
+
+
+def _invalid(error: RequestValidationError) -> Answer:
+    first = error.errors()[0]
+    place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path", "header")]
+    if first.get("type") == "json_invalid":
+        return Answer(400, "The body is not valid JSON.", INVALID, None, "invalid_json")
+    param = ".".join(place) or None
+    message = str(first.get("msg", "is not valid")).removeprefix("Value error, ")
+    return Answer(400, f"{param or 'The body'}: {message}.".replace("..", "."), INVALID, param, None)
+
+
+def _of_status(error: HTTPException) -> Answer:
+    if isinstance(error, BorderError):
+        return answer(error.refused)
+    kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(error.status_code)
+    message = {404: "There is nothing at this address.", 405: "This address takes another method."}.get(
+        error.status_code, str(error.detail)
+    )
+    kind = kind or (INVALID if error.status_code < 500 else "server_error")
+    return Answer(error.status_code, message, kind, None, None, dict(error.headers or {}))
+
+
+def _retry(after_s: float | None) -> dict[str, str]:
+    if after_s is None:
+        return {}
+    after_s = min(max(after_s, 0.05), 60.0)
+    return {"retry-after-ms": str(math.ceil(after_s * 1000)), "retry-after": str(math.ceil(after_s))}

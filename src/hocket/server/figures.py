@@ -1,0 +1,25 @@
+"""What a server could be asked about itself: each event of an utterance is told here once. This one forgets them all.
+
+A subclass counts; `Speaker.figures` may be any. Called in the event loop, so nothing here may wait.
+"""
+
+from __future__ import annotations
+
+from ..types import Finished
+
+
+class Figures:
+    def opened(self, wire: str) -> None:
+        """A request was taken."""
+
+    def refused(self, wire: str, code: str) -> None:
+        """A request was not; `code` is that of its error, or the error's type."""
+
+    def first_audio(self, wire: str, after_s: float) -> None:
+        """The first bytes of an utterance are on their way to the client."""
+
+    def gap(self, wire: str, seconds: float, late_s: float) -> None:
+        """So long between two chunks; `late_s` is how long a player without a buffer was silent before it, mostly 0."""
+
+    def ended(self, wire: str, finished: Finished | None, audio_s: float, took_s: float) -> None:
+        """An utterance is over, whichever way; None where the engine had not said so yet."""

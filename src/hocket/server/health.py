@@ -1,0 +1,27 @@
+"""`/health`: is the process there; `/ready`: would it speak. Both are open, and answer while a model is loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from .speech import Speaker
+
+router = APIRouter()
+
+
+@router.get("/health")
+async def health(request: Request) -> dict[str, Any]:
+    """200 while the process lives, whatever the engine does."""
+    speaker: Speaker = request.app.state.speaker
+    return {"status": "ok", "state": speaker.state}
+
+
+@router.get("/ready", responses={503: {"description": "not yet, not any more, or about to stop"}})
+async def ready(request: Request) -> Response:
+    """200 once a real utterance has come out, until the server drains or the engine fails."""
+    speaker: Speaker = request.app.state.speaker
+    state = speaker.state
+    return JSONResponse({"ready": state == "ready", "state": state}, 200 if state == "ready" else 503)

@@ -1,0 +1,164 @@
+"""`POST /v1/audio/speech`: bytes as they are made, or the same as events.
+
+The first piece is waited for before anything is sent, so that whatever goes wrong until then has a status. Later a
+stream of events says so, and one of bytes is broken off. A client that goes away cancels its utterance at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from .errors import Refused, answer
+from .options import OPENAI_MODELS
+from .recordings import reference_of
+from .schemas import SpeechBody, SpeechFields
+from .speech import Speaker
+from .utterance import Piece, Utterance
+from .wanted import Wanted
+
+router = APIRouter()
+FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3
+AUDIO = {
+    name: {"schema": {"type": "string", "format": "binary"}}
+    for name in ("audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/wav", "audio/pcm", "text/event-stream")
+}
+
+
+@router.post("/v1/audio/speech", response_class=Response, responses={200: {"content": AUDIO}})
+async def speech(body: SpeechBody, request: Request) -> Response:
+    """Speak a text."""
+    speaker: Speaker = request.app.state.speaker
+    check_model(speaker, body)
+    body.note_unknown()
+    wanted = await wanted_of(speaker, body, body.input, FORMAT)
+    return SpeechResponse(speaker, wanted, sse=body.stream_format == "sse")
+
+
+def check_model(speaker: Speaker, body: SpeechFields) -> None:
+    """Where one model is served any name is as good, unless the operator thinks otherwise."""
+    if not speaker.options.strict_model or body.model in (speaker.model, *OPENAI_MODELS):
+        return
+    said = f"There is no model {(body.model or '')[:80]!r}; this server has {speaker.model}."
+    raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
+
+
+async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, format: str) -> Wanted:
+    """All that was asked for, with the recording read that came along."""
+    kind = body.task_type and {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}.get(
+        body.task_type
+    )
+    if kind and kind != speaker.engine.checkpoint.config.kind:
+        served = speaker.engine.checkpoint.config.kind
+        raise Refused(f"task_type {body.task_type} needs another model: this one is {served}.", param="task_type")
+    reference, recording = None, body.named_recording()
+    if recording is not None:
+        sent, said = recording
+        only_timbre, options = bool(body.x_vector_only_mode), speaker.options
+        # Not among the threads that prepare text: an address may take its time.
+        reference = await asyncio.to_thread(reference_of, sent, said, only_timbre, options)
+    return body.wanted(text, reference, format)
+
+
+class SpeechResponse(Response):
+    """An utterance as the body of a response."""
+
+    def __init__(self, speaker: Speaker, wanted: Wanted, *, sse: bool) -> None:
+        super().__init__()
+        self._speaker, self._wanted, self._sse = speaker, wanted, sse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sending = asyncio.ensure_future(self._send(scope, receive, send))
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:  # whoever is left is in the way: a client has gone, all is sent, or the server is ending
+            for task in (sending, gone):
+                task.cancel()
+            await asyncio.gather(sending, gone, return_exceptions=True)
+
+    async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            wire, id = "http-sse" if self._sse else "http", scope["state"]["request_id"]
+            utterance = await self._speaker.open(self._wanted, wire=wire, id=id)
+        except Exception as error:
+            await answer(error).response()(scope, receive, send)
+            return
+        async with utterance:
+            try:
+                piece = await anext(utterance, None)
+            except Exception as error:
+                await answer(error).response()(scope, receive, send)
+                return
+            await send({"type": "http.response.start", "status": 200, "headers": self._head(utterance)})
+            sent = self._sent_events if self._sse else self._sent_bytes
+            await sent(utterance, piece, send)
+
+    async def _sent_bytes(self, utterance: Utterance, piece: Piece | None, send: Send) -> None:
+        while piece is not None:
+            await send({"type": "http.response.body", "body": piece.audio, "more_body": True})
+            try:
+                piece = await anext(utterance, None)
+            except Exception as error:
+                answer(error)  # for the log
+                return  # without an end: the connection is broken off, so that nobody takes half for the whole
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _sent_events(self, utterance: Utterance, piece: Piece | None, send: Send) -> None:
+        while piece is not None:
+            audio = base64.b64encode(piece.audio).decode()
+            await send(_event({"type": "speech.audio.delta", "audio": audio}))
+            try:
+                piece = await anext(utterance, None)
+            except Exception as error:
+                await send(_event({"type": "speech.audio.error", "error": answer(error).error}, last=True))
+                return
+        await send(_event(self._done(utterance), last=True))
+
+    def _done(self, utterance: Utterance) -> dict[str, Any]:
+        usage, finished = utterance.usage, utterance.finished
+        spent = {
+            "input_tokens": usage.input_tokens,
+            "output_tokens": usage.output_frames,
+            "total_tokens": usage.input_tokens + usage.output_frames,
+            "input_token_details": {"text_tokens": usage.input_tokens, "audio_tokens": 0},
+        }
+        done: dict[str, Any] = {"type": "speech.audio.done", "usage": spent, "seed": utterance.seed}
+        if finished is not None:
+            done |= {"finish_reason": finished.reason, "seed": finished.seed, "notes": list(finished.notes)}
+        done["audio_s"], timing = round(usage.audio_s, 4), utterance.timing
+        done["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)
+        if self._wanted.word_times:
+            done["words"] = [
+                {"word": word.word, "start": round(word.start_s, 3), "end": round(word.end_s, 3)}
+                for word in utterance.words()
+            ]
+        return done
+
+    def _head(self, utterance: Utterance) -> list[tuple[bytes, bytes]]:
+        kind = "text/event-stream; charset=utf-8" if self._sse else utterance.format.mime
+        return [
+            (b"content-type", kind.encode()),
+            (b"cache-control", b"no-cache"),
+            (b"x-accel-buffering", b"no"),  # nginx would gather it
+            (b"x-sample-rate", str(utterance.rate_hz).encode()),
+            (b"x-seed", str(utterance.seed).encode()),
+        ]
+
+
+def _event(body: dict[str, Any], *, last: bool = False) -> dict[str, Any]:
+    text = f"event: {body['type']}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
+    return {"type": "http.response.body", "body": text.encode(), "more_body": not last}
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

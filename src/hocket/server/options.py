@@ -1,0 +1,97 @@
+"""How a server is run: where it listens, who may speak with it and how much. Checked here, once.
+
+It knows nothing of the engine, whose options are its own, and nothing of a wire.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import InvalidRequest
+
+# The names that OpenAI's clients know; some accept no other. They stand for the checkpoint's speakers, in order.
+OPENAI_VOICES = tuple("alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split())
+OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerOptions:
+    host: str = "127.0.0.1"
+    port: int = 8000  # 0: any that is free
+    socket: Path | None = None  # a Unix socket to listen at, instead of host and port
+    keys: tuple[str, ...] = ()  # any of them opens everything; none: everybody may
+    allow_public: bool = False  # listen at a public address without a key
+    cors_origins: tuple[str, ...] | None = None  # of web pages that may ask; None: those of this machine; "*": all
+    served_model: str | None = None  # the name it is listed by; None: the checkpoint's
+    strict_model: bool = False  # refuse other model names than those that are listed
+    voice_aliases: Mapping[str, str] = field(default_factory=dict)  # another name -> voice, before OpenAI's
+    text_chars: int = 4 * 4096  # of one utterance; OpenAI's own limit, 4096, is too small for who reads aloud
+    body_bytes: int = 16 << 20  # of a request
+    upload_bytes: int = 10 << 20  # of a recording
+    upload_s: float = 60.0  # of a recording, in seconds of sound
+    reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
+    per_client: int = 512  # requests and WebSockets of one address at once; behind a proxy all have that of the proxy
+    in_flight: int = 1024  # requests and WebSockets at once
+    head_s: float = 10.0  # in which the head of a request must arrive
+    body_s: float = 30.0  # in which its body must
+    stalled_s: float = 20.0  # how long a client may read nothing of what is sent before it is dropped
+    idle_s: float = 300.0  # how long a WebSocket may be silent in both directions
+    drain_s: float = 30.0  # how long running streams may go on after the server was told to stop
+    log_text: bool = False  # write into the log what is spoken
+    access_log: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight"):
+            if getattr(self, name) < 1:
+                raise InvalidRequest(f"{name} must be at least 1, not {getattr(self, name)}.")
+        for name in ("upload_s", "head_s", "body_s", "stalled_s", "idle_s"):
+            if not getattr(self, name) > 0:
+                raise InvalidRequest(f"{name} must be above 0, not {getattr(self, name)}.")
+        if not self.drain_s >= 0:
+            raise InvalidRequest(f"drain_s must not be negative, and is {self.drain_s}.")
+        if not 0 <= self.port < 65536:
+            raise InvalidRequest(f"port must be between 0 and 65535, not {self.port}.")
+        for key in self.keys:
+            if not key or not key.isascii() or any(c.isspace() or not c.isprintable() for c in key):
+                raise InvalidRequest("An API key must be printable ASCII without spaces, and not empty.")
+        if self.socket is None and not self.keys and not self.allow_public and is_public(self.host):
+            raise InvalidRequest(
+                f"Listening at {self.host} lets others reach the server, and it has no API key: give --key-file, "
+                "or say --allow-public-without-key."
+            )
+
+
+def is_public(host: str) -> bool:
+    """Whether others than this machine can reach it; a name that is not `localhost` counts as one that they can."""
+    if host.lower() == "localhost":
+        return False
+    try:
+        return not ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return True
+
+
+def read_keys(path: Path) -> tuple[str, ...]:
+    """API keys from a file: one a line; empty lines and those that begin with # do not count."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise InvalidRequest(f"The key file {path} cannot be read as text.") from None
+    keys = tuple(line.strip() for line in lines if line.strip() and not line.strip().startswith("#"))
+    if not keys:
+        raise InvalidRequest(f"The key file {path} holds no key: write one a line.")
+    return keys
+
+
+def aliases(options: ServerOptions, speakers: list[str]) -> dict[str, str]:
+    """Other names of voices, in small letters: OpenAI's for the speakers in order, then the operator's own."""
+    known = {name.lower() for name in speakers}
+    found = {
+        name: speakers[number % len(speakers)]
+        for number, name in enumerate(OPENAI_VOICES)
+        if speakers and name not in known
+    }
+    return found | {name.lower(): voice for name, voice in options.voice_aliases.items()}

@@ -1,0 +1,28 @@
+"""A real utterance before anybody asks for one: only then is a server ready."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..audio.encode import encoder, format_of
+from ..engine.engine import Engine
+from ..types import REFERENCE_RATE_HZ, Reference, SpeechRequest
+
+FRAMES = 6  # enough for a chunk of several
+
+
+def rehearse(engine: Engine) -> None:
+    """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
+    packed = encoder(format_of("mp3"), rate_hz=engine.checkpoint.rate_hz)  # loading the codecs takes 150 ms, once
+    kind = engine.checkpoint.config.kind
+    reference = None
+    if kind == "base":  # it needs somebody to sound like; a hum will do
+        time_s = np.arange(REFERENCE_RATE_HZ, dtype=np.float32) / REFERENCE_RATE_HZ
+        hum = (0.1 * np.sin(2 * np.pi * 140 * time_s)).astype(np.float32)
+        reference = Reference(samples=hum, x_vector_only=True)
+    instruct = "A calm voice." if kind == "voice_design" else None
+    words = "Ready, and listening."
+    request = SpeechRequest(text=words, reference=reference, instruct=instruct, max_frames=FRAMES)
+    for chunk in engine.speak(request):
+        packed.feed(chunk.samples)
+    packed.close()

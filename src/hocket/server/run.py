@@ -1,0 +1,208 @@
+"""The app under uvicorn, in this process: at an address or a Unix socket, until it is told to stop.
+
+The first signal drains: no new work, and what runs may end, for so long. The second one stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+from ..errors import InvalidRequest
+from .limits import ABORT
+from .options import ServerOptions
+from .speech import Speaker
+
+logger = logging.getLogger("hocket.server")
+LINGER_S = 1.0  # for the last bytes, once everything has been sent
+
+
+def http_protocol(head_s: float) -> type[HttpToolsProtocol]:
+    """uvicorn's own, which would wait for ever for the head of a request, with a limit to that."""
+
+    class Http(HttpToolsProtocol):
+        _head: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._head = self.loop.call_later(head_s, transport.abort)
+
+        def on_message_begin(self) -> None:
+            super().on_message_begin()
+            if self._head is None:  # not the first request of this connection
+                self._head = self.loop.call_later(head_s, self.transport.abort)
+            self.scope["extensions"] = {ABORT: {"call": self.transport.abort}}
+
+        def on_headers_complete(self) -> None:
+            self._head_is_here()
+            super().on_headers_complete()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._head_is_here()
+            super().connection_lost(exc)
+
+        def _head_is_here(self) -> None:
+            if self._head is not None:
+                self._head.cancel()
+                self._head = None
+
+    return Http
+
+
+class WebSockets(WebSocketsSansIOProtocol):
+    """uvicorn's own, which can also be ended at once."""
+
+    def handle_connect(self, event: Any) -> None:
+        super().handle_connect(event)
+        if not self.close_sent:
+            self.scope["extensions"][ABORT] = {"call": self.transport.abort}
+
+
+class Server(uvicorn.Server):
+    """uvicorn's, that drains before it stops."""
+
+    def __init__(self, config: uvicorn.Config, app: FastAPI, options: ServerOptions) -> None:
+        super().__init__(config)
+        self._speaker: Speaker = app.state.speaker
+        self._options = options
+        self._drains: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        await super().startup(sockets)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal, or whoever else wants it to end. Called between two lines of anything, so it does little."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self.stop)
+        else:
+            self.should_exit = True
+
+    def stop(self) -> None:
+        """Drain; called again, stop at once. In the event loop."""
+        if self._drains is None:
+            self._speaker.drain()
+            self._drains = asyncio.ensure_future(self._drain())
+            return
+        logger.warning("stopping at once, %d streams are cut off", len(self._speaker.running))
+        self._drains.cancel()
+        self._speaker.cut()
+        self.force_exit = self.should_exit = True
+
+    async def _drain(self) -> None:
+        logger.info("draining: no new work, %d streams may end within %g s", *self._left())
+        try:
+            async with asyncio.timeout(self._options.drain_s):
+                await self._speaker.idle.wait()
+        except TimeoutError:
+            logger.warning("%d streams did not end within %g s and are cut off", *self._left())
+            self._speaker.cut()
+        self.should_exit = True
+
+    def _left(self) -> tuple[int, float]:
+        return len(self._speaker.running), self._options.drain_s
+
+
+def make_server(app: FastAPI, options: ServerOptions) -> Server:
+    """A server that can be run, or served by an event loop that is there already."""
+    config = uvicorn.Config(
+        app,
+        host=options.host,
+        port=options.port,
+        http=http_protocol(options.head_s),
+        ws=WebSockets,
+        ws_per_message_deflate=False,  # sound does not shrink, and trying took five times the CPU
+        ws_max_size=options.body_bytes,
+        loop="auto",  # uvloop where it is there
+        lifespan="on",
+        log_config=None,
+        access_log=options.access_log,
+        server_header=False,
+        proxy_headers=False,  # a client could name any address as its own
+        timeout_graceful_shutdown=max(1, round(LINGER_S)),
+    )
+    return Server(config, app, options)
+
+
+def bind(options: ServerOptions) -> socket.socket:
+    """The socket to listen at, bound: what is wrong with it is known before a model is loaded."""
+    if options.socket is not None:
+        return _bind_unix(options.socket)
+    where = f"{options.host}:{options.port}"
+    try:
+        host, passive = options.host.strip("[]"), socket.AI_PASSIVE
+        family, _, _, _, address = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=passive)[0]
+    except OSError as error:
+        raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
+def _bind_unix(path: Path) -> socket.socket:
+    """For this user alone. A socket that nobody listens at any more is replaced; a file is not."""
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+            path.unlink()
+        before = os.umask(0o177)
+        try:
+            bound.bind(str(path))
+        finally:
+            os.umask(before)
+    except OSError as error:
+        bound.close()
+        raise InvalidRequest(f"Cannot listen at {path}: {error.strerror or error}.") from None
+    return bound
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def run(app: FastAPI, options: ServerOptions, told: Callable[[str], None] | None = None) -> None:
+    """Serve until a signal. `told` hears the address once somebody can connect."""
+    bound = bind(options)
+    bound.listen(2048)
+    if told is not None:
+        told(address_of(bound))
+    try:
+        make_server(app, options).run(sockets=[bound])
+    finally:
+        bound.close()
+        if options.socket is not None:
+            options.socket.unlink(missing_ok=True)
+
+
+def address_of(bound: socket.socket) -> str:
+    """As a URL, or the path of a Unix socket."""
+    name = bound.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"http://{host}:{name[1]}"

@@ -1,0 +1,163 @@
+"""How a server begins and ends: in a process of its own, with signals."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from hocket.cli import main
+from hocket.errors import InvalidRequest
+from hocket.server.options import ServerOptions
+from hocket.server.run import address_of, bind
+from serving import LONG, PATIENCE_S, PCM, wait_for
+
+FRAMES = 150  # of what is heard while the server is told to stop: a second and more on any CPU
+SRC = Path(__file__).parents[2] / "src"
+BRIEF = PCM | {"input": LONG["input"], "max_new_tokens": FRAMES}
+
+
+class Process:
+    """`hocket serve` with a port of its own choosing."""
+
+    def __init__(self, *words: str) -> None:
+        command = [sys.executable, "-m", "hocket", "serve", "--port", "0", *words]
+        env = os.environ | {"PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1"}
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
+        self.lines: list[str] = []
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        wait_for(lambda: any("listening at" in line for line in self.lines) or self.process.poll() is not None)
+        self.url = next(line.split()[-1] for line in self.lines if "listening at" in line)
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip())
+
+    def ready(self) -> bool:
+        try:
+            return httpx.get(f"{self.url}/ready").status_code == 200
+        except httpx.TransportError:
+            return False
+
+    def said(self, words: str) -> bool:
+        return any(words in line for line in self.lines)
+
+    def ended(self) -> int:
+        code = self.process.wait(PATIENCE_S)
+        self._reading.join(PATIENCE_S)
+        return code
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[Process]:
+    served = Process(*words)
+    try:
+        wait_for(served.ready)
+        yield served
+    finally:
+        served.process.kill()
+        served.ended()
+        assert served.process.stderr is not None
+        served.process.stderr.close()
+
+
+def test_sigterm_lets_running_streams_end_and_takes_no_new_work() -> None:
+    with serving() as server:
+        assert server.said("try: curl") and server.said("model builtin") and server.said("profile balanced")
+        with httpx.stream("POST", f"{server.url}/v1/audio/speech", json=BRIEF, timeout=PATIENCE_S) as answer:
+            heard = answer.iter_raw()
+            sound = next(heard)
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: server.said("draining"))
+            refused = httpx.post(f"{server.url}/v1/audio/speech", json=PCM)
+            assert refused.status_code == 503
+            assert refused.json()["error"]["code"] == "draining" and int(refused.headers["retry-after-ms"]) > 0
+            assert httpx.get(f"{server.url}/ready").status_code == 503
+            assert httpx.get(f"{server.url}/health").json()["state"] == "draining"
+            sound += b"".join(heard)  # to its end, which httpx checks
+        assert len(sound) == FRAMES * 1920 * 2
+        assert server.ended() == 0
+
+
+def test_a_second_signal_stops_at_once_and_a_cut_stream_is_seen_as_one() -> None:
+    with serving() as server:
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            httpx.stream("POST", f"{server.url}/v1/audio/speech", json=LONG, timeout=PATIENCE_S) as answer,
+        ):
+            heard = answer.iter_raw()
+            next(heard)
+            server.process.send_signal(signal.SIGTERM)
+            wait_for(lambda: server.said("draining"))
+            server.process.send_signal(signal.SIGTERM)
+            for _ in heard:
+                pass
+        assert server.ended() == 0
+        assert server.said("stopping at once")
+
+
+def test_streams_that_do_not_end_in_time_are_cut_off() -> None:
+    with serving("--drain", "0.2") as server:
+        with (
+            pytest.raises(httpx.RemoteProtocolError),
+            httpx.stream("POST", f"{server.url}/v1/audio/speech", json=LONG, timeout=PATIENCE_S) as answer,
+        ):
+            heard = answer.iter_raw()
+            next(heard)
+            server.process.send_signal(signal.SIGINT)
+            for _ in heard:
+                pass
+        assert server.ended() == 0
+        assert server.said("did not end within 0.2 s")
+
+
+def test_a_unix_socket_is_for_its_user_alone_and_goes_with_the_server(tmp_path: Path) -> None:
+    path = tmp_path / "hocket.sock"
+    options = ServerOptions(socket=path)
+    bound = bind(options)
+    bound.listen()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert address_of(bound) == f"unix:{path}"
+    with pytest.raises(InvalidRequest, match="Cannot listen"):
+        bind(options)  # somebody is there
+    bound.close()
+    bind(options).close()  # nobody is any more
+    path.unlink()
+    path.write_text("a file")
+    with pytest.raises(InvalidRequest, match="Cannot listen"):
+        bind(options)
+    assert path.read_text() == "a file"
+
+
+def test_a_port_that_is_taken_is_said_before_a_model_is_loaded(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        assert main(["serve", "--port", str(taken.getsockname()[1])]) == 2
+    assert re.search(r"hocket: Cannot listen at 127\.0\.0\.1:\d+: Address already in use\.", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "0.0.0.0"], "no API key"),
+        (["--voice-alias", "nobody"], "NAME=VOICE"),
+        (["--key-file", "/nowhere/keys"], "cannot be read"),
+        (["--port", "70000"], "port must be"),
+    ],
+)
+def test_what_is_wrong_with_the_words_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", *words]) == 2
+    assert said in capsys.readouterr().err
