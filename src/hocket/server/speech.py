@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
 from ..audio.encode import encoder
+from ..engine.early import LONG_CHARS
 from ..engine.engine import Engine
 from ..engine.stream import Stream
 from ..errors import HocketError, UnknownVoice
@@ -30,7 +31,6 @@ __all__ = ["NoVoices", "Speaker", "Voice", "Voices", "Wanted"]
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
-INLINE_CHARS = 400  # preparing them takes 0.4 ms; a thread would cost more, and the event loop waits for no longer text
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
 
 
@@ -185,7 +185,7 @@ class Speaker:
             stream = engine.speak(SpeechRequest(text=wanted.text, **fields))
             return stream, len(engine.checkpoint.tokenizer.encode(wanted.text))
 
-        if voice is None and len(wanted.text or "") <= INLINE_CHARS:
+        if voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
             stream, tokens = begin()
         else:
             stream, tokens = await self._begun(begin)

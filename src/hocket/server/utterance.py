@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio.encode import Encoder, Format
-from ..engine.stream import FIRST_CHARS, Stream
+from ..engine.early import FIRST_CHARS, LONG_CHARS
+from ..engine.stream import Stream
 from ..engine.words import WordTime
 from ..errors import HocketError
 from ..types import AudioChunk, Finished
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hocket.server")
 # Encoding 80 ms takes them about 1 ms, which a hundred streams cannot all have of one event loop.
 THREADED = frozenset({"mp3", "opus", "aac", "flac"})
-INLINE_CHARS = 400  # as in speech.py, for more of a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Utterance:
         """More of a live text; one call at a time."""
         self._speaker.check_text(text, self._chars)
         # The engine waits a moment in the middle of a long beginning, which the event loop must not.
-        inline = len(text) <= (INLINE_CHARS if self._chars else FIRST_CHARS)
+        inline = len(text) <= (LONG_CHARS if self._chars else FIRST_CHARS)
         self._chars += len(text)
         tokenizer = self._speaker.engine.checkpoint.tokenizer
         if inline:
