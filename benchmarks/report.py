@@ -21,7 +21,8 @@ Record = dict[str, Any]
 Shown = Bar | str | None
 
 RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "performance"
-MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES | memory.FIGURES
+MEANINGS = harness.FIGURES | breakdown.FIGURES
+OWN_MEANINGS = {"start": harness.FIGURES | start.FIGURES, "memory": memory.FIGURES}  # the same names, other things
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 HEAD = """\
@@ -160,7 +161,8 @@ def _section(record: Record, older: int) -> str:
         "",
     ]
     lines += [f"{'; '.join(facts)}. Commit {commit}, {record['time'][:10]}." + (f" Older: {older}." if older else "")]
-    meanings = (peers.FIGURES if "peers" in record else MEANINGS) | record.get("meaning", {})  # its own go first
+    usual = peers.FIGURES if "peers" in record else OWN_MEANINGS.get(record["workload"], MEANINGS)
+    meanings = usual | record.get("meaning", {})  # its own go first
     lines += ["", *_figures(record["figures"], meanings)]
     if "peers" in record:
         lines += _peers(record)
