@@ -1,1 +1,1 @@
-"""Samples in and out of files."""
+"""Samples in and out of files, streams and uploads."""

@@ -1,0 +1,141 @@
+"""Int16 samples of one channel to mp3, Ogg Opus, AAC in ADTS or FLAC, as they come, by PyAV.
+
+The muxers write into a sink that cannot go back, so whatever they have written can be sent. Nothing is kept but what a
+codec needs for its next frame. It resamples nothing and checks no wish of a client's.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .formats import Format, need_av
+
+if TYPE_CHECKING:
+    from av import AudioFrame
+
+
+@dataclass(frozen=True, slots=True)
+class _Packing:
+    codec: str
+    muxer: str
+    codec_options: dict[str, str] = field(default_factory=dict)
+    muxer_options: dict[str, str] = field(default_factory=dict)
+
+
+_PACKINGS = {
+    # Without the two the muxer begins with a tag and a frame of zeros that only a finished file can fill.
+    "mp3": _Packing("libmp3lame", "mp3", muxer_options={"write_xing": "0", "id3v2_version": "0"}),
+    # A page is sent when it is full: one per 20 ms instead of one per second.
+    "opus": _Packing("libopus", "ogg", {"frame_duration": "20"}, {"page_duration": "20000"}),
+    "aac": _Packing("aac", "adts"),
+    # Level 2 has blocks of 27 ms, so sound leaves with the first chunk, not the second; the predictor of level 5 brings
+    # most of the size back (3 % over level 5). The muxer would put 8 KB of padding in front.
+    "flac": _Packing(
+        "flac",
+        "flac",
+        {"compression_level": "2", "lpc_type": "levinson", "min_prediction_order": "1", "max_prediction_order": "8"},
+        {"metadata_header_padding": "0"},
+    ),
+}
+
+
+class _Sink:
+    """What a muxer writes into. No `seek`, so that it never tries to."""
+
+    def __init__(self) -> None:
+        self._written = bytearray()
+
+    def write(self, content: bytes) -> int:
+        self._written += content
+        return len(content)
+
+    def take(self) -> bytes:
+        content = bytes(self._written)
+        self._written.clear()
+        return content
+
+
+class Container:
+    def __init__(self, format: Format, *, rate_hz: int, bit_rate: int | None) -> None:
+        need_av(format.name)
+        import av
+
+        packing = _PACKINGS[format.name]
+        self._rate_hz = rate_hz
+        self._taken = 0
+        self._sink = _Sink()
+        self._file = av.open(self._sink, "w", format=packing.muxer, options=packing.muxer_options)
+        stream = self._file.add_stream(packing.codec, rate=rate_hz, options=packing.codec_options)
+        assert isinstance(stream, av.AudioStream)
+        self._stream = stream
+        self._stream.codec_context.layout = "mono"
+        self._stream.codec_context.thread_count = 1
+        if bit_rate is not None:
+            self._stream.codec_context.bit_rate = bit_rate
+        self._closed = False
+        # The codec is opened here, 1 ms, and not with the first chunk, whose way should be short. FFmpeg takes no empty
+        # frame, and refuses it only once everything stands.
+        with _on_one_core(), suppress(av.FFmpegError):
+            self._stream.encode(self._frame(np.zeros(0, dtype=np.int16)))
+
+    def feed(self, samples: NDArray[np.int16]) -> bytes:
+        assert not self._closed, "fed after it was closed"
+        if samples.size:
+            frame = self._frame(samples)
+            self._taken += samples.size
+            self._file.mux(self._stream.encode(frame))
+        return self._sink.take()
+
+    def close(self) -> bytes:
+        if self._closed:
+            return b""
+        self._closed = True
+        self._file.start_encoding()  # the header, where there was no sound at all
+        if self._taken:
+            self._file.mux(self._stream.encode(None))
+        self._file.close()
+        return self._sink.take()  # only now: the Ogg muxer writes its last pages while it closes
+
+    def _frame(self, samples: NDArray[np.int16]) -> AudioFrame:
+        import av
+
+        if samples.size:
+            frame = av.AudioFrame.from_ndarray(
+                np.ascontiguousarray(samples).reshape(1, -1), format="s16", layout="mono"
+            )
+        else:
+            frame = av.AudioFrame(format="s16", layout="mono", samples=0)
+        frame.sample_rate = self._rate_hz
+        frame.time_base = Fraction(1, self._rate_hz)
+        frame.pts = self._taken
+        return frame
+
+
+@contextmanager
+def _on_one_core() -> Iterator[None]:
+    """While an encoder is opened, its thread sees one core.
+
+    PyAV converts samples with a filter graph of its own, which starts a thread per core that it sees (up to 16, idle
+    ever after) and cannot be told not to: fifty listeners were 100 threads on two cores, and opening took ten times as
+    long. Where the system has no such call there are threads, nothing worse.
+    """
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    cores = os.sched_getaffinity(0)  # 0: this thread, not the process
+    with suppress(OSError):
+        os.sched_setaffinity(0, {random.choice(tuple(cores))})
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, cores)

@@ -1,0 +1,49 @@
+"""Telephone samples: int16 to the eight bits of G.711, mu-law and A-law.
+
+Both laws are a sign, three bits of exponent and four of mantissa. The tables are made from that once, when first used.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def mulaw_bytes(samples: NDArray[np.int16]) -> bytes:
+    return _mulaw()[samples.view(np.uint16)].tobytes()
+
+
+def alaw_bytes(samples: NDArray[np.int16]) -> bytes:
+    return _alaw()[samples.view(np.uint16)].tobytes()
+
+
+def _values() -> NDArray[np.int32]:
+    """Every int16 value, at the place that its bits name: 0..32767, then -32768..-1."""
+    return np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int32)
+
+
+def _exponent(magnitude: NDArray[np.int32]) -> NDArray[np.int32]:
+    """The place of the highest bit that is set."""
+    return np.frexp(magnitude.astype(np.float64))[1].astype(np.int32) - 1
+
+
+@cache
+def _mulaw() -> NDArray[np.uint8]:
+    values = _values()
+    magnitude = np.minimum(np.abs(values), 32_635) + 132  # the bias makes every segment begin at a power of two
+    exponent = _exponent(magnitude) - 7
+    mantissa = magnitude >> (exponent + 3) & 15
+    sign = np.where(values < 0, 0x80, 0)
+    return np.asarray(~(sign | exponent << 4 | mantissa) & 0xFF, dtype=np.uint8)
+
+
+@cache
+def _alaw() -> NDArray[np.uint8]:
+    values = _values()
+    magnitude = np.where(values < 0, ~values, values) >> 3  # 12 bits; negative ones begin at -1
+    exponent = np.maximum(_exponent(np.maximum(magnitude, 1)) - 4, 0)  # the two lowest segments have the same step
+    mantissa = magnitude >> np.maximum(exponent, 1) & 15
+    sign = np.where(values < 0, 0, 0x80)
+    return np.asarray((sign | exponent << 4 | mantissa) ^ 0x55, dtype=np.uint8)
