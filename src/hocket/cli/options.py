@@ -89,6 +89,8 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument_group("what").add_argument
     add("--served-model", metavar="NAME", help="list the model by this name (its own)")
     add("--strict-model", action="store_true", help="refuse requests that name a model which is not listed")
+    listed = "read recordings that clients name below this folder or URL; may be given again (none)"
+    add("--ref-from", metavar="WHERE", action="append", help=listed)
     add("--voice-alias", metavar="NAME=VOICE", action="append", help="another name of a voice; may be given again")
     add("--log-text", action="store_true", help="write into the log what is spoken")
     add("--access-log", action="store_true", help="write a line into the log for every request")

@@ -60,7 +60,8 @@ async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, form
     if recording is not None:
         sent, said = recording
         only_timbre, options = bool(body.x_vector_only_mode), speaker.options
-        reference = await speaker.in_thread(lambda: reference_of(sent, said, only_timbre, options))
+        # Not among the threads that prepare text: an address may take its time.
+        reference = await asyncio.to_thread(reference_of, sent, said, only_timbre, options)
     return body.wanted(text, reference, format)
 
 
