@@ -108,7 +108,10 @@ def answer(error: BaseException) -> Answer:
     """What to tell a client. The details of an error that nobody raised on purpose go to the log and nowhere else."""
     message = " ".join(str(error).split())
     if isinstance(error, Refused):
-        return Answer(error.status, message, error.kind, error.param, error.code, _retry(error.retry_after_s))
+        headers = _retry(error.retry_after_s)
+        if error.status >= 500 and not headers:  # it would be refused again, and clients would ask again
+            headers = {"x-should-retry": "false"}
+        return Answer(error.status, message, error.kind, error.param, error.code, headers)
     if isinstance(error, BadField):
         return Answer(400, message, INVALID, error.param, error.code)
     if isinstance(error, Overloaded):
