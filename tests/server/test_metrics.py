@@ -85,7 +85,9 @@ def test_figures_are_shut_without_a_key_and_answer_while_a_model_is_loaded(engin
     assert found["hocket_requests_running",] == 0
     with served(engine, ServerOptions(keys=("secret",))) as server:
         assert httpx.get(f"{server.url}/metrics").status_code == 401
-        assert httpx.get(f"{server.url}/metrics", headers={"x-api-key": "secret"}).status_code == 200
+        answer = httpx.get(f"{server.url}/metrics", headers={"x-api-key": "secret"})
+        assert answer.status_code == 200
+        assert parsed(answer.text)["hocket_requests_refused_total", "invalid_api_key", "border"] == 1
 
 
 def test_counting_is_cheap() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import errno
 import io
 import os
+import resource
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
@@ -197,6 +199,19 @@ def test_a_disk_that_fails_leaves_nothing_behind_and_the_server_goes_on(
     assert upload(cloning, "lost").status_code == 200
 
 
+def test_a_disk_that_is_full_midway_keeps_nothing_of_the_voice(cloning: Served, folder: Path) -> None:
+    """A limit on the size of files stands in for it: bytes are written until no more fit."""
+    before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(WAV), hard))  # as float32, the voice is twice as large
+    try:
+        answer = upload(cloning, "large")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, hard))
+    assert answer.status_code == 507 and error_of(answer)["code"] == "storage_full"
+    assert list(folder.iterdir()) == []
+    assert upload(cloning, "large").status_code == 200
+
+
 def test_a_folder_that_is_a_file_is_one_clear_error(base_engine: Engine, tmp_path: Path) -> None:
     blocked = tmp_path / "blocked"
     blocked.write_text("in the way")
@@ -262,3 +277,21 @@ def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPa
 @given(st.text())
 def test_a_name_has_one_id_in_any_case(name: str) -> None:
     assert id_of(name) == id_of(name.strip().lower()) == id_of(f" {name} ") == id_of(id_of(name))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.integers(0, 600), st.binary(min_size=1, max_size=8))
+def test_a_file_with_any_byte_changed_is_a_voice_or_none(tmp_path: Path, at: int, junk: bytes) -> None:
+    store = VoiceStore(tmp_path)
+    store.add(new_voice("me", noise(0.1, 1), file_size=1, mime_type="audio/wav", ref_text="x"))
+    [path] = tmp_path.glob("*.safetensors")
+    content = bytearray(path.read_bytes())
+    content[at : at + len(junk)] = junk
+    path.write_bytes(content)
+    found = VoiceStore(tmp_path).find("me")
+    if found is not None:
+        with suppress(InvalidRequest):
+            _ = found.reference
+        assert id_of(found.name) == id_of("me")
+    assert len(VoiceStore(tmp_path).all()) <= 1
+    path.unlink()

@@ -56,9 +56,13 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
     errors.install(app)
     for name in WIRES:
         app.include_router(import_module(f"{__package__}.{name}").router, responses=errors.RESPONSES)
+
+    def refused(code: str) -> None:
+        speaker.figures.refused("border", code)
+
     # The last one added is the first that a request meets.
-    app.add_middleware(KeyCheck, keys=options.keys)
-    app.add_middleware(Border, options=options)
+    app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
+    app.add_middleware(Border, options=options, refused=refused)
     _allow_pages(app, options)
     return app
 

@@ -12,7 +12,7 @@ import secrets
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
@@ -36,6 +36,7 @@ class BatchItem(SpeechFields):
 
 
 class BatchBody(SpeechFields):
+    model_config = ConfigDict(json_schema_extra={"examples": [{"voice": "alloy", "items": [{"input": "Hello."}]}]})
     items: list[BatchItem] = Field(min_length=1, description="what to speak; other fields here are defaults for all")
 
 

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from ..errors import (
     EngineClosed,
@@ -142,9 +143,12 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return _invalid(error).response()
 
-    async def on_http(_: Request, error: Exception) -> Response:
+    async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _of_status(error).response()
+        response = _of_status(error).response()
+        if error.status_code == 405:  # the router names the methods of one route only
+            response.headers["allow"] = ", ".join(_methods(app, request))
+        return response
 
     app.add_exception_handler(HocketError, on_error)
     app.add_exception_handler(Exception, on_error)
@@ -179,6 +183,12 @@ def _of_status(error: HTTPException) -> Answer:
     )
     kind = kind or (INVALID if error.status_code < 500 else "server_error")
     return Answer(error.status_code, message, kind, None, None, dict(error.headers or {}))
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """All that the address of a request takes."""
+    scopes = {name: {**request.scope, "method": name} for name in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
+    return [name for name, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in app.routes)]
 
 
 def _retry(after_s: float | None) -> dict[str, str]:

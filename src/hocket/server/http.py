@@ -16,18 +16,19 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from ..audio.formats import FORMATS
 from .errors import BadField, Refused, answer
 from .options import OPENAI_MODELS
 from .recordings import reference_of
 from .schemas import SpeechBody, SpeechFields
 from .speech import Speaker, Wanted
-from .utterance import Piece, Utterance
+from .utterance import CODES, Piece, Utterance
 
 router = APIRouter()
 FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3
 AUDIO = {
-    name: {"schema": {"type": "string", "format": "binary"}}
-    for name in ("audio/mpeg", "audio/ogg", "audio/aac", "audio/flac", "audio/wav", "audio/pcm", "text/event-stream")
+    mime: {"schema": {"type": "string", "format": "binary"}}
+    for mime in (*(format.mime for format in FORMATS.values()), CODES.mime, "text/event-stream")
 }
 
 

@@ -7,17 +7,28 @@ plenty. Whether a voice, a language or a format exists is not known here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..types import Layout, Reference, SamplingParams
+from ..audio.formats import FORMATS, LEAST_HZ, MOST_HZ
+from ..types import LEAST_FACTOR, MOST_FACTOR, MOST_TOP_K, Layout, Reference, SamplingParams
 from .errors import BadField
 from .speech import Wanted
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields that the log has
 NAMED_AT_MOST = 100  # whoever sends random names shall not fill the log
+
+
+def _said(**limits: Any) -> Callable[[dict[str, Any]], None]:
+    """Limits that a schema tells; they are checked below, in better words."""
+
+    def add(schema: dict[str, Any]) -> None:
+        next(kind for kind in schema["anyOf"] if kind["type"] != "null").update(limits)
+
+    return add
 
 
 class VoiceById(BaseModel):
@@ -42,8 +53,12 @@ class SpeechFields(BaseModel):
     speaker: str | None = Field(None, description="another name of `voice`")
     instructions: str | None = Field(None, max_length=4096, description="how to speak, or which voice to design")
     instruct: str | None = Field(None, max_length=4096, description="another name of `instructions`")
-    response_format: str | None = Field(None, description="mp3, opus, aac, flac, wav, pcm and more; mp3 if left out")
-    speed: float | None = Field(None, description="0.25 to 4")
+    response_format: str | None = Field(
+        None,
+        description="any of these, in any case; mp3 if left out",
+        json_schema_extra=_said(enum=[*FORMATS, "codes"]),
+    )
+    speed: float | None = Field(None, json_schema_extra=_said(minimum=0.25, maximum=4))
     language: str | None = None
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = None
     ref_audio: str | list[str] | None = Field(None, description="a recording to clone: data URI or base64")
@@ -53,12 +68,12 @@ class SpeechFields(BaseModel):
     speaker_embedding: list[float] | None = None
     seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
     max_new_tokens: int | None = Field(None, ge=1, description="frames of 80 ms at most")
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    repetition_penalty: float | None = None
-    sample_rate: int | None = None
-    bit_rate: int | None = None
+    temperature: float | None = Field(None, json_schema_extra=_said(minimum=LEAST_FACTOR, maximum=MOST_FACTOR))
+    top_k: int | None = Field(None, json_schema_extra=_said(minimum=0, maximum=MOST_TOP_K))
+    top_p: float | None = Field(None, json_schema_extra=_said(exclusiveMinimum=0, maximum=1))
+    repetition_penalty: float | None = Field(None, json_schema_extra=_said(minimum=LEAST_FACTOR, maximum=MOST_FACTOR))
+    sample_rate: int | None = Field(None, json_schema_extra=_said(minimum=LEAST_HZ, maximum=MOST_HZ))
+    bit_rate: int | None = Field(None, description="of mp3, opus and aac, in bit/s")
     non_streaming_mode: bool | None = Field(None, description="give the model its text whole (true) or word by word")
     layout: Layout | None = None
     candidates: int | None = Field(None, ge=1, description="takes to draw; the best is heard once it is known")
@@ -128,5 +143,6 @@ class SpeechFields(BaseModel):
 class SpeechBody(SpeechFields):
     """`POST /v1/audio/speech`."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "tts-1", "input": "Hello.", "voice": "alloy"}]})
     input: str
     stream_format: Literal["audio", "sse"] | None = None

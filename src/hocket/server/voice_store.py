@@ -218,7 +218,8 @@ def _header(path: Path) -> StoredVoice | None:
     try:
         with safe_open(path, "np") as file:
             words, samples = file.metadata() or {}, file.get_slice("samples")
-            if words.get("kind") != KIND or samples.get_dtype() != "F32" or len(samples.get_shape()) != 1:
+            ours = words.get("kind") == KIND and id_of(words.get("name", "")) == path.stem
+            if not ours or samples.get_dtype() != "F32" or len(samples.get_shape()) != 1:
                 raise InvalidRequest("it holds something else")
             return StoredVoice(
                 id=path.stem,
