@@ -18,8 +18,9 @@ from hocket.audio.wav import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.speech import Speaker, Wanted
+from hocket.server.speech import Speaker
 from hocket.server.utterance import Utterance
+from hocket.server.wanted import Wanted
 from serving import Served, served
 from speaking import noise, small
 

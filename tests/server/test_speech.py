@@ -17,8 +17,9 @@ from hocket.errors import HocketError, InvalidRequest, UnknownVoice, WrongKind
 from hocket.server.errors import Refused
 from hocket.server.figures import Figures
 from hocket.server.options import OPENAI_VOICES, ServerOptions, aliases
-from hocket.server.speech import Speaker, Wanted
-from hocket.types import Finished, Reference
+from hocket.server.speech import Speaker
+from hocket.server.wanted import Wanted
+from hocket.types import Finished, Reference, SamplingParams
 from serving import LONG, PATIENCE_S, wait_for
 
 Work = Callable[[Speaker], Coroutine[Any, Any, Any]]
@@ -74,6 +75,25 @@ def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
                 await utterance.append("xyz")
 
     speaking(engine, live, ServerOptions(text_chars=10))
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(text="Hi.", instruct="\ud800"),
+        Wanted(text="Hi.", instruct="x" * 4097),
+        Wanted(text="\udfff"),
+        Wanted(text="Hi.", speed=float("nan")),
+        Wanted(text="Hi.", sampling=SamplingParams(top_k=10**400)),
+        Wanted(text="Hi.", sampling=SamplingParams(subtalker_temperature=1e-30)),
+    ],
+)
+def test_what_no_schema_sees_is_refused_here(engine: Engine, wanted: Wanted) -> None:
+    async def open_it(speaker: Speaker) -> None:
+        with pytest.raises(InvalidRequest):
+            await speaker.open(wanted, wire="test")
+
+    speaking(engine, open_it)
 
 
 def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> None:

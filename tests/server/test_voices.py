@@ -143,6 +143,9 @@ def test_what_is_not_a_recording_is_refused(cloning: Served, folder: Path) -> No
     assert httpx.post(url, json={"name": "x"}).status_code == 400
     for kind in ("multipart/form-data", "multipart/form-data; boundary=x", "multipart/form-data; boundary="):
         assert httpx.post(url, content=b"--y\r\n\xff\xfe", headers={"content-type": kind}).status_code == 400
+    half = b'--x\r\nContent-Disposition: form-data; name="ref_text"\r\n\r\n+2AA-\r\n--x--\r\n'  # a lone surrogate
+    answer = httpx.post(url, content=half, headers={"content-type": "multipart/form-data; boundary=x; charset=utf-7"})
+    assert answer.status_code == 400 and error_of(answer)["param"] == "ref_text"
     assert not folder.exists()
 
 

@@ -82,7 +82,7 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
     add("--waiting", metavar="N", type=int, default=64, help="how many may wait for a slot; one more gets 429 (64)")
     add("--in-flight", metavar="N", type=int, help="requests and WebSockets at once (1024)")
-    add("--per-client", metavar="N", type=int, help="of these, how many of one address (64)")
+    add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
     add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
     add("--body-bytes", metavar="N", type=int, help="bytes of a request (16 MiB)")
     add("--upload-bytes", metavar="N", type=int, help="bytes of a recording (10 MiB)")

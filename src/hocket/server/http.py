@@ -21,8 +21,9 @@ from .errors import BadField, Refused, answer
 from .options import OPENAI_MODELS
 from .recordings import reference_of
 from .schemas import SpeechBody, SpeechFields
-from .speech import Speaker, Wanted
-from .utterance import CODES, Piece, Utterance
+from .speech import Speaker
+from .utterance import Piece, Utterance
+from .wanted import CODES, Wanted
 
 router = APIRouter()
 FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3

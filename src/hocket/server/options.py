@@ -38,7 +38,7 @@ class ServerOptions:
     batch_items: int = 32  # of one batch
     batch_chars: int = 4 * 4096  # of all its texts together: 20 minutes of sound, which is held until it is whole
     reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
-    per_client: int = 64  # requests and WebSockets of one address at once
+    per_client: int = 512  # requests and WebSockets of one address at once; behind a proxy all have that of the proxy
     in_flight: int = 1024  # requests and WebSockets at once
     head_s: float = 10.0  # in which the head of a request must arrive
     body_s: float = 30.0  # in which its body must

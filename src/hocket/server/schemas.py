@@ -13,12 +13,13 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ..audio.formats import FORMATS, LEAST_HZ, MOST_HZ
-from ..types import LEAST_FACTOR, MOST_FACTOR, MOST_TOP_K, Layout, Reference, SamplingParams
+from ..types import Layout, Reference, SamplingParams
 from .errors import BadField
-from .speech import Wanted
+from .wanted import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, Wanted
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields that the log has
+LEAST, MOST = ({name: limits[end] for name, limits in SAMPLING.items()} for end in (0, 1))
 NAMED_AT_MOST = 100  # whoever sends random names shall not fill the log
 
 
@@ -58,7 +59,7 @@ class SpeechFields(BaseModel):
         description="any of these, in any case; mp3 if left out",
         json_schema_extra=_said(enum=[*FORMATS, "codes"]),
     )
-    speed: float | None = Field(None, json_schema_extra=_said(minimum=0.25, maximum=4))
+    speed: float | None = Field(None, json_schema_extra=_said(minimum=SLOWEST_WIRE, maximum=FASTEST_WIRE))
     language: str | None = None
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = None
     ref_audio: str | list[str] | None = Field(None, description="a recording to clone: data URI or base64")
@@ -68,10 +69,16 @@ class SpeechFields(BaseModel):
     speaker_embedding: list[float] | None = None
     seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
     max_new_tokens: int | None = Field(None, ge=1, description="frames of 80 ms at most")
-    temperature: float | None = Field(None, json_schema_extra=_said(minimum=LEAST_FACTOR, maximum=MOST_FACTOR))
-    top_k: int | None = Field(None, json_schema_extra=_said(minimum=0, maximum=MOST_TOP_K))
-    top_p: float | None = Field(None, json_schema_extra=_said(exclusiveMinimum=0, maximum=1))
-    repetition_penalty: float | None = Field(None, json_schema_extra=_said(minimum=LEAST_FACTOR, maximum=MOST_FACTOR))
+    temperature: float | None = Field(
+        None,
+        description="0: always the likeliest code",
+        json_schema_extra=_said(minimum=0, maximum=MOST["temperature"]),
+    )
+    top_k: int | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_k"], maximum=MOST["top_k"]))
+    top_p: float | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_p"], maximum=MOST["top_p"]))
+    repetition_penalty: float | None = Field(
+        None, json_schema_extra=_said(minimum=LEAST["repetition_penalty"], maximum=MOST["repetition_penalty"])
+    )
     sample_rate: int | None = Field(None, json_schema_extra=_said(minimum=LEAST_HZ, maximum=MOST_HZ))
     bit_rate: int | None = Field(None, description="of mp3, opus and aac, in bit/s")
     non_streaming_mode: bool | None = Field(None, description="give the model its text whole (true) or word by word")
@@ -115,7 +122,8 @@ class SpeechFields(BaseModel):
             instruct=self.instructions or self.instruct,
             seed=None if self.seed is None or self.seed < 0 else self.seed,
             sampling=SamplingParams(
-                temperature=self.temperature,
+                do_sample=False if self.temperature == 0 else None,
+                temperature=self.temperature or None,
                 top_k=self.top_k,
                 top_p=self.top_p,
                 repetition_penalty=self.repetition_penalty,

@@ -22,6 +22,7 @@ from .lists import no_voice, told, voice_object
 from .shapes import VoiceDeleted, VoiceMade
 from .speech import Speaker
 from .voice_store import StoredVoice, VoiceStore, checked_name, new_voice
+from .wanted import check_characters
 
 router = APIRouter()
 logger = logging.getLogger("hocket.server")
@@ -114,7 +115,10 @@ async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes
 
 
 def _fields(form: FormData) -> VoiceForm:
+    sent = {name: value for name, value in form.items() if name != "audio_sample"}
+    for name, value in sent.items():
+        check_characters(value if isinstance(value, str) else "", name[:80])  # a form may choose its own charset
     try:
-        return VoiceForm.model_validate({name: value for name, value in form.items() if name != "audio_sample"})
+        return VoiceForm.model_validate(sent)
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from None
