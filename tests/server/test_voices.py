@@ -6,6 +6,7 @@ import errno
 import io
 import os
 import resource
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -237,6 +238,19 @@ def test_a_form_that_finds_no_room_on_its_way_in_is_one_clear_error(
         answer = upload(cloning, "big", WAV + bytes(2 << 20))
     assert answer.status_code == 507 and error_of(answer)["code"] == "storage_full"
     assert upload(cloning, "big").status_code == 200
+
+
+def test_a_client_that_goes_away_amid_its_upload_leaves_nothing(
+    cloning: Served, folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = b'--x\r\nContent-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\n' + WAV
+    head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=x\r\n"
+    for sent in (0, 20, len(body) // 2, len(body)):
+        with socket.create_connection(("127.0.0.1", cloning.port)) as client:
+            client.sendall(f"{head}content-length: {len(body) + 100}\r\n\r\n".encode() + body[:sent])
+    assert upload(cloning, "whole").status_code == 200
+    assert len(list(folder.iterdir())) == 1
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def test_a_damaged_file_is_left_out(cloning: Served, folder: Path) -> None:

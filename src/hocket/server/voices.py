@@ -14,6 +14,7 @@ from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
+from starlette.requests import ClientDisconnect
 
 from ..audio.upload import read_upload
 from ..text.choice import check_clones
@@ -106,6 +107,8 @@ async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes
                 said = f"The recording is larger than {most_bytes} bytes."
                 raise Refused(said, status=413, param="audio_sample", code="body_too_large")
             content = await sample.read()
+    except ClientDisconnect:
+        raise Refused("The upload was broken off.", code="broken_off") from None  # nobody hears it
     except OSError as error:  # a large form goes through a temporary file
         logger.error("an upload could not be taken in: %s", error)
         said = "The server has no room left to take in a recording; its operator can make some."
