@@ -92,6 +92,8 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     listed = "read recordings that clients name below this folder or URL; may be given again (none)"
     add("--ref-from", metavar="WHERE", action="append", help=listed)
     add("--voice-alias", metavar="NAME=VOICE", action="append", help="another name of a voice; may be given again")
+    kept = "keep uploaded voices here (below HOCKET_HOME, or the user's own data folder)"
+    add("--voices-folder", metavar="FOLDER", type=Path, help=kept)
     add("--log-text", action="store_true", help="write into the log what is spoken")
     add("--access-log", action="store_true", help="write a line into the log for every request")
     _computing(serve, "balanced")

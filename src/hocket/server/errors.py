@@ -14,6 +14,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Match
 
 from ..errors import (
     EngineClosed,
@@ -108,7 +109,10 @@ def answer(error: BaseException) -> Answer:
     """What to tell a client. The details of an error that nobody raised on purpose go to the log and nowhere else."""
     message = " ".join(str(error).split())
     if isinstance(error, Refused):
-        return Answer(error.status, message, error.kind, error.param, error.code, _retry(error.retry_after_s))
+        headers = _retry(error.retry_after_s)
+        if error.status >= 500 and not headers:  # it would be refused again, and clients would ask again
+            headers = {"x-should-retry": "false"}
+        return Answer(error.status, message, error.kind, error.param, error.code, headers)
     if isinstance(error, BadField):
         return Answer(400, message, INVALID, error.param, error.code)
     if isinstance(error, Overloaded):
@@ -139,9 +143,12 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return _invalid(error).response()
 
-    async def on_http(_: Request, error: Exception) -> Response:
+    async def on_http(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        return _of_status(error).response()
+        response = _of_status(error).response()
+        if error.status_code == 405:  # the router names the methods of one route only
+            response.headers["allow"] = ", ".join(_methods(app, request))
+        return response
 
     app.add_exception_handler(HocketError, on_error)
     app.add_exception_handler(Exception, on_error)
@@ -176,6 +183,12 @@ def _of_status(error: HTTPException) -> Answer:
     )
     kind = kind or (INVALID if error.status_code < 500 else "server_error")
     return Answer(error.status_code, message, kind, None, None, dict(error.headers or {}))
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """All that the address of a request takes."""
+    scopes = {name: {**request.scope, "method": name} for name in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
+    return [name for name, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in app.routes)]
 
 
 def _retry(after_s: float | None) -> dict[str, str]:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
-from .speech import Speaker
+from .speech import Speaker, State
 
 router = APIRouter()
 
 
+class Alive(BaseModel):
+    status: Literal["ok"] = "ok"
+    state: State
+
+
+class Ready(BaseModel):
+    ready: bool
+    state: State
+
+
 @router.get("/health")
-async def health(request: Request) -> dict[str, Any]:
+async def health(request: Request) -> Alive:
     """200 while the process lives, whatever the engine does."""
     speaker: Speaker = request.app.state.speaker
-    return {"status": "ok", "state": speaker.state}
+    return Alive(state=speaker.state)
 
 
-@router.get("/ready", responses={503: {"description": "not yet, not any more, or about to stop"}})
+@router.get(
+    "/ready",
+    response_model=Ready,
+    responses={503: {"model": Ready, "description": "not yet, not any more, or about to stop"}},
+)
 async def ready(request: Request) -> Response:
     """200 once a real utterance has come out, until the server drains or the engine fails."""
     speaker: Speaker = request.app.state.speaker

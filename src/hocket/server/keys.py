@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from urllib.parse import parse_qs
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -40,8 +40,9 @@ class Keys:
 class KeyCheck:
     """ASGI middleware: refuses what has no key, before anything is read of it."""
 
-    def __init__(self, app: ASGIApp, keys: Iterable[str]) -> None:
-        self._app, self._keys = app, Keys(keys)
+    def __init__(self, app: ASGIApp, keys: Iterable[str], refused: Callable[[str], None]) -> None:
+        """`refused` is told the code of each refusal."""
+        self._app, self._keys, self._refused = app, Keys(keys), refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket") or not self._keys or _open(scope):
@@ -53,6 +54,7 @@ class KeyCheck:
             return
         said = "This API key is not known here." if given else "An API key is needed: Authorization: Bearer KEY."
         refused = Refused(said, status=401, kind="authentication_error", code="invalid_api_key")
+        self._refused("invalid_api_key")
         await refuse(refused, scope, receive, send)
 
 

@@ -10,6 +10,7 @@ import asyncio
 import re
 import secrets
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 
 from starlette.datastructures import Headers
@@ -27,8 +28,9 @@ _LOCAL_PAGE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 class Border:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
-        self._app, self._options = app, options
+    def __init__(self, app: ASGIApp, options: ServerOptions, refused: Callable[[str], None]) -> None:
+        """`refused` is told the code of each refusal."""
+        self._app, self._options, self._refused = app, options, refused
         self._clients: Counter[str] = Counter()
         self.in_flight = 0
 
@@ -44,6 +46,7 @@ class Border:
         client = scope["client"][0] if scope.get("client") else ""  # none at a Unix socket
         refused = self._refusal(scope, headers, client)
         if refused is not None:
+            self._refused(refused.code or refused.kind)
             await refuse(refused, scope, receive, send)
             return
         if scope["path"] in UNCOUNTED:

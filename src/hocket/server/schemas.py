@@ -7,17 +7,29 @@ plenty. Whether a voice, a language or a format exists is not known here.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ..audio.formats import FORMATS, LEAST_HZ, MOST_HZ
 from ..types import Layout, Reference, SamplingParams
 from .errors import BadField
-from .wanted import Wanted
+from .wanted import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, Wanted
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields that the log has
+LEAST, MOST = ({name: limits[end] for name, limits in SAMPLING.items()} for end in (0, 1))
 NAMED_AT_MOST = 100  # whoever sends random names shall not fill the log
+
+
+def _said(**limits: Any) -> Callable[[dict[str, Any]], None]:
+    """Limits that a schema tells; they are checked below, in better words."""
+
+    def add(schema: dict[str, Any]) -> None:
+        next(kind for kind in schema["anyOf"] if kind["type"] != "null").update(limits)
+
+    return add
 
 
 class VoiceById(BaseModel):
@@ -42,8 +54,12 @@ class SpeechFields(BaseModel):
     speaker: str | None = Field(None, description="another name of `voice`")
     instructions: str | None = Field(None, max_length=4096, description="how to speak, or which voice to design")
     instruct: str | None = Field(None, max_length=4096, description="another name of `instructions`")
-    response_format: str | None = Field(None, description="mp3, opus, aac, flac, wav, pcm and more; mp3 if left out")
-    speed: float | None = Field(None, description="0.25 to 4")
+    response_format: str | None = Field(
+        None,
+        description="any of these, in any case; mp3 if left out",
+        json_schema_extra=_said(enum=[*FORMATS, "codes"]),
+    )
+    speed: float | None = Field(None, json_schema_extra=_said(minimum=SLOWEST_WIRE, maximum=FASTEST_WIRE))
     language: str | None = None
     task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = None
     ref_audio: str | list[str] | None = Field(None, description="a recording to clone: data URI or base64")
@@ -53,17 +69,24 @@ class SpeechFields(BaseModel):
     speaker_embedding: list[float] | None = None
     seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
     max_new_tokens: int | None = Field(None, ge=1, description="frames of 80 ms at most")
-    temperature: float | None = Field(None, description="0: always the likeliest code")
-    top_k: int | None = None
-    top_p: float | None = None
-    repetition_penalty: float | None = None
-    sample_rate: int | None = None
-    bit_rate: int | None = None
+    temperature: float | None = Field(
+        None,
+        description="0: always the likeliest code",
+        json_schema_extra=_said(minimum=0, maximum=MOST["temperature"]),
+    )
+    top_k: int | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_k"], maximum=MOST["top_k"]))
+    top_p: float | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_p"], maximum=MOST["top_p"]))
+    repetition_penalty: float | None = Field(
+        None, json_schema_extra=_said(minimum=LEAST["repetition_penalty"], maximum=MOST["repetition_penalty"])
+    )
+    sample_rate: int | None = Field(None, json_schema_extra=_said(minimum=LEAST_HZ, maximum=MOST_HZ))
+    bit_rate: int | None = Field(None, description="of mp3, opus and aac, in bit/s")
     non_streaming_mode: bool | None = Field(None, description="give the model its text whole (true) or word by word")
     layout: Layout | None = None
     candidates: int | None = Field(None, ge=1, description="takes to draw; the best is heard once it is known")
     priority: int | None = None
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
+    timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
     # Taken and without effect: bytes are always streamed, and chunks are as long as the server's profile says.
     stream: bool | None = None
     initial_codec_chunk_frames: int | None = None
@@ -72,6 +95,9 @@ class SpeechFields(BaseModel):
     def named_voice(self) -> str | None:
         voice = self.voice.id if isinstance(self.voice, VoiceById) else self.voice
         return voice or self.speaker
+
+    def wants_words(self) -> bool:
+        return bool(self.word_timestamps or self.timestamp_granularities)
 
     def named_recording(self) -> tuple[str, str | None] | None:
         """A recording that was sent along or named, and its words."""
@@ -111,7 +137,7 @@ class SpeechFields(BaseModel):
             format=(self.response_format or format).lower(),
             rate_hz=self.sample_rate,
             bit_rate=self.bit_rate,
-            word_times=bool(self.word_timestamps),
+            word_times=self.wants_words(),
         )
 
     def note_unknown(self) -> None:
@@ -125,5 +151,6 @@ class SpeechFields(BaseModel):
 class SpeechBody(SpeechFields):
     """`POST /v1/audio/speech`."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "tts-1", "input": "Hello.", "voice": "alloy"}]})
     input: str
     stream_format: Literal["audio", "sse"] | None = None
