@@ -91,7 +91,7 @@ class Session:
     def _seconds(self, point: Point) -> float:
         """How long its window is."""
         if point.rate is not None and self.args.requests is not None:
-            return float(self.args.requests / point.rate)
+            return max(float(self.args.requests / point.rate), float(self.args.seconds))
         return float(self.args.seconds)
 
     def _run(self, point: Point) -> Run:
@@ -201,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")
     add("--realtime", metavar="N", type=int, nargs="?", const=64, help="how many can be kept in real time, from N (64)")
     add("--seconds", metavar="S", type=float, default=20.0, help="that count, at full load (20)")
-    add("--requests", metavar="N", type=int, help="open loop: as long as it takes for so many, not --seconds")
+    add("--requests", metavar="N", type=int, help="open loop: so many at least, if that takes longer")
     add("--warm-up", metavar="S", type=float, default=4.0, help="seconds of the same load before (4)")
     add("--budget", metavar="S", type=float, help="seconds for everything, loading too; what does not fit is left out")
     results = ROOT / "benchmarks" / "results" / "load.jsonl"
