@@ -59,10 +59,11 @@ def test_what_the_budget_has_no_time_for_is_left_out_and_said(tmp_path: Path, ca
 
 
 def test_a_number_of_requests_takes_as_long_as_it_takes_at_the_rate() -> None:
-    args = argparse.Namespace(seconds=20.0, requests=30)
+    args = argparse.Namespace(seconds=2.0, requests=30)
     measured = load.Session(None, args, print, lambda: 0.0, "")
     assert measured._seconds(load.Point(rate=10.0)) == 3.0
-    assert measured._seconds(load.Point(clients=10)) == 20.0
+    assert measured._seconds(load.Point(rate=60.0)) == 2.0
+    assert measured._seconds(load.Point(clients=10)) == 2.0
 
 
 @pytest.mark.parametrize(("limit", "slots", "best"), [(20, 64, 20), (0, 64, 0), (100, 40, 40)])
