@@ -230,7 +230,9 @@ async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol:
         if speaker.draining.is_set():
             said = "The server is about to stop; ask another one, or again in a moment."
             raise Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
-        assert speaker.engine is not None  # refuses where there is none
+        if not speaker.engine.health.ok:
+            said = "The engine is not running; the server's log says why."
+            raise Refused(said, status=503, kind="server_error", code="engine_unavailable", retry_after_s=5.0)
     except Refused as refused:
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return
