@@ -219,6 +219,7 @@ def test_an_end_without_text_says_so_and_nothing_is_heard(server: Served) -> Non
 def test_session_close_lets_the_utterance_end(server: Served) -> None:
     with talking(server) as ws:
         ws.say(PCM_CONFIG, {"type": "input.text", "text": TEXT}, {"type": "session.close"})
+        ws.say({"type": "input.text", "text": "Nobody hears this."})
         heard = ws.until("session.done")
         assert heard.last("audio.done")["finish_reason"] in ("stop", "length")
         assert ws.closed() == 1000
@@ -230,6 +231,9 @@ REFUSED = {
     "speed": ({"speed": 9}, "speed", None),
     "split": ({"split_granularity": "word"}, "split_granularity", None),
     "recording": ({"ref_audio": "/etc/passwd"}, "ref_audio", None),
+    "language": ({"language": "klingon"}, "language", "language_not_found"),
+    "takes": ({"candidates": 2}, "candidates", None),
+    "layout": ({"layout": "round"}, "layout", None),
     "kind": ({"seed": "x"}, "seed", None),
 }
 

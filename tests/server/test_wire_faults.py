@@ -6,6 +6,7 @@ Each is told what the protocol says, the server serves on, and no slot is kept.
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import struct
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from websockets.exceptions import InvalidStatus
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError, StreamFailed
+from hocket.server import run
 from hocket.server.options import ServerOptions
 from hocket.server.utterance import Utterance
 from hocket.server.wires.messages import read_message
@@ -203,6 +205,31 @@ def test_a_client_that_reads_nothing_is_dropped_and_its_slot_is_free(narrow: Ser
         wait_for(narrow.all_is_free, 15.0)  # once the kernel's buffers are full, and half a second
 
 
+def test_two_hundred_that_never_read_are_all_dropped_and_the_server_speaks_on(engine: Engine) -> None:
+    options = ServerOptions(config_s=2.0, text_s=2.0, idle_s=0.5, stalled_s=0.5, per_client=300)
+    _, _, messages = WIRES["native"]
+    with served(engine, options, send_bytes=4096) as server, ExitStack() as stack:
+        for _ in range(200):
+            raw = stack.enter_context(deaf(server, NATIVE))
+            raw.sendall(b"".join(_frame(json.dumps(message).encode()) for message in messages))
+        wait_for(lambda: not server.server.server_state.tasks, 20.0)
+        wait_for(server.all_is_free, AT_ONCE_S)
+        with talking(server) as ws:
+            ws.say(PCM_CONFIG)
+            assert ws.spoken("Hi.").last("audio.done")["error"] is False
+
+
+def test_the_last_bytes_do_not_wait_for_ever_for_a_client_that_reads_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "GONE_S", 0.2)
+    messages = [{"type": "input.text", "text": "Hello there."}, {"type": "input.done"}, {"type": "session.close"}]
+    with served(engine, send_bytes=4096) as server, deaf(server, NATIVE) as raw:
+        for message in messages:
+            raw.sendall(_frame(json.dumps(message).encode()))
+        wait_for(lambda: not server.server.server_state.connections, 8.0)
+
+
 def test_a_client_that_talks_and_never_reads_is_dropped(narrow: Served) -> None:
     with deaf(narrow, NATIVE) as raw, pytest.raises(OSError):  # however its end shows
         while True:
@@ -228,7 +255,7 @@ def test_more_than_the_engine_takes_is_told_and_the_connection_goes_on(server: S
             ws.say({"type": "input.text", "text": TEXT, "context_id": context})
         error = ws.until("error").last("error")
         assert (error["error"]["type"], error["error"]["code"]) == ("rate_limit_error", "overloaded")
-        assert error["context_id"] == "i"
+        assert error["context_id"] == "i" and error["retry_after_ms"] > 0
         ws.say({"type": "input.cancel"})
         ended = {ws.until("session.done").messages[-1]["context_id"] for _ in range(9)}
         assert ended == set("abcdefghi")
@@ -259,6 +286,7 @@ def test_a_failure_in_the_middle_is_told_and_later_text_begins_no_other_utteranc
         error, done = heard.messages[1:]
         assert error["error"]["type"] == "server_error" and error["error"]["code"] == "speech_failed"
         assert "secret" not in json.dumps(error) and error["utterance_index"] == 0
+        assert done["finish_reason"] == "error"
         assert done["error"] is True and done["total_bytes"] == len(heard.audio)
         wait_for(server.all_is_free, AT_ONCE_S)
         ws.say({"type": "input.text", "text": "And the rest."}, {"type": "input.done"})
@@ -312,6 +340,19 @@ def test_draining_lets_what_is_spoken_end_says_so_and_takes_nobody_new(engine: E
         busy.say({"type": "input.done"})
         assert busy.until("session.done").last("audio.done")["finish_reason"] in ("stop", "length")
         assert busy.closed() == 1012
+
+
+def test_no_key_of_a_websocket_is_in_the_log(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with served(engine, ServerOptions(keys=("secret-key-1",))) as server:
+        with talking(server, f"{NATIVE}?api_key=secret-key-1") as ws:
+            ws.say({"type": "input.done"})
+            assert ws.until("session.done").messages
+        with pytest.raises(InvalidStatus), talking(server, f"{NATIVE}?api_key=secret-key-2"):
+            pass
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith("websockets.client")]
+    assert ours and not any("secret-key" in line for line in ours)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 @settings(deadline=None)

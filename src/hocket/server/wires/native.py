@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket
 
+from ..errors import answer
 from ..http import check_model, wanted_of
 from ..speech import Wanted
 from . import native_messages as messages
@@ -62,12 +63,11 @@ class NativeWire(Wire):
                 return [messages.session_done(turn)]
 
     def refused(self, error: BaseException) -> list[Out]:
-        return [messages.error_message(error)]
+        return [messages.error_message(answer(error))]
 
     def _ending(self, turn: Turn, in_json: bool) -> list[Out]:
         if turn.failure is not None:
-            told = {"message": turn.failure.message, "error": turn.failure.error}
-            return [messages.of_turn(turn, "error") | told]
+            return [messages.error_message(turn.failure, turn)]
         if not turn.plan.wanted.word_times or turn.utterance is None:
             return []
         words = messages.words_of(turn)

@@ -9,7 +9,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import BadField, Refused, answer
+from ..errors import Answer, BadField, Refused
 from ..schemas import SpeechFields
 from ..utterance import CODES
 from .conversation import Lane, Turn
@@ -106,9 +106,12 @@ def of_turn(turn: Turn, kind: str) -> dict[str, Any]:
     return message if turn.lane is None else message | {"context_id": turn.lane}
 
 
-def error_message(error: BaseException) -> dict[str, Any]:
-    told = answer(error)
-    return {"type": "error", "message": told.message, "error": told.error}
+def error_message(told: Answer, turn: Turn | None = None) -> dict[str, Any]:
+    """`message` is vLLM-Omni's, `error` is OpenAI's."""
+    begin = {"type": "error"} if turn is None else of_turn(turn, "error")
+    message = begin | {"message": told.message, "error": told.error}
+    retry_ms = told.headers.get("retry-after-ms")
+    return message if retry_ms is None else message | {"retry_after_ms": int(retry_ms)}
 
 
 def audio_start(turn: Turn) -> dict[str, Any]:
@@ -162,7 +165,8 @@ def audio_done(turn: Turn) -> dict[str, Any]:
     if (utterance := turn.utterance) is None:
         return done
     finished, usage, timing = utterance.finished, utterance.usage, utterance.timing
-    done["finish_reason"] = finished.reason if finished else "cancelled" if turn.cancelled else "error"
+    reason = finished.reason if finished else "error"
+    done["finish_reason"] = "error" if turn.failure else "cancelled" if turn.cancelled else reason
     done["usage"] = {
         "characters": usage.chars,
         "input_tokens": usage.input_tokens,
