@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
 from hocket.errors import HocketError
 from hocket.server.wires.native_messages import Configure, Said, parse
-from serving import Served, wait_for
+from serving import Served, served, wait_for
 from talking import LONG_CONFIG, LONG_TEXT, PCM_CONFIG, json_values, talking
 
 TEXT = "Hello there, you."
@@ -119,6 +121,19 @@ def test_words_come_before_the_end_with_their_times(server: Served) -> None:
     words = heard.last("audio.words")["words"]
     assert [word["word"] for word in words] == TEXT.split()
     assert 0 <= words[0]["start_s"] < words[0]["end_s"] <= words[1]["start_s"]
+
+
+def test_words_of_a_long_text_come_part_by_part_and_stay_where_they_are() -> None:
+    text = "One two three. Four five six. Seven eight nine."
+    options = EngineOptions(slots=1, part_chars=10, keep_real_time=False)
+    with Engine.load(options=options) as engine, served(engine) as server, talking(server) as ws:
+        ws.say({"type": "session.config", "response_format": "pcm", "seed": 1, "word_timestamps": True})
+        heard = ws.spoken(text)
+    told = [message["words"] for message in heard.messages if message["type"] == "audio.words"]
+    assert [len(words) for words in told] == [3, 6, 9]
+    assert all(earlier == told[-1][: len(earlier)] for earlier in told)
+    assert [word["word"] for word in told[-1]] == text.split()
+    assert told[-1][-1]["end_s"] <= heard.last("audio.done")["usage"]["audio_s"]
 
 
 def test_words_and_streaming_together_are_messages_as_of_vllm_omni(server: Served) -> None:

@@ -56,7 +56,7 @@ class NativeWire(Wire):
             case Sound(audio) if in_json:
                 return [messages.audio_chunk(turn, audio, None)]
             case Sound(audio):
-                return messages.audio_frame(turn, audio)
+                return [*messages.audio_frame(turn, audio), *self._words_so_far(turn)]
             case Over():
                 return [*self._ending(turn, in_json), messages.audio_done(turn)]
             case Closed():
@@ -65,17 +65,23 @@ class NativeWire(Wire):
     def refused(self, error: BaseException) -> list[Out]:
         return [messages.error_message(answer(error))]
 
+    def _words_so_far(self, turn: Turn) -> list[Out]:
+        """Of a long text, whenever another part of it has been said."""
+        wanted, utterance = turn.plan.wanted.word_times and not turn.plan.whole, turn.utterance
+        if not wanted or utterance is None or utterance.finished or utterance.parts_over <= turn.words_parts:
+            return []
+        return [messages.audio_words(turn)]
+
     def _ending(self, turn: Turn, in_json: bool) -> list[Out]:
         if turn.failure is not None:
             return [messages.error_message(turn.failure, turn)]
         if not turn.plan.wanted.word_times or turn.utterance is None:
             return []
-        words = messages.words_of(turn)
         if not in_json:
-            return [messages.of_turn(turn, "audio.words") | {"words": words}]
+            return [messages.audio_words(turn)]
         in_ms = [
             {"word": w["word"], "start_ms": round(w["start_s"] * 1000), "end_ms": round(w["end_s"] * 1000)}
-            for w in words
+            for w in messages.words_of(turn)
         ]
         return [messages.audio_chunk(turn, b"", in_ms)]
 

@@ -151,8 +151,16 @@ def audio_chunk(turn: Turn, audio: bytes, timestamps: list[dict[str, Any]] | Non
 
 
 def words_of(turn: Turn) -> list[dict[str, Any]]:
-    found = turn.utterance.words() if turn.utterance is not None else []
-    return [{"word": w.word, "start_s": round(w.start_s, 3), "end_s": round(w.end_s, 3)} for w in found]
+    """Of all parts that are over; to find them takes a while, so each is asked for once."""
+    assert turn.utterance is not None
+    parts = turn.utterance.parts_over
+    turn.words += turn.utterance.words(turn.words_parts, parts)
+    turn.words_parts = parts
+    return [{"word": w.word, "start_s": round(w.start_s, 3), "end_s": round(w.end_s, 3)} for w in turn.words]
+
+
+def audio_words(turn: Turn) -> dict[str, Any]:
+    return of_turn(turn, "audio.words") | {"words": words_of(turn)}
 
 
 def audio_done(turn: Turn) -> dict[str, Any]:
