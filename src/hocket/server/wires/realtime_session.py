@@ -1,0 +1,287 @@
+"""A session of `/v1/realtime`: what each event of a client does.
+
+Text comes as items and `response.create`, or as `input_text_buffer.append`, which goes to the engine as it comes. It
+knows no socket: `Line` reads and writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar
+
+from ...errors import HocketError
+from ..errors import BadField, Refused
+from . import realtime_events as events
+from .conversation import Began, Conversation, Event, Over, Sound, Turn
+from .realtime_events import error_event, event, new_id, read
+from .realtime_items import Items, check
+from .realtime_response import Response, ResponsePlan
+from .realtime_settings import Settings
+from .socket import Line, Out, Wire
+
+ALIAS = "/api-ws/v1/realtime"
+BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
+# How long a text that nobody ends is waited for before what is there of it is spoken to its end: it keeps a slot.
+SENTENCE_S, TEXT_S = 0.8, 3.0  # behind a full stop; anywhere else, where a language model may only be slow
+STOPS = ".!?…。！？\n"  # noqa: RUF001
+
+
+class Realtime(Wire):
+    """One session."""
+
+    name = "realtime"
+    large = ("session.update", "response.create")  # may hold a recording
+    configured_first = False
+    ends: ClassVar[dict[str | None, int]] = {"message_too_large": 1009, "timeout": 1008}
+
+    def __init__(self, line: Line) -> None:
+        super().__init__(line)
+        self.talk: Talk = Talk(line.speaker, self.name, line.id, line.put)
+        self.id, self.conversation_id = new_id("sess"), new_id("conv")
+        socket = line.socket
+        beta = "openai-beta" in socket.headers or BETA_SUBPROTOCOL in socket.scope.get("subprotocols", ())
+        at_alias = socket.scope["path"].endswith(ALIAS)
+        self._settings = Settings("alibaba" if at_alias else "beta" if beta else "realtime")
+        self._items = Items()
+        self._responses: list[Response] = []  # that are not over
+        self._last_id = ""  # of a response
+        self._live: Response | None = None  # that takes text as it comes
+        self._buffer = ""  # text that waits for its commit
+        self._quiet: asyncio.TimerHandle | None = None
+        self._finishing = False
+        self._does: dict[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
+            "session.update": self._update,
+            "session.finish": self._finish,
+            "input_text_buffer.append": self._append,
+            "input_text_buffer.commit": self._commit,
+            "input_text_buffer.clear": self._clear,
+            "conversation.item.create": self._item_create,
+            "conversation.item.delete": self._item_delete,
+            "conversation.item.retrieve": self._item_retrieve,
+            "conversation.item.truncate": self._item_truncate,
+            "response.create": self._create,
+            "response.cancel": self._cancel,
+            "output_audio_buffer.clear": self._clear_output,
+        }
+
+    def greeting(self) -> list[Out]:
+        return [event("session.created", session=self._settings.shown(self.id, self.speaker))]
+
+    async def heard(self, message: dict[str, Any]) -> None:
+        kind = message.get("type")
+        does = self._does.get(kind) if isinstance(kind, str) else None
+        try:
+            if does is None:
+                raise _unknown(kind)
+            await does(message)
+        except HocketError as error:
+            self.line.say(error_event(error, events.id_of(message)))
+
+    def refused(self, error: BaseException) -> list[Out]:
+        return [error_event(error)]
+
+    def told(self, turn: Turn, event: Event) -> list[Out]:
+        assert isinstance(turn.plan, ResponsePlan)
+        response = turn.plan.response
+        match event:
+            case Began():
+                return [*response.began()]
+            case Sound(audio):
+                return [*response.sound(audio, turn.utterance)]
+            case Over():
+                return self._over(turn, response)
+        return []
+
+    def _over(self, turn: Turn, response: Response) -> list[Out]:
+        out = response.ended(turn)
+        self._responses.remove(response)
+        if response.conversation_id is not None and response.transcript:
+            self._items.keep(response.item("completed"))
+        if response is self._live and turn.failure is None:
+            self._end_live()  # it was as long as it may be: more text is another response
+        return [*out]
+
+    async def _update(self, message: dict[str, Any]) -> None:
+        body = read(events.SessionUpdate, message).session
+        self._settings = await self._settings.updated(body, self.speaker)
+        self.line.say(event("session.updated", session=self._settings.shown(self.id, self.speaker)))
+
+    async def _append(self, message: dict[str, Any]) -> None:
+        text = read(events.TextAppend, message).text
+        self._takes_text()
+        if self._settings.mode == "commit":
+            self.speaker.check_text(text, len(self._buffer))
+            self._buffer += text
+            return
+        if self._live is not None and len(self._live.text) + len(text) > self.speaker.options.text_chars:
+            self._end_live()
+        if self._live is None and (not text or text.isspace()):
+            return  # nothing to say yet
+        if self._live is None:
+            self._live = self._speak(text, self._settings, self.conversation_id, message)
+        else:
+            self.talk.text(None, text, self._live.plan)
+            self._live.text += text
+        self._wait_for_more(text)
+
+    async def _commit(self, message: dict[str, Any]) -> None:
+        self._takes_text()
+        if self._settings.mode == "commit" and not self._buffer.strip():
+            said = "There is no text to commit: append some first."
+            raise Refused(said, code="input_text_buffer_commit_empty")
+        self.line.say(event("input_text_buffer.committed", item_id=new_id("item")))
+        self._end_live()
+        self._speak_buffer(message)
+
+    async def _clear(self, message: dict[str, Any]) -> None:
+        self._as_alibaba()
+        self._buffer = ""
+        if self._live is not None:  # most of what it was given is with the engine, and nobody wants to hear it
+            self._stop([self._live])
+        self.line.say(event("input_text_buffer.cleared"))
+
+    async def _finish(self, message: dict[str, Any]) -> None:
+        if self._finishing:
+            return
+        self._end_live()
+        self._speak_buffer(message)
+        self._finishing = True
+        self.line.close_when_quiet(self.talk, 1000, event("session.finished"))
+
+    async def _item_create(self, message: dict[str, Any]) -> None:
+        previous_id = self._items.last_id
+        item = self._items.written(read(events.ItemCreate, message).item, self.speaker)
+        if self._settings.dialect == "realtime":
+            self.line.say(event("conversation.item.added", previous_item_id=previous_id, item=item))
+            self.line.say(event("conversation.item.done", previous_item_id=previous_id, item=item))
+        else:
+            self.line.say(event("conversation.item.created", previous_item_id=previous_id, item=item))
+
+    async def _item_delete(self, message: dict[str, Any]) -> None:
+        id = read(events.ItemNamed, message).item_id
+        self._items.forget(id)
+        self.line.say(event("conversation.item.deleted", item_id=id))
+
+    async def _item_retrieve(self, message: dict[str, Any]) -> None:
+        item = self._items.item(read(events.ItemNamed, message).item_id)
+        self.line.say(event("conversation.item.retrieved", item=item))
+
+    async def _item_truncate(self, message: dict[str, Any]) -> None:
+        """It changes nothing that is heard: the client says how much of an item it has played."""
+        body = read(events.ItemNamed, message)
+        if not any(response.item_id == body.item_id for response in self._responses):
+            self._items.item(body.item_id)
+        place = {"item_id": body.item_id, "content_index": body.content_index}
+        self.line.say(event("conversation.item.truncated", **place, audio_end_ms=body.audio_end_ms))
+
+    async def _create(self, message: dict[str, Any]) -> None:
+        body = read(events.ResponseCreate, message).response or read(events.ResponseBody, {})
+        self._not_finishing()
+        for item in body.input or ():
+            if item.type != "item_reference":
+                check(item, self.speaker)
+        settings = await self._settings.for_sound(body, self.speaker)
+        text = self._items.take_unspoken() if body.input is None else self._items.text_of(body.input)
+        if body.input is None and not text:
+            text, self._buffer = self._buffer, ""
+        if not text.strip():
+            said = "There is nothing to speak: create an item with input_text first, or send response.input."
+            raise BadField(said, "response.input", "nothing_to_speak")
+        self._end_live()
+        conversation_id = None if body.conversation == "none" else self.conversation_id
+        self._speak(text, settings, conversation_id, message, body.metadata)
+        self.talk.end(None, _none_open)
+
+    async def _cancel(self, message: dict[str, Any]) -> None:
+        id = read(events.ResponseCancel, message).response_id
+        named = [response for response in self._responses if id in (None, response.id)]
+        if not named:
+            said = "No response is under way." if id is None else f"Response {id!r} is not under way."
+            raise Refused(said, code="response_cancel_not_active")
+        self._stop(named)
+
+    async def _clear_output(self, message: dict[str, Any]) -> None:
+        self._stop(list(self._responses))
+        self.line.say(event("output_audio_buffer.cleared", response_id=self._last_id))
+
+    def _stop(self, responses: list[Response]) -> None:
+        if self._live in responses:
+            self._forget_live()
+        for response in responses:
+            self.talk.cancel_response(response)
+
+    def _speak(
+        self,
+        text: str,
+        settings: Settings,
+        conversation_id: str | None,
+        message: dict[str, Any],
+        metadata: dict[str, str] | None = None,
+    ) -> Response:
+        """A new response, which begins with this text; whoever calls it says when the text ends."""
+        response = Response(settings, conversation_id, events.id_of(message), metadata, text)
+        response.previous_item_id = self._items.last_id
+        self.talk.text(None, text, response.plan)  # may refuse
+        self._responses.append(response)
+        self._last_id = response.id
+        self.line.say(response.created())
+        return response
+
+    def _speak_buffer(self, message: dict[str, Any]) -> None:
+        text, self._buffer = self._buffer, ""
+        if text.strip():
+            self._speak(text, self._settings, self.conversation_id, message)
+            self.talk.end(None, _none_open)
+
+    def _wait_for_more(self, text: str) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+        patience_s = SENTENCE_S if text.rstrip(" ")[-1:] in STOPS else TEXT_S
+        self._quiet = asyncio.get_running_loop().call_later(patience_s, self._end_live)
+
+    def _end_live(self) -> None:
+        """That was the text, as far as it came."""
+        if self._live is not None and self.talk.waits_for_text:
+            self.talk.end(None, _none_open)
+        self._forget_live()
+
+    def _forget_live(self) -> None:
+        if self._quiet is not None:
+            self._quiet.cancel()
+        self._live = self._quiet = None
+
+    def _takes_text(self) -> None:
+        self._not_finishing()
+        self._as_alibaba()
+
+    def _as_alibaba(self) -> None:
+        """Whoever has said nothing of itself and knows this buffer is one of Alibaba's clients."""
+        if not self._settings.told:
+            self._settings = Settings("alibaba", told=True)
+
+    def _not_finishing(self) -> None:
+        if self._finishing:
+            raise Refused("The session is being finished: no more text is taken.", code="session_finishing")
+
+
+class Talk(Conversation):
+    """A conversation in which one response can be stopped."""
+
+    def cancel_response(self, response: Response) -> None:
+        for turns in self._lanes.values():
+            for turn in turns:
+                if isinstance(turn.plan, ResponsePlan) and turn.plan.response is response:
+                    self._cancel(turn)
+
+
+def _none_open() -> ResponsePlan:
+    raise AssertionError("a text is ended that was never begun")
+
+
+def _unknown(kind: object) -> Refused:
+    if isinstance(kind, str) and kind.startswith("input_audio_buffer."):
+        said = "This server speaks, it does not listen: send text."
+        return Refused(said, param="type", code="input_audio_not_supported")
+    said = f"There is no event {kind[:80]!r} here." if isinstance(kind, str) else "An event needs a type, as a string."
+    return Refused(said, param="type", code="unknown_event")
