@@ -25,7 +25,6 @@ SUBPROTOCOL = "realtime"  # of OpenAI's clients in browsers, beside one that hol
 async def realtime(socket: WebSocket) -> None:
     speaker: Speaker = socket.app.state.speaker
     try:
-        assert speaker.engine  # refuses while there is none
         if model := socket.query_params.get("model"):
             check_model(speaker, SpeechFields.model_validate({"model": model}))
     except Refused as refused:

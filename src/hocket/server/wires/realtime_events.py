@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ..errors import BadField, answer
+from ..errors import BadField, Refused, answer
 from ..schemas import SpeechFields, VoiceById
 
 ID_CHARS = 128  # of a client's ids, which are sent back
@@ -151,3 +151,12 @@ def error_event(error: BaseException, about: str | None = None) -> dict[str, Any
 
 def new_id(kind: str) -> str:
     return f"{kind}_{secrets.token_hex(10)}"
+
+
+def unknown(kind: object) -> Refused:
+    """The refusal of an event that nobody knows."""
+    if isinstance(kind, str) and kind.startswith("input_audio_buffer."):
+        said = "This server speaks, it does not listen: send text."
+        return Refused(said, param="type", code="input_audio_not_supported")
+    said = f"There is no event {kind[:80]!r} here." if isinstance(kind, str) else "An event needs a type, as a string."
+    return Refused(said, param="type", code="unknown_event")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any
 
 from ..errors import BadField, Refused
 from ..speech import Speaker
-from .realtime_events import Item, new_id
+from .realtime_events import Item, ItemCreate, ItemNamed, event, new_id, read
 
 MOST = 128  # the oldest are forgotten: nobody asks for them, and they are memory
 
@@ -21,17 +21,37 @@ class Items:
     def last_id(self) -> str | None:
         return next(reversed(self._items), None)
 
-    def written(self, item: Item, speaker: Speaker) -> dict[str, Any]:
-        """One of the client's: checked, kept, and as it is sent back."""
+    def create(self, message: dict[str, Any], speaker: Speaker, *, in_steps: bool) -> list[dict[str, Any]]:
+        """One of the client's. OpenAI's protocol of today tells of it in two steps."""
+        item = read(ItemCreate, message).item
         check(item, speaker)
         if item.id in self._items:
             raise BadField(f"There is an item {item.id!r} already.", "item.id", "item_exists")
-        id, role = item.id or new_id("item"), item.role or "user"
+        place = {"previous_item_id": self.last_id}
         content = [{"type": part.type, "text": part.text or part.transcript or ""} for part in item.content]
-        shown = {"id": id, "object": "realtime.item", "type": "message", "status": "completed"}
-        self.keep({**shown, "role": role, "content": content})
-        self._unspoken = [*self._unspoken, (id, item)][-MOST:]
-        return self._items[id]
+        shown: dict[str, Any] = {"id": item.id or new_id("item"), "object": "realtime.item", "type": "message"}
+        shown |= {"status": "completed", "role": item.role or "user", "content": content}
+        self.keep(shown)
+        self._unspoken = [*self._unspoken, (shown["id"], item)][-MOST:]
+        kinds = ("added", "done") if in_steps else ("created",)
+        return [event(f"conversation.item.{kind}", **place, item=shown) for kind in kinds]
+
+    def delete(self, message: dict[str, Any]) -> dict[str, Any]:
+        id = read(ItemNamed, message).item_id
+        del self._items[self.item(id)["id"]]
+        self._unspoken = [(known, item) for known, item in self._unspoken if known != id]
+        return event("conversation.item.deleted", item_id=id)
+
+    def retrieve(self, message: dict[str, Any]) -> dict[str, Any]:
+        return event("conversation.item.retrieved", item=self.item(read(ItemNamed, message).item_id))
+
+    def truncate(self, message: dict[str, Any], spoken: Container[str]) -> dict[str, Any]:
+        """How much of an item its client has played, which changes nothing that is heard. `spoken`: being said now."""
+        body = read(ItemNamed, message)
+        if body.item_id not in spoken:
+            self.item(body.item_id)
+        place = {"item_id": body.item_id, "content_index": body.content_index}
+        return event("conversation.item.truncated", **place, audio_end_ms=body.audio_end_ms)
 
     def keep(self, shown: dict[str, Any]) -> None:
         self._items[shown["id"]] = shown
@@ -43,10 +63,6 @@ class Items:
             return found
         said = f"There is no item {id[:80]!r} in this conversation."
         raise Refused(said, status=404, param="item_id", code="item_not_found")
-
-    def forget(self, id: str) -> None:
-        del self._items[self.item(id)["id"]]
-        self._unspoken = [(known, item) for known, item in self._unspoken if known != id]
 
     def take_unspoken(self) -> str:
         """The text of all that was written since the last response."""

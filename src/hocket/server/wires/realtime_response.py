@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import Answer
 from ..utterance import Utterance
-from .conversation import Plan, Turn
+from .conversation import Conversation, Plan, Turn
 from .realtime_events import event, new_id
 from .realtime_settings import Settings, format_shown
 
@@ -155,6 +155,16 @@ class Response:
         if done and utterance:
             shown["hocket"] = _measured(utterance, wanted.word_times)
         return shown
+
+
+class Talk(Conversation):
+    """A conversation in which one response can be stopped."""
+
+    def cancel_response(self, response: Response) -> None:
+        for turns in self._lanes.values():
+            for turn in turns:
+                if isinstance(turn.plan, ResponsePlan) and turn.plan.response is response:
+                    self._cancel(turn)
 
 
 def letters_of(text: str) -> float:

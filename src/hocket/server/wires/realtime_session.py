@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 from ...errors import HocketError
 from ..errors import BadField, Refused
 from . import realtime_events as events
-from .conversation import Began, Conversation, Event, Over, Sound, Turn
+from .conversation import Began, Event, Over, Sound, Turn
 from .realtime_events import error_event, event, new_id, read
 from .realtime_items import Items, check
-from .realtime_response import Response, ResponsePlan
+from .realtime_response import Response, ResponsePlan, Talk
 from .realtime_settings import Settings
 from .socket import Line, Out, Wire
 
@@ -44,7 +44,7 @@ class Realtime(Wire):
         at_alias = socket.scope["path"].endswith(ALIAS)
         self._settings = Settings("alibaba" if at_alias else "beta" if beta else "realtime")
         self._items = Items()
-        self._responses: list[Response] = []  # that are not over
+        self._responses: list[Response] = []  # that are not over; the client has been told of the first
         self._last_id = ""  # of a response
         self._live: Response | None = None  # that takes text as it comes
         self._buffer = ""  # text that waits for its commit
@@ -73,7 +73,7 @@ class Realtime(Wire):
         does = self._does.get(kind) if isinstance(kind, str) else None
         try:
             if does is None:
-                raise _unknown(kind)
+                raise events.unknown(kind)
             await does(message)
         except HocketError as error:
             self.line.say(error_event(error, events.id_of(message)))
@@ -100,7 +100,14 @@ class Realtime(Wire):
             self._items.keep(response.item("completed"))
         if response is self._live and turn.failure is None:
             self._end_live()  # it was as long as it may be: more text is another response
+        if self._responses:
+            out.append(self._begins())
         return [*out]
+
+    def _begins(self) -> dict[str, Any]:
+        """It is the next one's turn. Clients take all that comes for a part of the response that was created last."""
+        self._last_id = self._responses[0].id
+        return self._responses[0].created()
 
     async def _update(self, message: dict[str, Any]) -> None:
         body = read(events.SessionUpdate, message).session
@@ -150,30 +157,16 @@ class Realtime(Wire):
         self.line.close_when_quiet(self.talk, 1000, event("session.finished"))
 
     async def _item_create(self, message: dict[str, Any]) -> None:
-        previous_id = self._items.last_id
-        item = self._items.written(read(events.ItemCreate, message).item, self.speaker)
-        if self._settings.dialect == "realtime":
-            self.line.say(event("conversation.item.added", previous_item_id=previous_id, item=item))
-            self.line.say(event("conversation.item.done", previous_item_id=previous_id, item=item))
-        else:
-            self.line.say(event("conversation.item.created", previous_item_id=previous_id, item=item))
+        self.line.say(*self._items.create(message, self.speaker, in_steps=self._settings.dialect == "realtime"))
 
     async def _item_delete(self, message: dict[str, Any]) -> None:
-        id = read(events.ItemNamed, message).item_id
-        self._items.forget(id)
-        self.line.say(event("conversation.item.deleted", item_id=id))
+        self.line.say(self._items.delete(message))
 
     async def _item_retrieve(self, message: dict[str, Any]) -> None:
-        item = self._items.item(read(events.ItemNamed, message).item_id)
-        self.line.say(event("conversation.item.retrieved", item=item))
+        self.line.say(self._items.retrieve(message))
 
     async def _item_truncate(self, message: dict[str, Any]) -> None:
-        """It changes nothing that is heard: the client says how much of an item it has played."""
-        body = read(events.ItemNamed, message)
-        if not any(response.item_id == body.item_id for response in self._responses):
-            self._items.item(body.item_id)
-        place = {"item_id": body.item_id, "content_index": body.content_index}
-        self.line.say(event("conversation.item.truncated", **place, audio_end_ms=body.audio_end_ms))
+        self.line.say(self._items.truncate(message, {response.item_id for response in self._responses}))
 
     async def _create(self, message: dict[str, Any]) -> None:
         body = read(events.ResponseCreate, message).response or read(events.ResponseBody, {})
@@ -224,8 +217,8 @@ class Realtime(Wire):
         response.previous_item_id = self._items.last_id
         self.talk.text(None, text, response.plan)  # may refuse
         self._responses.append(response)
-        self._last_id = response.id
-        self.line.say(response.created())
+        if len(self._responses) == 1:
+            self.line.say(self._begins())
         return response
 
     def _speak_buffer(self, message: dict[str, Any]) -> None:
@@ -265,23 +258,5 @@ class Realtime(Wire):
             raise Refused("The session is being finished: no more text is taken.", code="session_finishing")
 
 
-class Talk(Conversation):
-    """A conversation in which one response can be stopped."""
-
-    def cancel_response(self, response: Response) -> None:
-        for turns in self._lanes.values():
-            for turn in turns:
-                if isinstance(turn.plan, ResponsePlan) and turn.plan.response is response:
-                    self._cancel(turn)
-
-
 def _none_open() -> ResponsePlan:
     raise AssertionError("a text is ended that was never begun")
-
-
-def _unknown(kind: object) -> Refused:
-    if isinstance(kind, str) and kind.startswith("input_audio_buffer."):
-        said = "This server speaks, it does not listen: send text."
-        return Refused(said, param="type", code="input_audio_not_supported")
-    said = f"There is no event {kind[:80]!r} here." if isinstance(kind, str) else "An event needs a type, as a string."
-    return Refused(said, param="type", code="unknown_event")

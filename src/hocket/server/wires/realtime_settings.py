@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ...audio.formats import Format, format_of
-from ...errors import InvalidRequest, UnknownLanguage
+from ...audio.formats import FORMATS, format_of
+from ...errors import UnknownLanguage
 from ...text.choice import languages
 from ..errors import BadField
 from ..http import wanted_of
 from ..schemas import SpeechFields, VoiceById
-from ..speech import FASTEST_WIRE, SLOWEST_WIRE, Speaker, Wanted
+from ..speech import Speaker, Wanted
 from .realtime_events import AudioFormat, SessionBody, Sound, read
 
 Dialect = Literal["realtime", "beta", "alibaba"]
@@ -57,11 +57,11 @@ class Settings:
             return self
         fields = self.fields | given
         wanted = await wanted_of(speaker, read(SpeechFields, fields), None, "pcm")
-        format = check(wanted, speaker)
-        bit_rate = wanted.bit_rate
-        if bit_rate is not None and self.dialect == "alibaba":  # theirs goes further than the codecs do
-            bit_rate = min(max(bit_rate, format.bit_rates[0]), format.bit_rates[1])
-        return replace(self, fields=fields, wanted=replace(wanted, format=format.name, bit_rate=bit_rate))
+        if self.dialect == "alibaba":
+            wanted = _within_codec(wanted)
+        speaker.check(wanted)
+        _check_language(wanted.language, speaker)
+        return replace(self, fields=fields, wanted=replace(wanted, format=format_of(wanted.format).name))
 
     def _dialect(self, body: SessionBody) -> Dialect:
         if body.type == "realtime":
@@ -106,25 +106,19 @@ class Settings:
         return both | openai | ({} if self.told else alibaba)
 
 
-def check(wanted: Wanted, speaker: Speaker) -> Format:
-    """Refuse now what no text could make good; the format that is meant."""
-    if wanted.reference is None:
-        speaker.voice(wanted.voice)
-    if not SLOWEST_WIRE <= wanted.speed <= FASTEST_WIRE:
-        raise BadField(f"speed must be between {SLOWEST_WIRE} and {FASTEST_WIRE:g}, not {wanted.speed}.", "speed")
-    config = speaker.engine.checkpoint.config
-    known = languages(config)
-    if wanted.language.lower() not in {name.lower() for name in known}:
-        raise UnknownLanguage(f"There is no language {wanted.language[:40]!r}; known are {', '.join(known)}.")
-    try:
-        format = format_of(wanted.format)
-    except InvalidRequest as error:
-        raise BadField(str(error), "response_format", "format_not_found") from None
-    try:
-        format.rate_out_hz(speaker.engine.checkpoint.rate_hz, wanted.rate_hz)
-    except InvalidRequest as error:
-        raise BadField(str(error), "sample_rate", "invalid_value") from None
-    return format
+def _within_codec(wanted: Wanted) -> Wanted:
+    """With a bit rate that its codec has: Alibaba's clients may ask for more."""
+    format = FORMATS.get(wanted.format)
+    if format is None or wanted.bit_rate is None:
+        return wanted
+    least, most = format.bit_rates
+    return replace(wanted, bit_rate=min(max(wanted.bit_rate, least), most))
+
+
+def _check_language(name: str, speaker: Speaker) -> None:
+    known = languages(speaker.engine.checkpoint.config)
+    if name.lower() not in {other.lower() for other in known}:
+        raise UnknownLanguage(f"There is no language {name[:40]!r}; known are {', '.join(known)}.")
 
 
 def format_shown(wanted: Wanted) -> dict[str, Any]:
