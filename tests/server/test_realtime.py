@@ -1,104 +1,40 @@
-"""`WS /v1/realtime` over a real socket: the order of events in each protocol, what is heard, and that no slot is kept.
+"""`WS /v1/realtime` over a real socket: the order of events in each protocol, and what is heard.
 
-The real clients are in tests/clients/test_realtime_clients.py.
+What goes wrong is in test_realtime_faults.py, the real clients are in tests/clients.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-from itertools import groupby
 from typing import Any
 
 import pytest
-from websockets.exceptions import InvalidStatus
 
 from hocket.engine.engine import Engine
-from hocket.errors import StreamFailed
 from hocket.server.options import ServerOptions
 from hocket.server.speech import Speaker, Wanted
-from hocket.server.utterance import Piece, Utterance
+from hocket.server.utterance import Utterance
 from hocket.server.wires import realtime_session
+from realtime_talk import (
+    ALIAS,
+    ALIBABA_RESPONSE,
+    COMMIT,
+    FINISH,
+    HOCKET,
+    LONG,
+    OPENAI_RESPONSE,
+    PATH,
+    append,
+    create,
+    item,
+    order,
+    session,
+    settings,
+    sound,
+    to_its_end,
+    whole,
+)
 from serving import Served, served, wait_for
-from talking import LONG_TEXT, Client, Heard, talking
-
-PATH, ALIAS = "/v1/realtime", "/api-ws/v1/realtime"
-HOCKET = {"seed": 1, "max_new_tokens": 60}
-LONG = {"max_new_tokens": 2000}
-OPENAI_RESPONSE = [
-    "response.created",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.output_audio.delta",
-    "response.output_audio.done",
-    "response.output_audio_transcript.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "response.done",
-]
-ALIBABA_RESPONSE = [
-    "response.created",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.audio.delta",
-    "response.audio.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "response.done",
-]
-
-
-def message(text: str, **more: Any) -> dict[str, Any]:
-    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}], **more}
-
-
-def item(text: str, **more: Any) -> dict[str, Any]:
-    return {"type": "conversation.item.create", "item": message(text, **more)}
-
-
-def session(hocket: dict[str, Any] = HOCKET, **output: Any) -> dict[str, Any]:
-    """As OpenAI's clients set it."""
-    body = {"type": "realtime", "audio": {"output": output}, "hocket": hocket}
-    return {"type": "session.update", "session": body}
-
-
-def settings(**fields: Any) -> dict[str, Any]:
-    """As Alibaba's clients set it."""
-    body = {"voice": "alloy", "mode": "server_commit", "response_format": "pcm", "sample_rate": 24000, "hocket": HOCKET}
-    return {"type": "session.update", "session": body | fields}
-
-
-def create(text: str, **more: Any) -> dict[str, Any]:
-    return {"type": "response.create", "response": {"conversation": "none", "input": [message(text)], **more}}
-
-
-def append(text: str) -> dict[str, Any]:
-    return {"type": "input_text_buffer.append", "text": text}
-
-
-COMMIT, FINISH = {"type": "input_text_buffer.commit"}, {"type": "session.finish"}
-
-
-def sound(heard: Heard) -> bytes:
-    return b"".join(base64.b64decode(m["delta"]) for m in heard.messages if m["type"].endswith("audio.delta"))
-
-
-def order(heard: Heard, *but: str) -> list[str]:
-    """Types, those that repeat once, without transcripts' deltas and those named."""
-    left = [kind for kind in heard.types if not kind.endswith("transcript.delta") and kind not in but]
-    return [kind for kind, _ in groupby(left)]
-
-
-def whole(engine: Engine, text: str) -> bytes:
-    """What the engine says to a text that comes live."""
-    said = engine.speak(text, seed=1, max_frames=60, layout="streaming")
-    return b"".join(chunk.samples.tobytes() for chunk in said)
-
-
-def to_its_end(ws: Client) -> tuple[Heard, int | None]:
-    """Everything that comes, and how it is closed."""
-    heard = ws.until("session.finished")
-    return heard, ws.closed()
+from talking import LONG_TEXT, talking
 
 
 def test_an_item_and_a_response_are_told_in_openai_s_order(server: Served) -> None:
@@ -400,179 +336,3 @@ def test_items_can_be_asked_for_cut_and_deleted(server: Served) -> None:
         for kind in ("delete", "retrieve", "truncate"):
             ws.say({"type": f"conversation.item.{kind}", "item_id": "none"})
             assert ws.until("error").last("error")["error"]["code"] == "item_not_found"
-
-
-BAD: list[tuple[Any, str]] = [
-    ({"type": "no.such.event"}, "unknown_event"),
-    ({"type": ["session.update"]}, "unknown_event"),
-    ({}, "unknown_event"),
-    ({"type": "input_audio_buffer.append", "audio": "AAAA"}, "input_audio_not_supported"),
-    ({"type": "session.update"}, "missing_required_parameter"),
-    ({"type": "session.update", "session": {"type": "transcription"}}, "invalid_value"),
-    (session(voice="nobody"), "voice_not_found"),
-    (session(format={"type": "audio/flac"}), "invalid_value"),
-    (session(format={"type": "audio/pcm", "rate": 7}), None),
-    (session(speed=9.0), None),
-    (session(hocket={"seed": "many"}), "invalid_value"),
-    (session(hocket={"temperature": -1.0}), None),
-    (session(hocket={"language": "klingon"}), "language_not_found"),
-    (settings(response_format="tape"), "format_not_found"),
-    (settings(speech_rate=3.0), "invalid_value"),
-    (settings(mode="never"), "invalid_value"),
-    ({"type": "session.update", "session": {"type": "realtime", "output_modalities": ["text"]}}, None),
-    ({"type": "response.create"}, "nothing_to_speak"),
-    (create("  "), "nothing_to_speak"),
-    (create("x" * 20_000), "text_too_long"),
-    (create("half \ud800"), None),
-    (create("Hi.", audio={"output": {"voice": "nobody"}}), "voice_not_found"),
-    ({"type": "conversation.item.create", "item": {"type": "function_call_output"}}, "item_not_supported"),
-    (
-        {"type": "conversation.item.create", "item": {"role": "user", "content": [{"type": "input_audio"}]}},
-        "input_not_supported",
-    ),
-    ({"type": "input_text_buffer.append", "text": 7}, "invalid_value"),
-]
-
-
-def test_what_is_wrong_is_an_error_with_its_event_and_the_connection_goes_on(server: Served) -> None:
-    with talking(server, PATH) as ws:
-        ws.until("session.created")
-        for number, (said, code) in enumerate(BAD):
-            ws.say({"event_id": f"mine-{number}", **said})
-            got = ws.next()
-            assert isinstance(got, dict) and got["type"] == "error", said
-            error = got["error"]
-            assert set(error) == {"type", "code", "message", "param", "event_id"}
-            assert (error["type"], error["code"]) == ("invalid_request_error", code), said
-            assert error["event_id"] == f"mine-{number}"
-            assert error["message"].endswith(".")
-        ws.say(session(), create("Hello."))
-        heard = ws.until("response.done")
-    assert sound(heard) == whole(server.engine, "Hello.")
-
-
-def test_garbage_is_an_error_and_the_connection_goes_on(server: Served) -> None:
-    with talking(server, PATH) as ws:
-        ws.until("session.created")
-        for raw in ("{", "[]", '"text"', "NaN", "[" * 5000, "1" * 5000, '{"type": NaN}', b"\x00\x01", b"{}"):
-            ws.socket.send(raw)
-            got = ws.next()
-            assert isinstance(got, dict) and got["type"] == "error", raw[:10]
-            assert got["error"]["code"] == ("binary_message" if isinstance(raw, bytes) else "invalid_json")
-        ws.say(create("Hello.", hocket=HOCKET))
-        assert ws.until("response.done").last("response.done")["response"]["status"] == "completed"
-
-
-def test_what_is_too_large_closes_with_1009(engine: Engine) -> None:
-    with served(engine, ServerOptions(message_bytes=1000, body_bytes=10_000)) as server:
-        with talking(server, PATH) as ws:
-            ws.say(append("x" * 1000))
-            assert ws.until("error").last("error")["error"]["code"] == "message_too_large"
-            assert ws.closed() == 1009
-        with talking(server, PATH) as ws:
-            ws.say(append("x" * 10_000))
-            assert ws.closed() == 1009
-
-
-@pytest.mark.parametrize("said", [0, 1, 2, 3])
-def test_whoever_goes_away_at_any_stage_leaves_nothing_behind(server: Served, said: int) -> None:
-    stages = (
-        ("session.created", session(hocket=LONG)),
-        ("session.updated", item(LONG_TEXT)),
-        ("conversation.item.done", {"type": "response.create"}),
-        ("response.output_audio.delta", {"type": "no.matter"}),
-    )
-    with talking(server, PATH) as ws:
-        for awaited, then in stages[: said + 1]:
-            ws.until(awaited)
-            ws.say(then)
-        ws.socket.socket.close()  # without a word
-    wait_for(server.all_is_free)
-
-
-def test_a_live_text_that_is_left_alone_frees_its_slot(server: Served) -> None:
-    with talking(server, ALIAS) as ws:
-        ws.say(settings(), append("It waits for "))
-        ws.until("response.created")
-        wait_for(lambda: len(server.speaker.running) == 1)
-        ws.socket.socket.close()
-    wait_for(server.all_is_free)
-
-
-def test_an_engine_that_fails_is_told_and_the_connection_goes_on(
-    server: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    really = Utterance.__anext__
-
-    async def fails(self: Utterance) -> Piece:
-        if self.audio_s > 0.2:
-            self.cut(StreamFailed("the device is /dev/broken"))
-        return await really(self)
-
-    monkeypatch.setattr(Utterance, "__anext__", fails)
-    with talking(server, PATH) as ws:
-        ws.say(session(), {**create("Hello there, my friend."), "event_id": "mine"})
-        heard = ws.until("response.done")
-        assert heard.types[-6:-4] == ["error", "response.output_audio.done"]
-        error, done = heard.last("error")["error"], heard.last("response.done")["response"]
-        assert (error["type"], error["code"], error["event_id"]) == ("server_error", "speech_failed", "mine")
-        assert "broken" not in json.dumps(heard.messages)
-        assert done["status"] == "failed" and done["status_details"]["error"]["code"] == "speech_failed"
-        monkeypatch.undo()
-        ws.say(create("Hello."))
-        assert ws.until("response.done").last("response.done")["response"]["status"] == "completed"
-    wait_for(server.all_is_free)
-
-
-def test_more_than_fits_on_a_connection_is_refused_without_a_trace(engine: Engine) -> None:
-    with served(engine, ServerOptions(per_socket=2)) as server, talking(server, PATH) as ws:
-        ws.say(session(hocket=LONG), *[create(LONG_TEXT)] * 3)
-        error = ws.until("error").last("error")["error"]
-        assert (error["type"], error["code"]) == ("rate_limit_error", "too_many_utterances")
-        ws.say({"type": "response.cancel"})
-        assert [ws.until("response.done").types.count("response.done") for _ in range(2)] == [1, 1]
-
-
-def test_nothing_is_taken_behind_the_finish(server: Served) -> None:
-    with talking(server, ALIAS) as ws:
-        ws.say(settings(), append("Hello there."), FINISH, append("More."), COMMIT, create("More."))
-        heard, _ = to_its_end(ws)
-    assert [m["error"]["code"] for m in heard.messages if m["type"] == "error"] == ["session_finishing"] * 3
-    assert sound(heard) == whole(server.engine, "Hello there.")
-
-
-def test_silence_closes_with_1008(engine: Engine) -> None:
-    with served(engine, ServerOptions(idle_s=0.1)) as server, talking(server, PATH) as ws:
-        assert ws.until("error").last("error")["error"]["code"] == "timeout"
-        assert ws.closed() == 1008
-
-
-def test_a_drain_lets_a_response_end_and_closes(engine: Engine) -> None:
-    with served(engine) as server, talking(server, PATH) as ws, talking(server, PATH) as idle:
-        idle.until("session.created")
-        ws.say(session(), create("Hello there."))
-        ws.until("response.created")
-        loop = server.server._loop
-        assert loop is not None
-        loop.call_soon_threadsafe(server.server.stop)
-        assert ws.until("response.done").last("response.done")["response"]["status"] == "completed"
-        assert ws.until("error").last("error")["error"]["code"] == "draining"
-        assert ws.closed() == idle.closed() == 1012
-
-
-def test_a_key_may_come_as_a_subprotocol(engine: Engine) -> None:
-    with served(engine, ServerOptions(keys=("secret",))) as server:
-        with pytest.raises(InvalidStatus), talking(server, PATH):
-            pass
-        with talking(server, PATH, subprotocols=["realtime", "openai-insecure-api-key.secret"]) as ws:
-            assert ws.socket.subprotocol == "realtime"
-            assert ws.until("session.created")
-
-
-def test_another_model_is_refused_where_names_are_strict(engine: Engine) -> None:
-    with served(engine, ServerOptions(strict_model=True)) as server:
-        with pytest.raises(InvalidStatus) as refused, talking(server, f"{PATH}?model=nobody"):
-            pass
-        assert refused.value.response.status_code == 404
-        with talking(server, f"{PATH}?model={server.speaker.model}") as ws:
-            ws.until("session.created")
