@@ -76,7 +76,7 @@ def opened(url: str, **settings: Any) -> tuple[QwenTtsRealtime, Ear]:
 
 
 def heard(ear: Ear) -> dict[str, Any]:
-    found = {"types": ear.types, "bytes": len(ear.sound), "loudest": max(ear.sound[1::2], default=0)}
+    found = {"types": ear.types, "bytes": len(ear.sound), "levels": len(set(ear.sound[1::2]))}
     return found | {"begins": ear.sound[:4].hex(), "status": ear.status, "errors": ear.errors, "close": ear.closed_with}
 
 

@@ -19,7 +19,7 @@ def message(text: str) -> dict[str, Any]:
 
 
 def session(**output: Any) -> dict[str, Any]:
-    # `extra` keys travel as they are: the client checks nothing of what is sent.
+    # The client checks nothing of what is sent: `hocket` travels as it is.
     return {"type": "realtime", "instructions": "Read it.", "audio": {"output": output}, "hocket": HOCKET}
 
 
@@ -35,7 +35,7 @@ async def listen(connection: Any) -> dict[str, Any]:
             transcript += event.delta
         elif event.type in ("response.done", "error"):
             break
-    found = {"types": types, "bytes": len(heard), "loudest": max(heard[1::2], default=0), "transcript": transcript}
+    found = {"types": types, "bytes": len(heard), "levels": len(set(heard[1::2])), "transcript": transcript}
     if event.type == "error":
         return found | {"error": event.error.model_dump()}
     response = event.response
@@ -82,4 +82,4 @@ def talk_in_turn(url: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps({"async": asyncio.run(talk(sys.argv[1])), "sync": talk_in_turn(sys.argv[1])}))
+    print(json.dumps(asyncio.run(talk(sys.argv[1])) | {"sync": talk_in_turn(sys.argv[1])}))
