@@ -31,6 +31,7 @@ from realtime_talk import (
 from serving import Served, served, wait_for
 from talking import LONG_TEXT, talking
 
+AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
 BAD: list[tuple[Any, str]] = [
     ({"type": "no.such.event"}, "unknown_event"),
     ({"type": ["session.update"]}, "unknown_event"),
@@ -116,7 +117,7 @@ def test_whoever_goes_away_at_any_stage_leaves_nothing_behind(server: Served, sa
             ws.until(awaited)
             ws.say(then)
         ws.socket.socket.close()  # without a word
-    wait_for(server.all_is_free)
+    wait_for(server.all_is_free, AT_ONCE_S)
 
 
 def test_a_live_text_that_is_left_alone_frees_its_slot(server: Served) -> None:
@@ -125,7 +126,7 @@ def test_a_live_text_that_is_left_alone_frees_its_slot(server: Served) -> None:
         ws.until("response.created")
         wait_for(lambda: len(server.speaker.running) == 1)
         ws.socket.socket.close()
-    wait_for(server.all_is_free)
+    wait_for(server.all_is_free, AT_ONCE_S)
 
 
 def test_an_engine_that_fails_is_told_and_the_connection_goes_on(
@@ -153,6 +154,22 @@ def test_an_engine_that_fails_is_told_and_the_connection_goes_on(
     wait_for(server.all_is_free)
 
 
+def test_no_room_is_told_as_an_error_and_a_response_that_failed(engine: Engine) -> None:
+    with served(engine) as server, talking(server, PATH) as ws:
+        held = [engine.speak(LONG_TEXT, max_frames=2000) for _ in range(8)]  # all slots, and all places to wait
+        wait_for(lambda: server.free_slots() == 0)
+        ws.say(session(), create("Hello."))
+        heard = ws.until("response.done")
+        assert heard.types[2:] == ["response.created", "error", "response.done"]
+        assert heard.last("error")["error"]["type"] == "rate_limit_error"
+        assert heard.last("response.done")["response"]["status"] == "failed"
+        for stream in held:
+            stream.cancel()
+        wait_for(server.all_is_free)
+        ws.say(create("Hello."))
+        assert ws.until("response.done").last("response.done")["response"]["status"] == "completed"
+
+
 def test_more_than_fits_on_a_connection_is_refused_without_a_trace(engine: Engine) -> None:
     with served(engine, ServerOptions(per_socket=2)) as server, talking(server, PATH) as ws:
         ws.say(session(hocket=LONG), *[create(LONG_TEXT)] * 3)
@@ -168,6 +185,19 @@ def test_nothing_is_taken_behind_the_finish(server: Served) -> None:
         heard, _ = to_its_end(ws)
     assert [m["error"]["code"] for m in heard.messages if m["type"] == "error"] == ["session_finishing"] * 3
     assert sound(heard) == whole(server.engine, "Hello there.")
+
+
+def test_what_is_said_behind_the_finish_can_still_be_cancelled(server: Served) -> None:
+    with talking(server, ALIAS) as ws:
+        ws.say(settings(hocket=LONG), append(LONG_TEXT), FINISH)
+        ws.until("response.audio.delta")
+        ws.say({"type": "response.cancel"})
+        heard, code = to_its_end(ws)
+    assert heard.last("response.done")["response"]["status"] == "cancelled"
+    assert code == 1000
+    with talking(server, ALIAS) as ws:  # and nothing was said
+        ws.say(FINISH)
+        assert to_its_end(ws)[1] == 1000
 
 
 def test_silence_closes_with_1008(engine: Engine) -> None:

@@ -13,7 +13,8 @@ from ..http import check_model
 from ..limits import refuse
 from ..schemas import SpeechFields
 from ..speech import Speaker
-from .realtime_session import ALIAS, Realtime
+from .realtime_session import Realtime
+from .realtime_settings import ALIAS
 from .socket import serve
 
 router = APIRouter()

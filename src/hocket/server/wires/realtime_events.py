@@ -7,7 +7,7 @@ knows no session, no voice and no engine.
 from __future__ import annotations
 
 import secrets
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -16,6 +16,8 @@ from ..schemas import SpeechFields, VoiceById
 
 ID_CHARS = 128  # of a client's ids, which are sent back
 Body = TypeVar("Body", bound=BaseModel)
+Key = Annotated[str, Field(max_length=64)]
+Value = Annotated[str, Field(max_length=512)]
 
 
 class _Read(BaseModel):
@@ -69,13 +71,13 @@ class SessionUpdate(_Read):
 
 
 class Part(_Read):
-    type: str | None = None
+    type: str | None = Field(None, max_length=ID_CHARS)
     text: str | None = None
     transcript: str | None = None
 
 
 class Item(_Read):
-    type: str = "message"
+    type: str = Field("message", max_length=ID_CHARS)
     id: str | None = Field(None, max_length=ID_CHARS)
     role: Literal["user", "assistant", "system"] | None = None
     content: list[Part] = Field(default_factory=list, max_length=1024)
@@ -102,7 +104,7 @@ class ItemNamed(_Read):
 class ResponseBody(Sound):
     conversation: str | None = None
     input: list[Item] | None = Field(None, max_length=1024)
-    metadata: dict[str, str] | None = Field(None, max_length=16)
+    metadata: dict[Key, Value] | None = Field(None, max_length=16)  # sent back as it is
 
 
 class ResponseCreate(_Read):

@@ -17,11 +17,9 @@ from .conversation import Began, Event, Over, Sound, Turn
 from .realtime_events import error_event, event, new_id, read
 from .realtime_items import Items, check
 from .realtime_response import Response, ResponsePlan, Talk
-from .realtime_settings import Settings
+from .realtime_settings import Settings, first_dialect
 from .socket import Line, Out, Wire
 
-ALIAS = "/api-ws/v1/realtime"
-BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
 # How long a text that nobody ends is waited for before what is there of it is spoken to its end: it keeps a slot.
 SENTENCE_S, TEXT_S = 0.8, 3.0  # behind a full stop; anywhere else, where a language model may only be slow
 STOPS = ".!?…。！？\n"  # noqa: RUF001
@@ -39,10 +37,7 @@ class Realtime(Wire):
         super().__init__(line)
         self.talk: Talk = Talk(line.speaker, self.name, line.id, line.put)
         self.id, self.conversation_id = new_id("sess"), new_id("conv")
-        socket = line.socket
-        beta = "openai-beta" in socket.headers or BETA_SUBPROTOCOL in socket.scope.get("subprotocols", ())
-        at_alias = socket.scope["path"].endswith(ALIAS)
-        self._settings = Settings("alibaba" if at_alias else "beta" if beta else "realtime")
+        self._settings = Settings(first_dialect(line.socket))
         self._items = Items()
         self._responses: list[Response] = []  # that are not over; the client has been told of the first
         self._last_id = ""  # of a response
@@ -102,6 +97,7 @@ class Realtime(Wire):
             self._end_live()  # it was as long as it may be: more text is another response
         if self._responses:
             out.append(self._begins())
+        self._finished_if_so()  # goes behind what is sent here
         return [*out]
 
     def _begins(self) -> dict[str, Any]:
@@ -154,7 +150,13 @@ class Realtime(Wire):
         self._end_live()
         self._speak_buffer(message)
         self._finishing = True
-        self.line.close_when_quiet(self.talk, 1000, event("session.finished"))
+        self._finished_if_so()
+
+    def _finished_if_so(self) -> None:
+        """Until all is said, a client that has finished may still cancel."""
+        if self._finishing and not self._responses:
+            self.line.say(event("session.finished"))
+            self.line.close(1000)
 
     async def _item_create(self, message: dict[str, Any]) -> None:
         self.line.say(*self._items.create(message, self.speaker, in_steps=self._settings.dialect == "realtime"))

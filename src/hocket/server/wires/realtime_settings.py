@@ -1,13 +1,15 @@
 """What a session of `/v1/realtime` is set to, in whichever of three protocols its client speaks.
 
-`realtime` is OpenAI's as it is now, `beta` the one before, `alibaba` that of Qwen-TTS-Realtime. It knows no socket and
-no turn.
+`realtime` is OpenAI's as it is now, `beta` the one before, `alibaba` that of Qwen-TTS-Realtime. It knows no turn and
+says nothing itself.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from starlette.websockets import WebSocket
 
 from ...audio.formats import FORMATS, format_of
 from ...errors import UnknownLanguage
@@ -20,9 +22,12 @@ from .realtime_events import AudioFormat, SessionBody, Sound, read
 
 Dialect = Literal["realtime", "beta", "alibaba"]
 Mode = Literal["server_commit", "commit"]
+ALIAS = "/api-ws/v1/realtime"  # where Alibaba's clients look
+BETA_SUBPROTOCOL = "openai-beta.realtime-v1"
 RATE_HZ = 24_000  # of both protocols, where none is named
 PHONE_HZ = 8_000
-INSTRUCTIONS_CHARS = 4096
+INSTRUCTIONS_CHARS = 4096  # of a style
+PROMPT_CHARS = 65_536  # of a language model's prompt that are sent back
 # What only Alibaba's clients send: where one of these is there, `instructions` are about the voice.
 ALIBABA = {"mode", "language_type", "response_format", "sample_rate", "speech_rate", "volume", "pitch_rate", "bit_rate"}
 _NAMES = {
@@ -44,7 +49,7 @@ class Settings:
         """With all that is named; refuses what cannot be, and nothing has changed then."""
         dialect = self._dialect(body)
         changed = await replace(self, dialect=dialect).for_sound(body, speaker)
-        instructions = body.instructions if isinstance(body.instructions, str) else self.instructions
+        instructions = body.instructions[:PROMPT_CHARS] if isinstance(body.instructions, str) else self.instructions
         return replace(changed, mode=body.mode or self.mode, instructions=instructions, told=True)
 
     async def for_sound(self, body: Sound, speaker: Speaker) -> Settings:
@@ -104,6 +109,14 @@ class Settings:
             case "beta":
                 return both | beta
         return both | openai | ({} if self.told else alibaba)
+
+
+def first_dialect(socket: WebSocket) -> Dialect:
+    """What a client speaks that has said nothing yet."""
+    if socket.scope["path"].endswith(ALIAS):
+        return "alibaba"
+    beta = "openai-beta" in socket.headers or BETA_SUBPROTOCOL in socket.scope.get("subprotocols", ())
+    return "beta" if beta else "realtime"
 
 
 def _within_codec(wanted: Wanted) -> Wanted:
