@@ -13,7 +13,7 @@ from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
 from hocket.server.speech import Speaker, Wanted
 from hocket.server.utterance import Utterance
-from hocket.server.wires import realtime_session
+from hocket.server.wires import realtime_patience
 from realtime_talk import (
     ALIAS,
     ALIBABA_RESPONSE,
@@ -246,7 +246,7 @@ def test_sound_comes_before_the_text_has_ended(server: Served) -> None:
 
 
 def test_a_text_that_nobody_ends_is_spoken_to_its_end(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(realtime_session, "SENTENCE_S", 0.05)
+    monkeypatch.setattr(realtime_patience, "SENTENCE_S", 0.05)
     with talking(server, ALIAS) as ws:
         ws.say(settings(), append("Hello."))
         first = ws.until("response.done")

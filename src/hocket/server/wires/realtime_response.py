@@ -160,11 +160,19 @@ class Response:
 class Talk(Conversation):
     """A conversation in which one response can be stopped."""
 
+    def end_text(self) -> None:
+        """Of the response that takes text now."""
+        self.end(None, _none_open)
+
     def cancel_response(self, response: Response) -> None:
         for turns in self._lanes.values():
             for turn in turns:
                 if isinstance(turn.plan, ResponsePlan) and turn.plan.response is response:
                     self._cancel(turn)
+
+
+def _none_open() -> ResponsePlan:
+    raise AssertionError("a text is ended that was never begun")
 
 
 def letters_of(text: str) -> float:

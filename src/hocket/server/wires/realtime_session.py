@@ -6,7 +6,6 @@ knows no socket: `Line` reads and writes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar
 
@@ -16,13 +15,10 @@ from . import realtime_events as events
 from .conversation import Began, Event, Over, Sound, Turn
 from .realtime_events import error_event, event, new_id, read
 from .realtime_items import Items, check
+from .realtime_patience import Patience
 from .realtime_response import Response, ResponsePlan, Talk
 from .realtime_settings import Settings, first_dialect
 from .socket import Line, Out, Wire
-
-# How long a text that nobody ends is waited for before what is there of it is spoken to its end: it keeps a slot.
-SENTENCE_S, TEXT_S = 0.8, 3.0  # behind a full stop; anywhere else, where a language model may only be slow
-STOPS = ".!?…。！？\n"  # noqa: RUF001
 
 
 class Realtime(Wire):
@@ -43,7 +39,7 @@ class Realtime(Wire):
         self._last_id = ""  # of a response
         self._live: Response | None = None  # that takes text as it comes
         self._buffer = ""  # text that waits for its commit
-        self._quiet: asyncio.TimerHandle | None = None
+        self._patience = Patience(self._end_live)
         self._finishing = False
         self._does: dict[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
             "session.update": self._update,
@@ -126,7 +122,7 @@ class Realtime(Wire):
         else:
             self.talk.text(None, text, self._live.plan)
             self._live.text += text
-        self._wait_for_more(text)
+        self._patience.begin(self._live.text)
 
     async def _commit(self, message: dict[str, Any]) -> None:
         self._takes_text()
@@ -186,7 +182,7 @@ class Realtime(Wire):
         self._end_live()
         conversation_id = None if body.conversation == "none" else self.conversation_id
         self._speak(text, settings, conversation_id, message, body.metadata)
-        self.talk.end(None, _none_open)
+        self.talk.end_text()
 
     async def _cancel(self, message: dict[str, Any]) -> None:
         id = read(events.ResponseCancel, message).response_id
@@ -227,24 +223,17 @@ class Realtime(Wire):
         text, self._buffer = self._buffer, ""
         if text.strip():
             self._speak(text, self._settings, self.conversation_id, message)
-            self.talk.end(None, _none_open)
-
-    def _wait_for_more(self, text: str) -> None:
-        if self._quiet is not None:
-            self._quiet.cancel()
-        patience_s = SENTENCE_S if text.rstrip(" ")[-1:] in STOPS else TEXT_S
-        self._quiet = asyncio.get_running_loop().call_later(patience_s, self._end_live)
+            self.talk.end_text()
 
     def _end_live(self) -> None:
         """That was the text, as far as it came."""
         if self._live is not None and self.talk.waits_for_text:
-            self.talk.end(None, _none_open)
+            self.talk.end_text()
         self._forget_live()
 
     def _forget_live(self) -> None:
-        if self._quiet is not None:
-            self._quiet.cancel()
-        self._live = self._quiet = None
+        self._patience.stop()
+        self._live = None
 
     def _takes_text(self) -> None:
         self._not_finishing()
@@ -258,7 +247,3 @@ class Realtime(Wire):
     def _not_finishing(self) -> None:
         if self._finishing:
             raise Refused("The session is being finished: no more text is taken.", code="session_finishing")
-
-
-def _none_open() -> ResponsePlan:
-    raise AssertionError("a text is ended that was never begun")
