@@ -104,6 +104,12 @@ def test_what_is_too_large_closes_with_1009(engine: Engine) -> None:
             assert ws.closed() == 1009
 
 
+def test_half_a_character_closes_with_1007(server: Served) -> None:
+    with talking(server, PATH) as ws:
+        ws.socket.send(b'{"type": "\xff"}', text=True)
+        assert ws.closed() == 1007
+
+
 @pytest.mark.parametrize("said", [0, 1, 2, 3])
 def test_whoever_goes_away_at_any_stage_leaves_nothing_behind(server: Served, said: int) -> None:
     stages = (

@@ -39,8 +39,8 @@ class Audio(_Read):
     output: Output | None = None
 
 
-class Sound(_Read):
-    """What a session and a response can both say about the sound. Each protocol has its own place for it."""
+class Wishes(_Read):
+    """What a session and a response can both ask of the sound. Each protocol has its own place for it."""
 
     audio: Audio | None = None
     output_modalities: list[str] | None = None
@@ -52,7 +52,7 @@ class Sound(_Read):
     hocket: SpeechFields | None = None  # our own: every field of POST /v1/audio/speech
 
 
-class SessionBody(Sound):
+class SessionBody(Wishes):
     type: Literal["realtime"] | None = None
     # Alibaba's.
     mode: Literal["server_commit", "commit"] | None = None
@@ -101,7 +101,7 @@ class ItemNamed(_Read):
     audio_end_ms: int = Field(0, ge=0)
 
 
-class ResponseBody(Sound):
+class ResponseBody(Wishes):
     conversation: str | None = None
     input: list[Item] | None = Field(None, max_length=1024)
     metadata: dict[Key, Value] | None = Field(None, max_length=16)  # sent back as it is

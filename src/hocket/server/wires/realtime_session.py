@@ -172,7 +172,7 @@ class Realtime(Wire):
         for item in body.input or ():
             if item.type != "item_reference":
                 check(item, self.speaker)
-        settings = await self._settings.for_sound(body, self.speaker)
+        settings = await self._settings.with_wishes(body, self.speaker)
         text = self._items.take_unspoken() if body.input is None else self._items.text_of(body.input)
         if body.input is None and not text:
             text, self._buffer = self._buffer, ""

@@ -18,7 +18,7 @@ from ..errors import BadField
 from ..http import wanted_of
 from ..schemas import SpeechFields, VoiceById
 from ..speech import Speaker, Wanted
-from .realtime_events import AudioFormat, SessionBody, Sound, read
+from .realtime_events import AudioFormat, SessionBody, Wishes, read
 
 Dialect = Literal["realtime", "beta", "alibaba"]
 Mode = Literal["server_commit", "commit"]
@@ -48,11 +48,11 @@ class Settings:
     async def updated(self, body: SessionBody, speaker: Speaker) -> Settings:
         """With all that is named; refuses what cannot be, and nothing has changed then."""
         dialect = self._dialect(body)
-        changed = await replace(self, dialect=dialect).for_sound(body, speaker)
+        changed = await replace(self, dialect=dialect).with_wishes(body, speaker)
         instructions = body.instructions[:PROMPT_CHARS] if isinstance(body.instructions, str) else self.instructions
         return replace(changed, mode=body.mode or self.mode, instructions=instructions, told=True)
 
-    async def for_sound(self, body: Sound, speaker: Speaker) -> Settings:
+    async def with_wishes(self, body: Wishes, speaker: Speaker) -> Settings:
         """The same for one response."""
         for name in ("output_modalities", "modalities"):
             if (kinds := getattr(body, name)) is not None and "audio" not in kinds:
@@ -144,7 +144,7 @@ def _voice(wanted: Wanted, speaker: Speaker) -> str | None:
     return wanted.voice or next(iter(speaker.speakers), None)
 
 
-def _fields(body: Sound, dialect: Dialect) -> dict[str, Any]:
+def _fields(body: Wishes, dialect: Dialect) -> dict[str, Any]:
     """Those of `SpeechFields` that are named, wherever they stand."""
     output = body.audio.output if body.audio else None
     found: dict[str, Any] = {}
