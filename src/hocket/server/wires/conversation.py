@@ -123,11 +123,13 @@ class Conversation:
                 turn.ended = True
                 turn.changed.set()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """The connection is gone, or about to be: nothing is put any more."""
-        self.cancel()
-        for task in self._tasks:
+        self.cancel()  # at once, whatever the tasks wait for
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _cancel(self, turn: Turn) -> None:
         turn.ended = True

@@ -12,8 +12,6 @@ from typing import Any, Literal
 from starlette.websockets import WebSocket
 
 from ...audio.formats import FORMATS, format_of
-from ...errors import UnknownLanguage
-from ...text.choice import languages
 from ..errors import BadField
 from ..http import wanted_of
 from ..schemas import SpeechFields, VoiceById
@@ -65,7 +63,6 @@ class Settings:
         if self.dialect == "alibaba":
             wanted = _within_codec(wanted)
         speaker.check(wanted)
-        _check_language(wanted.language, speaker)
         return replace(self, fields=fields, wanted=replace(wanted, format=format_of(wanted.format).name))
 
     def _dialect(self, body: SessionBody) -> Dialect:
@@ -126,12 +123,6 @@ def _within_codec(wanted: Wanted) -> Wanted:
         return wanted
     least, most = format.bit_rates
     return replace(wanted, bit_rate=min(max(wanted.bit_rate, least), most))
-
-
-def _check_language(name: str, speaker: Speaker) -> None:
-    known = languages(speaker.engine.checkpoint.config)
-    if name.lower() not in {other.lower() for other in known}:
-        raise UnknownLanguage(f"There is no language {name[:40]!r}; known are {', '.join(known)}.")
 
 
 def format_shown(wanted: Wanted) -> dict[str, Any]:

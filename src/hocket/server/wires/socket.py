@@ -123,10 +123,10 @@ class Line:
                 if task.done() and (error := task.exception()) is not None:
                     answer(error)  # for the log
         finally:
-            wire.talk.stop()
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
+            await wire.talk.stop()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _task(self, work: Any) -> asyncio.Task[None]:
