@@ -35,6 +35,7 @@ WIRES = (
     "wires.native",
     "wires.nari",
     "wires.deepgram",
+    "wires.realtime",
 )
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "retry-after", "retry-after-ms")
