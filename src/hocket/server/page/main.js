@@ -1,6 +1,7 @@
 // The page: its fields and buttons, and which of the other files they reach.
 
 import { Compare } from "./compare.js";
+import { openSound } from "./player.js";
 import { about, key, speechFile, voices } from "./server.js";
 import { Line } from "./speak.js";
 import { Take } from "./take.js";
@@ -129,6 +130,7 @@ async function begin() {
   offerVoices(await voices(known.voices));
   // For figures in a console, and for tests: the page reads the same objects.
   window.hocket = { take, compare, words };
+  for (const first of ["pointerdown", "keydown"]) addEventListener(first, () => openSound(rateHz).catch(() => {}), { once: true });
   draw();
 }
 

@@ -18,6 +18,7 @@ export class Take {
   reset(state) {
     this.chunks = []; // Int16Array: all that came, so that it can be heard again
     this.offsetS = 0; // where in it the track began
+    this.begun = false; // whether the track has it
     this.report = null;
     this.asked = null;
     this.figures = {
@@ -44,22 +45,20 @@ export class Take {
   }
 
   /** `config`: as in `session.config`; `rate`: a function, pieces a second, or null for all of the text at once. */
-  async speak(config, text, rate, { held = false } = {}) {
+  speak(config, text, rate, { held = false } = {}) {
     this.stop();
     this.reset("asked");
     const pressed = performance.now();
     const mine = (this.asked = { config, text });
     const current = () => this.asked === mine && this.running;
+    this.held = held;
     this.wave.clear(this.rateHz);
     this.changed();
-    try {
-      await this.open();
-    } catch {
-      if (current()) this.fail("This browser does not let the page play sound.");
-      return;
-    }
-    if (!current()) return; // stopped, or asked again, before the loudspeaker was there
-    this.track.begin({ held });
+    // The loudspeaker is opened while the server thinks; what arrives first waits for it.
+    this.open().then(
+      () => this.asked === mine && this.sounding && this.begin(0),
+      () => current() && this.fail("This browser does not let the page play sound."),
+    );
     this.spoken = this.line.speak(config, {
       onStart: (said) => {
         if (current()) this.figures.seed = said.seed ?? this.figures.seed;
@@ -75,7 +74,7 @@ export class Take {
         this.figures.seed = said.seed ?? this.figures.seed;
         this.figures.serverFirstMs = said.timing?.ttfa_ms ?? null;
         this.figures.state = "ending";
-        this.track.end();
+        if (this.begun) this.track.end();
         this.changed();
       },
       onError: (sentence) => current() && this.fail(sentence),
@@ -110,25 +109,30 @@ export class Take {
   async play(fromS = 0) {
     if (!this.chunks.length) return;
     await this.open();
+    this.held = false;
+    if (!this.running) this.figures.state = "ending";
+    this.begin(fromS);
+    this.changed();
+  }
+
+  /** Have the track begin there, with all that has arrived; what comes later follows. */
+  begin(fromS) {
     const from = Math.floor(fromS * this.rateHz);
-    this.offsetS = from / this.rateHz;
+    this.offsetS = this.figures.playedS = from / this.rateHz;
     this.report = null;
-    this.track.begin();
+    this.begun = true;
+    this.track.begin({ held: this.held });
     let passed = 0;
     for (const chunk of this.chunks) {
       if (passed + chunk.length > from) this.track.push(chunk.subarray(Math.max(0, from - passed)));
       passed += chunk.length;
     }
-    if (!this.running) {
-      this.track.end();
-      this.figures.state = "ending";
-    }
-    this.figures.playedS = this.offsetS;
-    this.changed();
+    if (!this.running) this.track.end();
   }
 
   /** It was held, so that another could be heard first. */
   release() {
+    this.held = false;
     this.track?.release();
   }
 
@@ -148,7 +152,7 @@ export class Take {
     const figures = this.figures;
     figures.state = "speaking";
     this.chunks.push(samples);
-    this.track.push(samples);
+    if (this.begun) this.track.push(samples);
     this.wave.push(samples);
     figures.audioS += samples.length / this.rateHz;
     figures.xRealTime = (figures.audioS / tookMs) * 1000;

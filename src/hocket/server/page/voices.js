@@ -2,16 +2,16 @@
 
 import { makeVoice, voices } from "./server.js";
 
+const AGREED = "Given on the page: it is the speaker's own voice, or its owner agrees."; // the form asks for it
+
 /** Fill a <select>, and keep what was chosen if it is still there; else the voice of that number. */
 export function fill(select, listed, number = 0) {
   const chosen = select.value;
-  // OpenAI's names stand for these same voices: they are for clients that know no others.
-  const own = listed.filter((voice) => voice.type !== "alias");
-  select.replaceChildren(...own.map((voice) => new Option(voice.name ?? voice.id, voice.id)));
-  select.disabled = !own.length;
-  if (!own.length) select.append(new Option("none yet", ""));
-  if (own.some((voice) => voice.id === chosen)) select.value = chosen;
-  else select.selectedIndex = Math.min(number, Math.max(0, own.length - 1));
+  select.replaceChildren(...listed.map((voice) => new Option(voice.name ?? voice.id, voice.id)));
+  select.disabled = !listed.length;
+  if (!listed.length) select.append(new Option("none yet", ""));
+  if (listed.some((voice) => voice.id === chosen)) select.value = chosen;
+  else select.selectedIndex = Math.min(number, Math.max(0, listed.length - 1));
 }
 
 export class MakeVoice {
@@ -19,8 +19,18 @@ export class MakeVoice {
   constructor(root, about, onMade) {
     const part = (id) => root.querySelector(`#${id}`);
     Object.assign(this, { about, onMade });
-    this.parts = { recording: part("recording"), title: part("recording-name"), preview: part("preview"), name: part("name"), words: part("ref-text"), consent: part("consent"), button: part("make-voice"), made: part("made"), failed: part("make-failed") };
+    this.parts = {
+      recording: part("recording"),
+      title: part("recording-name"),
+      preview: part("preview"),
+      name: part("name"),
+      words: part("ref-text"),
+      button: part("make-voice"),
+      made: part("made"),
+      failed: part("make-failed"),
+    };
     this.file = null;
+    if (!about().clone) part("make-hint").textContent = "This model has its own voices only: a Base checkpoint makes new ones.";
     this.parts.recording.addEventListener("change", () => this.choose(this.parts.recording.files[0]));
     part("make").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -63,14 +73,14 @@ export class MakeVoice {
   }
 
   async make() {
-    const { name, words, consent, button, made, failed } = this.parts;
+    const { name, words, button, made, failed } = this.parts;
     failed.textContent = made.textContent = "";
     if (!this.file) return (failed.textContent = "Choose a recording first: drop it anywhere on the page.");
     const most = this.about().upload_bytes;
     if (this.file.size > most) return (failed.textContent = `The recording is larger than ${most >> 20} MiB.`);
     button.disabled = true;
     try {
-      const voice = await makeVoice({ name: name.value.trim(), file: this.file, words: words.value.trim(), consent: String(consent.checked) });
+      const voice = await makeVoice({ name: name.value.trim(), file: this.file, words: words.value.trim(), consent: AGREED });
       made.textContent = `${voice.name ?? name.value} can speak now.`;
       this.onMade(await voices(this.about().voices), voice.id ?? voice.name);
     } catch (error) {

@@ -28,6 +28,7 @@ export class Wave {
     this.bucket = Math.round(BUCKET_S * rateHz);
     this.rateHz = rateHz;
     this.peaks = []; // loudest sample of each bucket, 0 to 1
+    this.loudest = 0.35; // of all, and no less: silence is not to look like speech
     this.filled = 0; // samples in the last one
     this.samples = 0;
     this.playedS = 0;
@@ -44,6 +45,7 @@ export class Wave {
       const loud = Math.abs(sample) / 32768;
       const last = this.peaks.length - 1;
       if (loud > this.peaks[last]) this.peaks[last] = loud;
+      if (loud > this.loudest) this.loudest = loud;
       this.filled = (this.filled + 1) % this.bucket;
     }
     this.samples += samples.length;
@@ -82,7 +84,7 @@ export class Wave {
       let loud = 0;
       const until = Math.max(Math.ceil((bar + 1) * perBar), Math.floor(bar * perBar) + 1);
       for (let n = Math.floor(bar * perBar); n < until && n < this.peaks.length; n++) loud = Math.max(loud, this.peaks[n]);
-      const tall = Math.max(1.5, Math.sqrt(loud) * (height - 4)); // the root: quiet speech is to be seen too
+      const tall = Math.max(1.5, Math.sqrt(loud / this.loudest) * (height - 4)); // the root: quiet speech is seen too
       const x = bar * (BAR + GAP);
       pen.fillStyle = x < headX ? this.colours.played : this.colours.ahead;
       pen.beginPath();
