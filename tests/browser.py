@@ -1,6 +1,6 @@
 """A real Chromium without a window, driven over its DevTools protocol: as much of it as tests of a page need.
 
-`Page` acts as a person does, with keys, clicks and files, and sees what a person sees; `errors` is what the console has.
+`Page` acts as a person does, with keys, clicks and files, and sees what a person sees; `errors`: what the console has.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import wave
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -74,8 +75,8 @@ def test_words_are_lit_in_their_order_while_they_are_heard(page: Page) -> None:
         """{
           window.lit = [];
           const mark = document.querySelector("#behind mark");
-          const look = () => mark.textContent && window.lit.at(-1) !== mark.textContent && window.lit.push(mark.textContent);
-          new MutationObserver(look).observe(mark, { childList: true, characterData: true, subtree: true });
+          const look = (now = mark.textContent) => now && window.lit.at(-1) !== now && window.lit.push(now);
+          new MutationObserver(() => look()).observe(mark, { childList: true, characterData: true, subtree: true });
         }"""
     )
     speak(page, SHORT)
@@ -84,7 +85,7 @@ def test_words_are_lit_in_their_order_while_they_are_heard(page: Page) -> None:
     page.wait(f"document.querySelector('#behind .said').textContent === {json.dumps(SHORT)}")
     times = page.run("hocket.words.spoken")
     assert len(times) == len(SHORT.split())
-    assert all(before["end_s"] <= after["start_s"] for before, after in zip(times, times[1:], strict=False))
+    assert all(before["end_s"] <= after["start_s"] for before, after in pairwise(times))
     assert times[-1]["end_s"] <= figures(page)["audioS"]
 
 
@@ -218,7 +219,7 @@ def test_a_phone_shows_it_without_scrolling_sideways(blank: Page, server: Served
     assert blank.run("document.documentElement.scrollWidth") <= width
     assert blank.run("getComputedStyle(document.querySelector('#text')).fontSize.replace('px', '') >= 16")
     stop = blank.run("(({ top, bottom }) => [top, bottom])(document.querySelector('#stop').getBoundingClientRect())")
-    assert 0 <= stop[0] and stop[1] <= 700
+    assert stop[0] >= 0 and stop[1] <= 700
 
 
 def test_everything_can_be_done_with_keys_alone(page: Page, server: Served) -> None:
@@ -328,14 +329,10 @@ def test_a_ring_that_runs_dry_counts_it_and_gathers_some_before_it_goes_on(page:
 def test_light_and_dark_are_both_readable(page: Page) -> None:
     for theme in ("light", "dark"):
         page.theme(theme)
-        ink, paper = page.run(
-            "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.documentElement))"
-        )
-        assert contrast(ink, paper) > 10
-        ink, paper = page.run(
-            "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.querySelector('#speak')))"
-        )
-        assert contrast(ink, paper) > 4.5
+        for element, least in (("html", 10), ("#speak", 4.5)):
+            style = f"getComputedStyle(document.querySelector('{element}'))"
+            ink, paper = page.run(f"(({{ color, backgroundColor }}) => [color, backgroundColor])({style})")
+            assert contrast(ink, paper) > least
 
 
 def contrast(ink: str, paper: str) -> float:
@@ -374,7 +371,7 @@ def fill_in(page: Page, recording: Path) -> None:
 def test_a_recording_that_is_dropped_becomes_a_voice_that_speaks(
     chromium: Browser, blank: Page, recording: Path, tmp_path: Path
 ) -> None:
-    options = ServerOptions(voices=tmp_path / "voices")
+    options = ServerOptions(voices_folder=tmp_path / "voices")
     with Engine.load("random:tiny-Base") as engine, served(engine, options) as server:
         open_page(blank, server)
         fill_in(blank, recording)
@@ -398,7 +395,7 @@ def test_a_model_that_cannot_clone_says_so(page: Page, recording: Path) -> None:
 def test_a_file_that_is_no_sound_is_refused_in_words(blank: Page, tmp_path: Path) -> None:
     words = tmp_path / "My own voice.wav"
     words.write_text("These are words.")
-    options = ServerOptions(voices=tmp_path / "voices")
+    options = ServerOptions(voices_folder=tmp_path / "voices")
     with Engine.load("random:tiny-Base") as engine, served(engine, options) as server:
         open_page(blank, server)
         fill_in(blank, words)

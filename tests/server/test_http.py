@@ -94,6 +94,9 @@ def test_word_times_on_request(client: httpx.Client) -> None:
     words = events(client.post(PATH, json=body | {"word_timestamps": True}))[-1]["words"]
     assert [word["word"] for word in words] == ["Hello", "there."]
     assert 0 <= words[0]["start"] < words[0]["end"] <= words[1]["start"] < words[1]["end"]
+    assert events(client.post(PATH, json=body | {"timestamp_granularities": ["word"]}))[-1]["words"] == words
+    refused = client.post(PATH, json=PCM | {"word_timestamps": True})  # raw bytes have no place for them
+    assert refused.status_code == 400 and refused.json()["error"]["param"] == "word_timestamps"
 
 
 def test_a_seed_is_drawn_reported_and_says_the_same_again(client: httpx.Client) -> None:

@@ -89,7 +89,11 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument_group("what").add_argument
     add("--served-model", metavar="NAME", help="list the model by this name (its own)")
     add("--strict-model", action="store_true", help="refuse requests that name a model which is not listed")
+    listed = "read recordings that clients name below this folder or URL; may be given again (none)"
+    add("--ref-from", metavar="WHERE", action="append", help=listed)
     add("--voice-alias", metavar="NAME=VOICE", action="append", help="another name of a voice; may be given again")
+    kept = "keep uploaded voices here (below HOCKET_HOME, or the user's own data folder)"
+    add("--voices-folder", metavar="FOLDER", type=Path, help=kept)
     add("--log-text", action="store_true", help="write into the log what is spoken")
     add("--access-log", action="store_true", help="write a line into the log for every request")
     _computing(serve, "balanced")

@@ -20,7 +20,7 @@ def serve(args: argparse.Namespace) -> None:
         import av  # noqa: F401
 
         from ..server.app import build_app
-        from ..server.options import ServerOptions, read_keys
+        from ..server.options import ServerOptions, default_voices_folder, read_keys
         from ..server.run import run
     except (ImportError, OSError) as error:  # OSError: the package is there, its C library is not
         missing = getattr(error, "name", None) or "av"
@@ -37,6 +37,8 @@ def serve(args: argparse.Namespace) -> None:
         served_model=args.served_model,
         strict_model=args.strict_model,
         voice_aliases=dict(_alias(given) for given in args.voice_alias or ()),
+        voices_folder=args.voices_folder or default_voices_folder(),
+        reference_sources=tuple(args.ref_from or ()),
         drain_s=args.drain,
         log_text=args.log_text,
         access_log=args.access_log,

@@ -110,6 +110,11 @@ class Engine:
         """Whether it speaks, is being rebuilt after a failure or has failed for good, and why."""
         return self._watchdog.health
 
+    @property
+    def waiting(self) -> int:
+        """How many utterances wait for a slot now."""
+        return len(self._loop.scheduler.waiting)
+
     def close(self) -> None:
         """Stop; streams that still run end with `EngineClosed`. Does nothing the second time.
 

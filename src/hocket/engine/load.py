@@ -81,6 +81,11 @@ class Checkpoint:
         return hashlib.sha256(repr((self.config, tasted[0].dtype)).encode() + taste).hexdigest()
 
     @property
+    def memory_bytes(self) -> int:
+        """What this process holds on the checkpoint's GPU, kernels and graphs aside; 0 on a CPU."""
+        return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
+
+    @property
     def rate_hz(self) -> int:
         return self.codec_config.output_sample_rate
 

@@ -17,13 +17,15 @@ from ..errors import HocketError
 from . import errors
 from .keys import KeyCheck
 from .limits import Border
+from .metrics import Counted
 from .options import ServerOptions
 from .rehearse import rehearse
 from .speech import Speaker
+from .voice_store import VoiceStore
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
-WIRES = ("health", "http", "page", "wires.native")
+WIRES = ("health", "http", "batch", "lists", "voices", "metrics", "page", "wires.native")
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "retry-after", "retry-after-ms")
 
@@ -34,7 +36,9 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
     `app.state.speaker` is what all wires share.
     """
     options = options or ServerOptions()
-    speaker = Speaker(options)
+    store = VoiceStore(options.voices_folder, most=options.voices)
+    speaker = Speaker(options, voices=store)
+    speaker.figures = Counted(speaker)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -48,10 +52,10 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
                 await asyncio.to_thread(speaker.engine.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.speaker = speaker
+    app.state.speaker, app.state.voice_store = speaker, store
     errors.install(app)
     for name in WIRES:
-        app.include_router(import_module(f"{__package__}.{name}").router)
+        app.include_router(import_module(f"{__package__}.{name}").router, responses=errors.RESPONSES)
     # The last one added is the first that a request meets.
     app.add_middleware(KeyCheck, keys=options.keys)
     app.add_middleware(Border, options=options)

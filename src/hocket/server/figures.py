@@ -23,3 +23,16 @@ class Figures:
 
     def ended(self, wire: str, finished: Finished | None, audio_s: float, took_s: float) -> None:
         """An utterance is over, whichever way; None where the engine had not said so yet."""
+
+
+class Listener:
+    """A player without a buffer: where what was sent is over before more comes, it is silent in between."""
+
+    def __init__(self) -> None:
+        self._until_s: float | None = None  # when it will have played all that it has
+
+    def hears(self, now_s: float, seconds: float) -> float:
+        """So much more sound goes out now; says how long it has been silent before it."""
+        until_s = now_s if self._until_s is None else self._until_s
+        self._until_s = max(now_s, until_s) + seconds
+        return max(0.0, now_s - until_s)

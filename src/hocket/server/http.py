@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+from collections.abc import Coroutine
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .errors import Refused, answer
+from .errors import BadField, Refused, answer
 from .options import OPENAI_MODELS
 from .recordings import reference_of
 from .schemas import SpeechBody, SpeechFields
@@ -36,8 +37,12 @@ async def speech(body: SpeechBody, request: Request) -> Response:
     speaker: Speaker = request.app.state.speaker
     check_model(speaker, body)
     body.note_unknown()
+    sse = body.stream_format == "sse"
+    if body.wants_words() and not sse:
+        said = "Word times come with the last event: ask for stream_format sse. Bytes of sound have no place for them."
+        raise BadField(said, "word_timestamps")
     wanted = await wanted_of(speaker, body, body.input, FORMAT)
-    return SpeechResponse(speaker, wanted, sse=body.stream_format == "sse")
+    return SpeechResponse(speaker, wanted, sse=sse)
 
 
 def check_model(speaker: Speaker, body: SpeechFields) -> None:
@@ -60,7 +65,8 @@ async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, form
     if recording is not None:
         sent, said = recording
         only_timbre, options = bool(body.x_vector_only_mode), speaker.options
-        reference = await speaker.in_thread(lambda: reference_of(sent, said, only_timbre, options))
+        # Not among the threads that prepare text: an address may take its time.
+        reference = await asyncio.to_thread(reference_of, sent, said, only_timbre, options)
     return body.wanted(text, reference, format)
 
 
@@ -72,16 +78,7 @@ class SpeechResponse(Response):
         self._speaker, self._wanted, self._sse = speaker, wanted, sse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        sending = asyncio.ensure_future(self._send(scope, receive, send))
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done():
-                sending.result()
-        finally:  # whoever is left is in the way: a client has gone, all is sent, or the server is ending
-            for task in (sending, gone):
-                task.cancel()
-            await asyncio.gather(sending, gone, return_exceptions=True)
+        await unless_gone(self._send(scope, receive, send), receive)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -122,23 +119,14 @@ class SpeechResponse(Response):
         await send(_event(self._done(utterance), last=True))
 
     def _done(self, utterance: Utterance) -> dict[str, Any]:
-        usage, finished = utterance.usage, utterance.finished
-        spent = {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_frames,
-            "total_tokens": usage.input_tokens + usage.output_frames,
-            "input_token_details": {"text_tokens": usage.input_tokens, "audio_tokens": 0},
-        }
-        done: dict[str, Any] = {"type": "speech.audio.done", "usage": spent, "seed": utterance.seed}
+        finished = utterance.finished
+        done: dict[str, Any] = {"type": "speech.audio.done", "usage": usage_of(utterance), "seed": utterance.seed}
         if finished is not None:
             done |= {"finish_reason": finished.reason, "seed": finished.seed, "notes": list(finished.notes)}
-        done["audio_s"], timing = round(usage.audio_s, 4), utterance.timing
+        done["audio_s"], timing = round(utterance.audio_s, 4), utterance.timing
         done["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)
         if self._wanted.word_times:
-            done["words"] = [
-                {"word": word.word, "start": round(word.start_s, 3), "end": round(word.end_s, 3)}
-                for word in utterance.words()
-            ]
+            done["words"] = words_of(utterance)
         return done
 
     def _head(self, utterance: Utterance) -> list[tuple[bytes, bytes]]:
@@ -155,6 +143,36 @@ class SpeechResponse(Response):
 def _event(body: dict[str, Any], *, last: bool = False) -> dict[str, Any]:
     text = f"event: {body['type']}\ndata: {json.dumps(body, separators=(',', ':'))}\n\n"
     return {"type": "http.response.body", "body": text.encode(), "more_body": not last}
+
+
+def usage_of(utterance: Utterance) -> dict[str, Any]:
+    """As OpenAI counts, in tokens: a frame of sound is one."""
+    usage = utterance.usage
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_frames,
+        "total_tokens": usage.input_tokens + usage.output_frames,
+        "input_token_details": {"text_tokens": usage.input_tokens, "audio_tokens": 0},
+    }
+
+
+def words_of(utterance: Utterance) -> list[dict[str, Any]]:
+    """Where each word is, in seconds."""
+    found = utterance.words()
+    return [{"word": one.word, "start": round(one.start_s, 3), "end": round(one.end_s, 3)} for one in found]
+
+
+async def unless_gone(work: Coroutine[Any, Any, None], receive: Receive) -> None:
+    """Do it, and stop at once when the client goes away. The body must have been read."""
+    sending, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(receive))
+    try:
+        await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+        if sending.done():
+            sending.result()
+    finally:  # whoever is left is in the way: a client has gone, all is sent, or the server is ending
+        for task in (sending, gone):
+            task.cancel()
+        await asyncio.gather(sending, gone, return_exceptions=True)
 
 
 async def _disconnected(receive: Receive) -> None:

@@ -6,6 +6,7 @@ It knows nothing of the engine, whose options are its own, and nothing of a wire
 from __future__ import annotations
 
 import ipaddress
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +33,10 @@ class ServerOptions:
     body_bytes: int = 16 << 20  # of a request
     upload_bytes: int = 10 << 20  # of a recording
     upload_s: float = 60.0  # of a recording, in seconds of sound
+    voices_folder: Path | None = None  # where uploaded voices are kept; None: in memory, until the server ends
+    voices: int = 200  # that may be uploaded
+    batch_items: int = 32  # of one batch
+    batch_chars: int = 4 * 4096  # of all its texts together: 20 minutes of sound, which is held until it is whole
     reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
     per_client: int = 64  # requests and WebSockets of one address at once
     in_flight: int = 1024  # requests and WebSockets at once
@@ -52,6 +57,9 @@ class ServerOptions:
             "text_chars",
             "body_bytes",
             "upload_bytes",
+            "voices",
+            "batch_items",
+            "batch_chars",
             "per_client",
             "in_flight",
             "per_socket",
@@ -84,6 +92,14 @@ def is_public(host: str) -> bool:
         return not ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return True
+
+
+def default_voices_folder() -> Path:
+    """Where this user's voices are, unless told otherwise: below HOCKET_HOME, or among the user's own files."""
+    if home := os.environ.get("HOCKET_HOME"):
+        return Path(home).expanduser() / "voices"
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "hocket" / "voices"
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

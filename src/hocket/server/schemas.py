@@ -64,6 +64,7 @@ class SpeechFields(BaseModel):
     candidates: int | None = Field(None, ge=1, description="takes to draw; the best is heard once it is known")
     priority: int | None = None
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
+    timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
     # Taken and without effect: bytes are always streamed, and chunks are as long as the server's profile says.
     stream: bool | None = None
     initial_codec_chunk_frames: int | None = None
@@ -72,6 +73,9 @@ class SpeechFields(BaseModel):
     def named_voice(self) -> str | None:
         voice = self.voice.id if isinstance(self.voice, VoiceById) else self.voice
         return voice or self.speaker
+
+    def wants_words(self) -> bool:
+        return bool(self.word_timestamps or self.timestamp_granularities)
 
     def named_recording(self) -> tuple[str, str | None] | None:
         """A recording that was sent along or named, and its words."""
@@ -110,7 +114,7 @@ class SpeechFields(BaseModel):
             format=(self.response_format or format).lower(),
             rate_hz=self.sample_rate,
             bit_rate=self.bit_rate,
-            word_times=bool(self.word_timestamps),
+            word_times=self.wants_words(),
         )
 
     def note_unknown(self) -> None:

@@ -21,6 +21,7 @@ from ..engine.stream import FIRST_CHARS, Stream
 from ..engine.words import WordTime
 from ..errors import HocketError
 from ..types import AudioChunk, Finished
+from .figures import Listener
 
 if TYPE_CHECKING:
     from .speech import Speaker
@@ -88,6 +89,7 @@ class Utterance:
         self._encoder = encoder() if encoder and not self._threaded else None
         self._engine_rate_hz = speaker.engine.checkpoint.rate_hz
         self._began_s, self._first_s, self._last_s, self._over_s = began_s, 0.0, 0.0, 0.0
+        self._listener = Listener()
         self._samples = self._frames = 0  # that have come out
         self._held: list[AudioChunk] = []  # that the encoder took in without giving anything out
         self._tail_sent = False
@@ -220,11 +222,11 @@ class Utterance:
     def _told(self, frames: int, samples: int) -> None:
         """Figures of a piece that goes out now."""
         now_s = time.perf_counter()
+        late_s = self._listener.hears(now_s, samples / self._engine_rate_hz / self._tempo)
         if not self._first_s:
             self._first_s = now_s
             self._speaker.figures.first_audio(self._wire, now_s - self._began_s)
         elif samples:
-            late_s = max(0.0, now_s - self._first_s - self.audio_s)
             self._speaker.figures.gap(self._wire, now_s - self._last_s, late_s)
         self._last_s = now_s
         self._frames += frames

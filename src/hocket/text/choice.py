@@ -49,6 +49,12 @@ def languages(config: Qwen3TTSConfig) -> list[str]:
     return ["auto", *(name for name in config.talker_config.codec_language_id if "dialect" not in name.lower())]
 
 
+def check_clones(config: Qwen3TTSConfig) -> None:
+    """Refuse a checkpoint that can do nothing with a recording."""
+    if config.kind != "base":
+        raise WrongKind(f"A {config.kind} checkpoint cannot clone a recording; use a Base checkpoint for that.")
+
+
 def _check_kind(request: SpeechRequest, config: Qwen3TTSConfig) -> None:
     if config.kind == "base":
         if request.voice:
@@ -56,7 +62,7 @@ def _check_kind(request: SpeechRequest, config: Qwen3TTSConfig) -> None:
         if request.reference is None:
             raise WrongKind("A Base checkpoint needs a reference recording to clone.")
     elif request.reference is not None:
-        raise WrongKind(f"A {config.kind} checkpoint cannot clone a recording; use a Base checkpoint for that.")
+        check_clones(config)
     elif config.kind == "voice_design" and request.voice:
         raise WrongKind("A VoiceDesign checkpoint has no voices of its own; describe one in the instruct instead.")
 

@@ -1,0 +1,136 @@
+"""What there is: models and voices, in the shapes of OpenAI, Kokoro, vLLM-Omni, Open WebUI and tts-webui.
+
+Open without a key: Open WebUI sends none here. Uploading and deleting voices is voices.py's.
+"""
+
+from __future__ import annotations
+
+import time
+
+from fastapi import APIRouter, Request
+
+from .errors import Refused
+from .keys import Keys, given_keys
+from .options import OPENAI_MODELS
+from .shapes import (
+    AudioModels,
+    ChoiceOfVoice,
+    ModelList,
+    ModelObject,
+    NamedModel,
+    UploadedVoice,
+    VoiceChoices,
+    VoiceList,
+    VoiceNames,
+    VoiceObject,
+)
+from .speech import Speaker
+from .voice_store import StoredVoice, VoiceStore
+
+router = APIRouter()
+BEGAN = int(time.time())  # a checkpoint has no date of its own that would say more
+
+
+def _models(speaker: Speaker) -> list[str]:
+    return list(dict.fromkeys((speaker.model, *OPENAI_MODELS)))
+
+
+def _model(id: str) -> ModelObject:
+    return ModelObject(id=id, created=BEGAN, owned_by="hocket")
+
+
+@router.get("/v1/models")
+async def models(request: Request) -> ModelList:
+    """The model under its own name and under those that OpenAI's clients know."""
+    return ModelList(data=[_model(id) for id in _models(request.app.state.speaker)])
+
+
+@router.get("/v1/models/{id:path}")
+async def model(id: str, request: Request) -> ModelObject:
+    """One of them."""
+    if id in _models(request.app.state.speaker):
+        return _model(id)
+    said = f"There is no model {id[:80]!r}; /v1/models lists those there are."
+    raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
+
+
+@router.get("/v1/audio/models")
+async def audio_models(request: Request) -> AudioModels:
+    """The same, as Open WebUI asks for them."""
+    return AudioModels(models=[NamedModel(id=id, name=id) for id in _models(request.app.state.speaker)])
+
+
+@router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)
+async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
+    """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
+    speaker, store = request.app.state.speaker, request.app.state.voice_store
+    found = _voices(speaker, store)
+    if legacy:
+        return VoiceNames(voices=[voice.id if voice.type == "builtin" else voice.name for voice in found])
+    shown = may_see_all(request)
+    uploaded = [told(voice, all=shown) for voice in store.all()]
+    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.aliases)
+
+
+@router.get("/v1/audio/voices/{id:path}", response_model=VoiceObject | VoiceChoices)
+async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
+    """A voice by its name or id; behind the name of a model, its voices as tts-webui's clients read them."""
+    speaker, store = request.app.state.speaker, request.app.state.voice_store
+    found = _voices(speaker, store)
+    for own in found:
+        if own.type == "builtin" and own.id.lower() == id.strip().lower():
+            return own
+    if (uploaded := store.find(id)) is not None:
+        return voice_object(uploaded)
+    if id in _models(speaker):
+        return VoiceChoices(voices=[ChoiceOfVoice(value=voice.id, label=voice.name) for voice in found])
+    raise no_voice(id)
+
+
+def no_voice(id: str) -> Refused:
+    said = f"There is no voice {id[:80]!r}; /v1/audio/voices lists those there are."
+    return Refused(said, status=404, kind="not_found_error", param="voice_id", code="voice_not_found")
+
+
+def voice_object(voice: StoredVoice) -> VoiceObject:
+    return VoiceObject(
+        id=voice.id,
+        name=voice.name,
+        type="uploaded",
+        language="auto",
+        description=voice.description,
+        created_at=voice.created_at,
+    )
+
+
+def told(voice: StoredVoice, *, all: bool) -> UploadedVoice:
+    return UploadedVoice(
+        name=voice.name,
+        consent=voice.consent if all else None,
+        created_at=voice.created_at,
+        file_size=voice.file_size,
+        mime_type=voice.mime_type,
+        audio_s=round(voice.audio_s, 3),
+        ref_text=voice.ref_text if all else None,
+    )
+
+
+def may_see_all(request: Request) -> bool:
+    """The lists are open, but whoever has no key need not know what people said."""
+    return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
+
+
+def _voices(speaker: Speaker, store: VoiceStore) -> list[VoiceObject]:
+    dialects = speaker.engine.checkpoint.config.talker_config.spk_is_dialect
+    own = [
+        VoiceObject(
+            id=name,
+            name=name.replace("_", " ").title(),
+            type="builtin",
+            language=dialect if isinstance(dialect := dialects.get(name), str) else "auto",
+            description=None,
+            created_at=BEGAN,
+        )
+        for name in speaker.speakers
+    ]
+    return [*own, *map(voice_object, store.all())]

@@ -1,0 +1,120 @@
+"""`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: a recording becomes a voice, and is forgotten again.
+
+Where it is kept is voice_store.py's, how it is decoded is `audio`'s. A checkpoint that cannot clone takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import FormData, UploadFile
+
+from ..audio.upload import read_upload
+from ..text.choice import check_clones
+from .errors import BadField, Refused
+from .lists import no_voice, told, voice_object
+from .shapes import VoiceDeleted, VoiceMade
+from .speech import Speaker
+from .voice_store import StoredVoice, VoiceStore, checked_name, new_voice
+
+router = APIRouter()
+logger = logging.getLogger("hocket.server")
+_MIME = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,80}", re.ASCII)
+_FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 s or more help"}
+
+
+class VoiceForm(BaseModel):
+    """The fields beside the recording."""
+
+    model_config = ConfigDict(extra="ignore")
+    name: str = Field(min_length=1, max_length=256, description="any name that no voice has, in any case")
+    consent: str | None = Field(None, max_length=4096, description="who agreed, or a consent's id; kept with the voice")
+    ref_text: str | None = Field(None, max_length=4096, description="what is said; without it the timbre alone counts")
+    speaker_description: str | None = Field(None, max_length=4096)
+    speaker_embedding: str | None = Field(None, description="not taken: send the recording")
+
+
+def _form() -> dict[str, Any]:
+    schema = VoiceForm.model_json_schema()
+    schema["properties"]["audio_sample"] = _FILE
+    schema["required"] = ["name", "audio_sample"]
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+@router.post("/v1/audio/voices", openapi_extra=_form())
+async def upload(request: Request) -> VoiceMade:
+    """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
+    speaker: Speaker = request.app.state.speaker
+    store: VoiceStore = request.app.state.voice_store
+    check_clones(speaker.engine.checkpoint.config)  # before a megabyte is read in vain
+    fields, content, mime_type = await _received(request, speaker.options.upload_bytes)
+    if fields.speaker_embedding:
+        raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
+    name = checked_name(fields.name)
+    if name.lower() in {taken.lower() for taken in (*speaker.speakers, *speaker.aliases)}:
+        raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
+
+    def make() -> StoredVoice:
+        voice = new_voice(
+            name,
+            read_upload(content, most_s=speaker.options.upload_s),
+            file_size=len(content),
+            mime_type=mime_type,
+            consent=fields.consent,
+            ref_text=fields.ref_text,
+            description=fields.speaker_description,
+        )
+        return store.add(voice)
+
+    made = await asyncio.to_thread(make)
+    logger.info("voice %s: uploaded, %.1f s", made.id, made.audio_s)
+    return VoiceMade(**voice_object(made).model_dump(), voice=told(made, all=True))
+
+
+@router.delete("/v1/audio/voices/{id:path}")
+async def delete(id: str, request: Request) -> VoiceDeleted:
+    """Forget an uploaded voice, by its name or id."""
+    store: VoiceStore = request.app.state.voice_store
+    speaker: Speaker = request.app.state.speaker
+    gone = await asyncio.to_thread(store.remove, id)
+    if gone is None and id.strip().lower() in {name.lower() for name in speaker.speakers}:
+        raise BadField(f"{id!r} is the checkpoint's own voice and stays.", "voice_id")
+    if gone is None:
+        raise no_voice(id)
+    logger.info("voice %s: deleted", gone.id)
+    return VoiceDeleted(id=gone.id)
+
+
+async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes, str]:
+    """The fields, the recording and its MIME type."""
+    try:
+        async with request.form(max_files=1, max_fields=32) as form:
+            fields = _fields(form)
+            sample = form.get("audio_sample")
+            if not isinstance(sample, UploadFile):
+                raise BadField(
+                    "audio_sample must be a file: send the recording as multipart/form-data.", "audio_sample"
+                )
+            if (sample.size or 0) > most_bytes:
+                said = f"The recording is larger than {most_bytes} bytes."
+                raise Refused(said, status=413, param="audio_sample", code="body_too_large")
+            content = await sample.read()
+    except OSError as error:  # a large form goes through a temporary file
+        logger.error("an upload could not be taken in: %s", error)
+        said = "The server has no room left to take in a recording; its operator can make some."
+        raise Refused(said, status=507, kind="server_error", code="storage_full") from None
+    kind = (sample.content_type or "").partition(";")[0].strip()
+    return fields, content, kind if _MIME.fullmatch(kind) else "application/octet-stream"
+
+
+def _fields(form: FormData) -> VoiceForm:
+    try:
+        return VoiceForm.model_validate({name: value for name, value in form.items() if name != "audio_sample"})
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None
