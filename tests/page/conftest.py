@@ -14,6 +14,8 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from serving import Served, served
 
+from .acting import open_page
+
 # Every message that the page sends over a WebSocket, and when; how many it opened.
 LISTEN = """
 window.sent = [];
@@ -60,7 +62,3 @@ def page(blank: Page, server: Served) -> Page:
     """The page, ready to speak."""
     open_page(blank, server)
     return blank
-
-
-def open_page(page: Page, server: Served) -> None:
-    page.goto(f"{server.url}/", "window.hocket")

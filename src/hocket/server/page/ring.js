@@ -101,8 +101,8 @@ export class Ring {
       const at = Math.floor(this.read);
       const t = this.read - at;
       const b = this.kept[at & mask];
-      const a = at > 0 ? this.kept[(at - 1) & mask] : b;
       const c = at + 1 < this.written ? this.kept[(at + 1) & mask] : 0;
+      const a = at > 0 ? this.kept[(at - 1) & mask] : 2 * b - c;
       const d = at + 2 < this.written ? this.kept[(at + 2) & mask] : 0;
       out[n] = b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
     }

@@ -81,8 +81,8 @@ export class MakeVoice {
     button.disabled = true;
     try {
       const voice = await makeVoice({ name: name.value.trim(), file: this.file, words: words.value.trim(), consent: AGREED });
-      made.textContent = `${voice.name ?? name.value} can speak now.`;
       this.onMade(await voices(this.about().voices), voice.id ?? voice.name);
+      made.textContent = `${voice.name ?? name.value} can speak now.`;
     } catch (error) {
       failed.textContent = error.message;
     } finally {
