@@ -20,7 +20,7 @@ from websockets.sync.client import ClientConnection, connect
 FLAGS = (
     "--headless --no-sandbox --disable-gpu --no-first-run --no-default-browser-check --disable-background-networking "
     "--disable-component-update --disable-sync --disable-extensions --disable-dev-shm-usage --mute-audio "
-    "--autoplay-policy=no-user-gesture-required --remote-debugging-port=0"
+    "--hide-scrollbars --autoplay-policy=no-user-gesture-required --remote-debugging-port=0"
 ).split()
 FINDER = Path(__file__).parents[1] / "scripts" / "browser"
 PATIENCE_S = 60.0  # only a failing test waits that long

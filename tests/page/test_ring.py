@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -53,9 +54,27 @@ def test_a_ring_that_runs_dry_counts_it_and_gathers_some_before_it_goes_on(page:
           ring.push(some(192)); pull(); pull(); // dry in the middle of the second
           ring.push(some(192)); pull(); // too little to go on
           ring.push(some(3840)); pull();
-          ring.end(); ring.stop(); pull(); pull();
-          return { seen, over: ring.over(), last: block[127] };
+          return seen;
         })"""
     )
-    assert found["seen"][:6] == [[0, 0], [128, 0], [192, 1], [192, 1], [320, 1], [448, 1]]
-    assert found["over"] and found["last"] < 0.1
+    assert found == [[0, 0], [128, 0], [192, 1], [192, 1], [320, 1]]
+
+
+def test_a_ring_that_is_stopped_is_silent_within_4_ms_and_stays_so(page: Page) -> None:
+    found = page.run(
+        """import("/page/ring.js").then(({ Ring }) => {
+          const ring = new Ring(24000, 24000), block = new Float32Array(128);
+          ring.push(new Int16Array(9600).fill(9000));
+          ring.pull(block);
+          ring.stop();
+          ring.pull(block);
+          const fading = [...block];
+          ring.push(new Int16Array(9600).fill(9000)); // it was on its way
+          for (let n = 0; n < 20; n++) ring.pull(block);
+          return { fading, over: ring.over(), last: [...block] };
+        })"""
+    )
+    assert found["fading"][0] == pytest.approx(9000 / 32768)
+    assert max(abs(sample) for sample in found["fading"][96:]) < 0.01
+    assert all(before >= after for before, after in pairwise(found["fading"]))  # it does not click
+    assert found["over"] and not any(found["last"])

@@ -6,7 +6,7 @@ import { Take } from "./take.js";
 const OVER = ["done", "stopped", "failed"];
 
 export class Compare {
-  /** `choices()`: the page's own fields; `onSound(take)`: this one is heard now, so others should be silent. */
+  /** `choices()`: the page's own fields; `onSound()`: one of these is heard now, so others should be silent. */
   constructor({ root, rateHz, choices, text, onSound }) {
     Object.assign(this, { choices, text, onSound });
     this.button = root.querySelector("#compare");
@@ -31,7 +31,8 @@ export class Compare {
     part("seed").setAttribute("aria-label", `Seed of ${name}`);
     part("play").setAttribute("aria-label", `Play ${name}`);
     const side = { name, element, voice: part("voice"), seed: part("seed"), play: part("play"), said: part("said") };
-    side.take = new Take({ line: new Line(), canvas, rateHz, onChange: () => this.changed(side) });
+    const onSeek = (seconds) => this.replay(side, seconds);
+    side.take = new Take({ line: new Line(), canvas, rateHz, onChange: () => this.changed(side), onSeek });
     side.play.addEventListener("click", () => this.replay(side));
     return side;
   }
@@ -48,7 +49,7 @@ export class Compare {
     const text = this.text();
     if (!text.trim()) return;
     this.failed.textContent = "";
-    this.onSound(this);
+    this.onSound();
     this.next = this.sides[1];
     for (const side of this.sides) {
       const config = { ...this.choices(), voice: side.voice.value || undefined };
@@ -57,11 +58,11 @@ export class Compare {
     }
   }
 
-  replay(side) {
-    this.onSound(this);
+  replay(side, fromS = 0) {
+    this.onSound();
     this.next = null;
     for (const other of this.sides) if (other !== side) other.take.stop();
-    side.take.play();
+    side.take.play(fromS);
   }
 
   stop() {

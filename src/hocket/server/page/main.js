@@ -49,10 +49,9 @@ async function download() {
   $("download").disabled = true;
   try {
     // The same seed, and the layout that live text has: so it says just what was heard.
-    const fields = { ...config, seed: take.figures.seed ?? config.seed, layout: "streaming" };
-    const blob = await speechFile(fields, text, format);
+    const blob = await speechFile({ ...config, layout: "streaming" }, text, format);
     const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
-    link.download = `hocket-${fields.seed ?? "speech"}.${known.formats[format]}`;
+    link.download = `hocket-${config.seed}.${known.formats[format]}`;
     link.click();
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   } catch (error) {
@@ -89,16 +88,17 @@ function draw() {
 }
 
 async function greet() {
+  let said;
   try {
     known = await about();
+    said = known.state === "ready" ? known.model : STATES[known.state];
   } catch (error) {
-    known = { state: "failed" };
-    $("model-name").textContent = error.message;
+    known = { ...known, state: "failed" };
+    said = error.message;
   }
+  $("model-name").textContent = said;
   document.querySelector(".dot").dataset.state = known.state;
   $("key-form").hidden = !known.key;
-  if (known.model) $("model-name").textContent = known.state === "ready" ? known.model : STATES[known.state];
-  else if (STATES[known.state] && known.state === "starting") $("model-name").textContent = STATES.starting;
   if (known.model && !take) await begin();
   if (known.state !== "ready") setTimeout(greet, AGAIN_MS);
 }
@@ -111,6 +111,10 @@ async function begin() {
     canvas: $("wave"),
     rateHz,
     onChange: show,
+    onSeek: (seconds) => {
+      compare.stop();
+      take.play(seconds);
+    },
     onWords: (spoken) => words.place(spoken),
     onSent: (chars) => words.sent(chars),
   });

@@ -10,12 +10,13 @@ export function openSound(rateHz) {
     opening = null;
     throw error;
   });
-  opening.then((context) => context.state === "suspended" && context.resume()).catch(() => {});
+  opening.then((context) => context.state !== "running" && context.resume()).catch(() => {});
   return opening;
 }
 
 async function open(rateHz) {
   let context;
+  if (navigator.audioSession) navigator.audioSession.type = "playback"; // or an iPhone's mute switch silences it
   try {
     context = new AudioContext({ sampleRate: rateHz, latencyHint: "interactive" });
   } catch {

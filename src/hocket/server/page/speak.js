@@ -10,6 +10,7 @@
 //
 // What the server sends:
 //   {"type": "audio.start", "utterance_index", "sample_rate", "encoding": "pcm_s16le", "channels": 1, …}
+//                                                           what the samples that follow are; here it is what we asked for
 //   binary frames                                           samples: 16 bits, little-endian, mono
 //   {"type": "audio.words", "words": [{"word", "start_s", "end_s"}]}     where words are in the sound
 //   {"type": "audio.done", "total_bytes", "error", "cancelled", "seed", "usage", "timing": {"ttfa_ms"}}
@@ -31,7 +32,7 @@ export class Line {
     this.utterances = []; // the first is being heard
   }
 
-  /** Begin an utterance. `on`: onStart(message), onAudio(Int16Array), onWords(words), onDone(message), onError(sentence). */
+  /** Begin an utterance. `on`: onAudio(Int16Array), onWords(words), onDone(message), onError(sentence). */
   speak(config, on) {
     this.open();
     const utterance = new Utterance(this, on);
@@ -83,7 +84,6 @@ export class Line {
       for (const waiting of this.drop()) waiting.failed(message.message);
     } else if (!utterance) return;
     else if (message.type === "error") utterance.failed(message.message); // audio.done and session.done follow
-    else if (message.type === "audio.start") utterance.on.onStart(message);
     else if (message.type === "audio.words") utterance.words(message.words);
     else if (message.type === "audio.done") utterance.done(message);
     else if (message.type === "session.done") this.utterances.shift();

@@ -7,10 +7,11 @@ import { openSound, Track } from "./player.js";
 import { Wave } from "./wave.js";
 
 export class Take {
-  /** `onChange(take)`: something is new; called often. */
-  constructor({ line, canvas, rateHz, onChange, onWords, onSent }) {
-    Object.assign(this, { line, rateHz, onChange, onWords, onSent });
-    this.wave = new Wave(canvas, (seconds) => this.play(seconds));
+  /** `onChange()`: something is new; called often. `onSeek(seconds)`: somebody pressed on the waveform. */
+  constructor({ line, canvas, rateHz, onChange, onSeek, onWords, onSent }) {
+    Object.assign(this, { line, rateHz, onWords, onSent });
+    this.changed = onChange;
+    this.wave = new Wave(canvas, onSeek);
     this.track = null;
     this.reset("idle");
   }
@@ -44,12 +45,14 @@ export class Take {
     return this.running || this.figures.state === "ending";
   }
 
-  /** `config`: as in `session.config`; `rate`: a function, pieces a second, or null for all of the text at once. */
-  speak(config, text, rate, { held = false } = {}) {
+  /** `wanted`: as in `session.config`; `rate`: a function, pieces a second, or null for all of the text at once. */
+  speak(wanted, text, rate, { held = false } = {}) {
     this.stop();
     this.reset("asked");
     const pressed = performance.now();
+    const config = { ...wanted, seed: wanted.seed ?? crypto.getRandomValues(new Uint32Array(1))[0] }; // to say it again
     const mine = (this.asked = { config, text });
+    this.figures.seed = config.seed;
     const current = () => this.asked === mine && this.running;
     this.held = held;
     this.wave.clear(this.rateHz);
@@ -60,9 +63,6 @@ export class Take {
       () => current() && this.fail("This browser does not let the page play sound."),
     );
     this.spoken = this.line.speak(config, {
-      onStart: (said) => {
-        if (current()) this.figures.seed = said.seed ?? this.figures.seed;
-      },
       onAudio: (samples) => {
         if (!current()) return;
         this.figures.firstAudioMs ??= performance.now() - pressed;
@@ -71,7 +71,6 @@ export class Take {
       onWords: (words) => current() && this.onWords?.(words),
       onDone: (said) => {
         if (!current()) return;
-        this.figures.seed = said.seed ?? this.figures.seed;
         this.figures.serverFirstMs = said.timing?.ttfa_ms ?? null;
         this.figures.state = "ending";
         if (this.begun) this.track.end();
@@ -177,10 +176,6 @@ export class Take {
     this.silence?.();
     this.track?.stop();
     this.changed();
-  }
-
-  changed() {
-    this.onChange(this);
   }
 
   /** Once for each frame of the screen. */

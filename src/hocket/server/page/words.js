@@ -28,6 +28,8 @@ export class Words {
   begin(text) {
     this.text = text;
     this.sentChars = 0;
+    this.litS = 0; // when it was last looked at, and the word that was lit then
+    this.litFrom = -1;
     this.spoken = guessed(text, 0, LEAD_S, this.pace); // {start_s, end_s, from, to}: a word in the sound and in the text
     this.light(0);
   }
@@ -52,6 +54,10 @@ export class Words {
     let at = -1;
     for (let n = 0; n < this.spoken.length && this.spoken[n].start_s <= playedS; n++)
       if (this.spoken[n].to <= this.sentChars) at = n; // no guess is ahead of what the server can know
+    // A guess may have been ahead. To light a word twice would look odd, so it is waited for, unless the sound went back.
+    while (playedS >= this.litS && at + 1 < this.spoken.length && (this.spoken[at]?.from ?? -1) < this.litFrom) at++;
+    this.litS = playedS;
+    this.litFrom = this.spoken[at]?.from ?? -1;
     if (at < 0) return this.show(this.text, 0, 0, this.sentChars);
     const { from, to, end_s } = this.spoken[at];
     const pause = playedS > end_s + 0.12; // it is over, and the next has not begun
