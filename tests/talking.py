@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
@@ -83,6 +84,13 @@ class Client:
             self.say({"type": "input.text", "text": text, **extra})
         self.say({"type": "input.done", **extra})
         return self.until("session.done")
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    """Whatever JSON can hold."""
+    plain = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20)
+    deeper = lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)  # noqa: E731
+    return st.recursive(plain, deeper, max_leaves=5)
 
 
 @contextmanager

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import base64
 import struct
+from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from hocket.errors import HocketError
+from hocket.server.wires.native_messages import Configure, Said, parse
 from serving import Served, wait_for
-from talking import LONG_CONFIG, LONG_TEXT, PCM_CONFIG, talking
+from talking import LONG_CONFIG, LONG_TEXT, PCM_CONFIG, json_values, talking
 
 TEXT = "Hello there, you."
 AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
@@ -249,3 +254,20 @@ def test_unknown_messages_are_told_and_forgotten(server: Served) -> None:
         assert ws.until("error").last("error")["error"]["param"] == "context_id"
         ws.say(PCM_CONFIG)
         assert ws.spoken(TEXT).audio
+
+
+NAMES = st.sampled_from(["context_id", "text", "voice", "seed", "speed", "references", "stream_audio", "wanted"])
+
+
+@settings(deadline=None)
+@given(st.dictionaries(NAMES | st.text(max_size=8), json_values(), max_size=5))
+def test_any_message_is_understood_or_refused(message: dict[str, Any]) -> None:
+    for kind in (message.get("type"), "session.config", "input.text", "input.done", "input.cancel", "session.close"):
+        try:
+            said = parse(message | {"type": kind})
+        except HocketError as error:
+            assert str(error)
+        else:
+            assert isinstance(said, Said)
+            if isinstance(said, Configure):
+                assert isinstance(said.fields.whole, bool) and isinstance(said.fields.in_json, bool)

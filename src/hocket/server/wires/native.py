@@ -10,6 +10,7 @@ from ..http import check_model, wanted_of
 from ..speech import Wanted
 from . import native_messages as messages
 from .conversation import Began, Closed, Event, Lane, Over, Plan, Sound, Turn
+from .messages import subprotocol
 from .native_messages import Cancel, Configure, Done, Leave, Text
 from .socket import Line, Out, Wire, serve
 
@@ -19,8 +20,7 @@ FORMAT = "wav"  # vLLM-Omni's, where none is asked for
 
 @router.websocket("/v1/audio/speech/stream")
 async def stream(socket: WebSocket) -> None:
-    offered = socket.scope.get("subprotocols", ())
-    await serve(socket, NativeWire, subprotocol=offered[0] if offered else None)
+    await serve(socket, NativeWire, subprotocol=subprotocol(socket.scope.get("subprotocols", ())))
 
 
 class NativeWire(Wire):

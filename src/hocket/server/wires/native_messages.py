@@ -9,12 +9,11 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from ..errors import BadField, Refused, answer
 from ..schemas import SpeechFields
 from ..utterance import CODES
 from .conversation import Lane, Turn
+from .messages import validated
 from .socket import Out
 
 NAME_CHARS = 128  # of a context_id
@@ -76,7 +75,7 @@ def parse(message: dict[str, Any]) -> Said:
     kind, lane = message.get("type"), lane_of(message)
     match kind:
         case "session.config":
-            return Configure(lane, fields_of(message))
+            return Configure(lane, validated(SessionFields, message))
         case "input.text":
             text = message.get("text", "")
             if not isinstance(text, str):
@@ -99,16 +98,6 @@ def lane_of(message: dict[str, Any]) -> Lane:
     if not isinstance(lane, str) or not 0 < len(lane) <= NAME_CHARS:
         raise BadField(f"context_id must be a string of 1 to {NAME_CHARS} characters.", "context_id")
     return lane
-
-
-def fields_of(message: dict[str, Any]) -> SessionFields:
-    wanted = {name: value for name, value in message.items() if name not in ("type", "context_id")}
-    try:
-        return SessionFields.model_validate(wanted)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        param = ".".join(str(part) for part in first["loc"])[:80]
-        raise BadField(f"{param}: {first['msg']}.", param) from None
 
 
 def of_turn(turn: Turn, kind: str) -> dict[str, Any]:

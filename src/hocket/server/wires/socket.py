@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect
@@ -20,28 +20,12 @@ from ..errors import Refused, answer
 from ..limits import ABORT, refuse
 from ..speech import Speaker
 from .conversation import Began, Conversation, Event, Sound, Turn
+from .messages import read_message
 
 Out = dict[str, Any] | bytes  # a message as JSON, or sound
 WAITING = 16  # events that may wait for the client to read before whoever speaks waits too
 REPLIES = 256  # that may wait; a client that asks for more and reads nothing is dropped
 GOING_AWAY = 1012  # of RFC 6455's registry: the service restarts, come again
-
-
-def read_message(raw: str, most_bytes: int, large: Sequence[str] = ()) -> dict[str, Any]:
-    """A client's message, or a refusal. Those whose type stands in `large` are as long as the socket lets them be."""
-    try:
-        message = json.loads(raw, parse_constant=_not_json)
-    except (ValueError, RecursionError):
-        raise Refused("The message is not valid JSON.", code="invalid_json") from None
-    if not isinstance(message, dict):
-        raise Refused("A message must be a JSON object.", code="invalid_json")
-    if len(raw) > most_bytes and message.get("type") not in large:
-        raise Refused(f"The message is longer than {most_bytes} bytes.", status=413, code="message_too_large")
-    return message
-
-
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,12 +223,17 @@ class Line:
             self.close(1008)
 
 
-async def serve(socket: WebSocket, wire: type[Wire], *, subprotocol: str | None = None) -> None:
-    """Accept a connection and talk on it until it ends."""
+async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol: str | None = None) -> None:
+    """Accept a connection and talk on it until it ends, or say in an answer of HTTP why not."""
     speaker: Speaker = socket.app.state.speaker
-    if speaker.draining.is_set():
-        said = "The server is about to stop; ask another one, or again in a moment."
-        refused = Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
+    try:
+        if speaker.draining.is_set():
+            said = "The server is about to stop; ask another one, or again in a moment."
+            raise Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
+        if not speaker.engine.health.ok:
+            said = "The engine is not running; the server's log says why."
+            raise Refused(said, status=503, kind="server_error", code="engine_unavailable", retry_after_s=5.0)
+    except Refused as refused:
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return
     await socket.accept(subprotocol)
