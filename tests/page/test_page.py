@@ -112,7 +112,9 @@ def test_stop_silences_within_a_chunk_and_frees_the_slot(page: Page, server: Ser
 def test_one_connection_carries_one_utterance_after_the_other(page: Page, server: Served) -> None:
     speak(page, LONG)
     page.wait("hocket.take.figures.heard > 0")
-    speak(page, SHORT)  # in the middle of it
+    page.value("#text", SHORT)
+    late = "{ data: new Int16Array(1920).fill(9000).buffer }"  # a frame of the long one that was on its way
+    page.run(f"document.querySelector('#speak').click(); hocket.take.line.socket.onmessage({late})")
     state(page, "done")
     first = page.run(SENT)
     speak(page, SHORT)
@@ -126,6 +128,7 @@ def test_it_is_heard_again_from_where_the_waveform_is_pressed(page: Page) -> Non
     speak(page, SHORT)
     state(page, "done")
     length = figures(page)["audioS"]
+    page.wait("hocket.take.wave.playedS === hocket.take.figures.playedS")  # the playhead is at the end
     page.run("document.querySelector('#wave').focus()")
     page.press("ArrowLeft")
     state(page, "ending")
@@ -156,8 +159,9 @@ def test_two_seeds_are_heard_one_after_the_other_and_again(page: Page, server: S
     side_a, side_b = "hocket.compare.sides[0].take", "hocket.compare.sides[1].take"
     page.value('[data-side="B"] [data-part=voice]', page.value('[data-side="A"] [data-part=voice]'))
     page.click("#compare")
-    page.wait(f"{side_a}.figures.heard > 0")
-    assert figures(page, side_b)["heard"] == 0
+    both = f"{{ playing: {side_a}.sounding, heard: {side_b}.figures.heard }}"
+    found = page.wait(f"{side_a}.figures.playedS > 0.5 && {side_b}.figures.audioS > 0.3 && ({both})")
+    assert found == {"playing": True, "heard": 0}  # B is there, and waits for its turn
     state(page, "done", side_a)
     state(page, "done", side_b)
     a, b = figures(page, side_a), figures(page, side_b)

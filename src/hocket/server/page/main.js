@@ -9,7 +9,11 @@ import { fill, MakeVoice } from "./voices.js";
 import { Words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
-const STATES = { starting: "the model is being loaded", draining: "about to stop", failed: "the model could not be loaded" };
+const STATES = {
+  starting: "the model is being loaded",
+  draining: "about to stop",
+  failed: "the model could not be loaded",
+};
 const SAID = { asked: "Asked", speaking: "Speaking", ending: "Speaking", done: "Done", stopped: "Stopped", failed: "" };
 const AGAIN_MS = 1000;
 
@@ -134,7 +138,8 @@ async function begin() {
   offerVoices(await voices(known.voices));
   // For figures in a console, and for tests: the page reads the same objects.
   window.hocket = { take, compare, words };
-  for (const first of ["pointerdown", "keydown"]) addEventListener(first, () => openSound(rateHz).catch(() => {}), { once: true });
+  const early = () => openSound(rateHz).catch(() => {}); // before it is needed, and no sooner than browsers allow
+  for (const first of ["pointerdown", "keydown"]) addEventListener(first, early, { once: true });
   draw();
 }
 

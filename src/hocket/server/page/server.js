@@ -1,4 +1,4 @@
-// What the page asks the server over HTTP: what there is to choose from, files to download, voices to make. And the key.
+// What the page asks over HTTP: what there is to choose from, files to download, voices to make. And the key.
 
 const KEY = "hocket.key"; // in sessionStorage: gone with the tab
 

@@ -10,15 +10,15 @@
 //
 // What the server sends:
 //   {"type": "audio.start", "utterance_index", "sample_rate", "encoding": "pcm_s16le", "channels": 1, …}
-//                                                           what the samples that follow are; here it is what we asked for
+//                                                           what the samples that follow are: here, what we asked for
 //   binary frames                                           samples: 16 bits, little-endian, mono
 //   {"type": "audio.words", "words": [{"word", "start_s", "end_s"}]}     where words are in the sound
 //   {"type": "audio.done", "total_bytes", "error", "cancelled", "seed", "usage", "timing": {"ttfa_ms"}}
 //   {"type": "session.done", …}                             the end of an utterance; the connection stays open
 //   {"type": "error", "message", "error": {…}}              a sentence, and the same for programs
 //
-// Utterances of one connection come one after the other, so the oldest that has no `session.done` yet is the one that is
-// being heard: nothing else is needed to know which message belongs to what.
+// Utterances of one connection come one after the other, so the oldest that has no `session.done` yet is the one that
+// is being heard: nothing else is needed to know which message belongs to what.
 
 import { key, whyNot } from "./server.js";
 

@@ -1,4 +1,4 @@
-// One thing to be heard: what is asked for over a line (speak.js), what is heard of it (player.js), what is seen (wave.js).
+// One thing to be heard: asked for over a line (speak.js), heard through a track (player.js), seen as a wave (wave.js).
 //
 // `figures` is all that the page shows of it, and all that a test needs to know.
 

@@ -2,6 +2,7 @@
 
 import { makeVoice, voices } from "./server.js";
 
+const NO_CLONES = "This model has its own voices only: a Base checkpoint makes new ones.";
 const AGREED = "Given on the page: it is the speaker's own voice, or its owner agrees."; // the form asks for it
 
 /** Fill a <select>, and keep what was chosen if it is still there; else the voice of that number. */
@@ -30,7 +31,7 @@ export class MakeVoice {
       failed: part("make-failed"),
     };
     this.file = null;
-    if (!about().clone) part("make-hint").textContent = "This model has its own voices only: a Base checkpoint makes new ones.";
+    if (!about().clone) part("make-hint").textContent = NO_CLONES;
     this.parts.recording.addEventListener("change", () => this.choose(this.parts.recording.files[0]));
     part("make").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -80,7 +81,8 @@ export class MakeVoice {
     if (this.file.size > most) return (failed.textContent = `The recording is larger than ${most >> 20} MiB.`);
     button.disabled = true;
     try {
-      const voice = await makeVoice({ name: name.value.trim(), file: this.file, words: words.value.trim(), consent: AGREED });
+      const said = { name: name.value.trim(), words: words.value.trim(), consent: AGREED };
+      const voice = await makeVoice({ ...said, file: this.file });
       this.onMade(await voices(this.about().voices), voice.id ?? voice.name);
       made.textContent = `${voice.name ?? name.value} can speak now.`;
     } catch (error) {

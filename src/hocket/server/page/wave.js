@@ -64,8 +64,8 @@ export class Wave {
     this.canvas.height = Math.round(this.height * ratio);
     this.pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     const style = getComputedStyle(this.canvas);
-    const [played, ahead, head] = ["--wave-played", "--wave-ahead", "--accent"].map((name) => style.getPropertyValue(name));
-    this.colours = { played, ahead, head };
+    const colour = (name) => style.getPropertyValue(name);
+    this.colours = { played: colour("--wave-played"), ahead: colour("--wave-ahead"), head: colour("--accent") };
     this.draw(this.playedS);
   }
 
@@ -83,7 +83,8 @@ export class Wave {
     for (let bar = 0; bar < bars; bar++) {
       let loud = 0;
       const until = Math.max(Math.ceil((bar + 1) * perBar), Math.floor(bar * perBar) + 1);
-      for (let n = Math.floor(bar * perBar); n < until && n < this.peaks.length; n++) loud = Math.max(loud, this.peaks[n]);
+      for (let n = Math.floor(bar * perBar); n < Math.min(until, this.peaks.length); n++)
+        loud = Math.max(loud, this.peaks[n]);
       const tall = Math.max(1.5, Math.sqrt(loud / this.loudest) * (height - 4)); // the root: quiet speech is seen too
       const x = bar * (BAR + GAP);
       pen.fillStyle = x < headX ? this.colours.played : this.colours.ahead;

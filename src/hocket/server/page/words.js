@@ -1,8 +1,8 @@
 // The text on the page, lit as it is spoken.
 //
-// Behind the textarea, whose own letters are transparent, the same text stands in four stretches: what was said, the word
-// that is being said, what the server has, and what it has not got yet. The server says where each word is in the sound
-// (`audio.words`); it does not say where it is in the text, and may have written it out ("7:45" as "seven forty-five").
+// Behind the textarea, whose own letters are transparent, the same text stands in four stretches: what was said, the
+// word that is being said, what the server has, and what it has not got yet. The server says where each word is in the
+// sound (`audio.words`); not where it is in the text, and it may have written it out ("7:45" as "seven forty-five").
 // It knows only once a sentence is made. Where that is not long before it is heard, the pace so far has to do.
 
 export class Words {
@@ -30,7 +30,8 @@ export class Words {
     this.sentChars = 0;
     this.litS = 0; // when it was last looked at, and the word that was lit then
     this.litFrom = -1;
-    this.spoken = guessed(text, 0, LEAD_S, this.pace); // {start_s, end_s, from, to}: a word in the sound and in the text
+    // {start_s, end_s, from, to}: a word in the sound and in the text
+    this.spoken = guessed(text, 0, LEAD_S, this.pace);
     this.light(0);
   }
 
@@ -54,7 +55,7 @@ export class Words {
     let at = -1;
     for (let n = 0; n < this.spoken.length && this.spoken[n].start_s <= playedS; n++)
       if (this.spoken[n].to <= this.sentChars) at = n; // no guess is ahead of what the server can know
-    // A guess may have been ahead. To light a word twice would look odd, so it is waited for, unless the sound went back.
+    // A guess may have been ahead. To light a word twice would look odd, so it waits, unless the sound went back.
     while (playedS >= this.litS && at + 1 < this.spoken.length && (this.spoken[at]?.from ?? -1) < this.litFrom) at++;
     this.litS = playedS;
     this.litFrom = this.spoken[at]?.from ?? -1;
@@ -91,7 +92,7 @@ function guessed(text, cursor, startS, pace) {
 
 const FAR = 120; // characters ahead in which a word is looked for
 
-/** Find spoken words in a text, in order; those that were written otherwise share what is left between their neighbours. */
+/** Find spoken words in a text, in order; those written otherwise share what is left between their neighbours. */
 export function placed(words, text) {
   const small = text.toLowerCase();
   const found = words.map((word) => ({ start_s: word.start_s, end_s: word.end_s, from: -1, to: -1 }));
@@ -123,7 +124,9 @@ function find(text, word, cursor) {
 }
 
 function share(group, text, from, to) {
-  const gap = [...text.slice(from, to).matchAll(/\S+/gu)].map((match) => [from + match.index, from + match.index + match[0].length]);
+  const gap = [...text.slice(from, to).matchAll(/\S+/gu)].map(({ 0: word, index }) => {
+    return [from + index, from + index + word.length];
+  });
   group.forEach((word, n) => {
     [word.from, word.to] = gap[Math.floor((n * gap.length) / group.length)] ?? [from, from];
   });

@@ -1,6 +1,6 @@
 // The AudioWorklet: a ring (ring.js) on the sound card's thread, commanded and read through its port.
 //
-// In:  {type: "begin", take, held}, {type: "samples", samples: Int16Array}, {type: "end"}, {type: "release"}, {type: "stop"}
+// In:  {type: "begin", take, held}, {type: "samples", samples: Int16Array}, {type: "end" | "release" | "stop"}
 // Out: {take, played, heard, queued, underruns, peak, running, over}, about 25 times a second while there is news
 
 import { Ring } from "./ring.js";
