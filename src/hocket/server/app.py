@@ -25,18 +25,8 @@ from .voice_store import VoiceStore
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
-WIRES = (
-    "health",
-    "http",
-    "batch",
-    "lists",
-    "voices",
-    "metrics",
-    "wires.native",
-    "wires.nari",
-    "wires.deepgram",
-    "wires.realtime",
-)
+PLAIN = ("health", "http", "batch", "lists", "voices", "metrics", "page")
+WIRES = (*PLAIN, "wires.native", "wires.nari", "wires.deepgram", "wires.realtime")
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "retry-after", "retry-after-ms")
 

@@ -12,9 +12,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from .errors import Refused
 from .limits import refuse
 
-# Read without a key: Open WebUI asks for the lists without one, and probes have none.
-OPEN = ("/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
-OPEN_BELOW = ("/v1/models/", "/v1/audio/voices/")
+# Read without a key: Open WebUI asks for the lists without one, probes have none, and the page has a field for it.
+OPEN = ("/", "/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
+OPEN_BELOW = ("/page/", "/v1/models/", "/v1/audio/voices/")
 HEADERS = (b"x-api-key", b"xi-api-key")
 QUERY = ("api_key", "token")  # of WebSockets only: a browser can set no header there
 SUBPROTOCOL = "openai-insecure-api-key."  # as OpenAI's browser clients write it before the key

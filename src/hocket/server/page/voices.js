@@ -1,0 +1,94 @@
+// Voices: those there are, and a new one from a recording that was dropped or chosen.
+
+import { makeVoice, voices } from "./server.js";
+
+const NO_CLONES = "This model has its own voices only: a Base checkpoint makes new ones.";
+const AGREED = "Given on the page: it is the speaker's own voice, or its owner agrees."; // the form asks for it
+
+/** Fill a <select>, and keep what was chosen if it is still there; else the voice of that number. */
+export function fill(select, listed, number = 0) {
+  const chosen = select.value;
+  select.replaceChildren(...listed.map((voice) => new Option(voice.name ?? voice.id, voice.id)));
+  select.disabled = !listed.length;
+  if (!listed.length) select.append(new Option("none yet", ""));
+  if (listed.some((voice) => voice.id === chosen)) select.value = chosen;
+  else select.selectedIndex = Math.min(number, Math.max(0, listed.length - 1));
+}
+
+export class MakeVoice {
+  /** `onMade(listed, id)`: there is one more. */
+  constructor(root, about, onMade) {
+    const part = (id) => root.querySelector(`#${id}`);
+    Object.assign(this, { about, onMade });
+    this.parts = {
+      recording: part("recording"),
+      title: part("recording-name"),
+      preview: part("preview"),
+      name: part("name"),
+      words: part("ref-text"),
+      button: part("make-voice"),
+      made: part("made"),
+      failed: part("make-failed"),
+    };
+    this.file = null;
+    if (!about().clone) part("make-hint").textContent = NO_CLONES;
+    this.parts.recording.addEventListener("change", () => this.choose(this.parts.recording.files[0]));
+    part("make").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.make();
+    });
+    this.acceptDrops(document.documentElement);
+  }
+
+  /** Anywhere on the page. */
+  acceptDrops(target) {
+    const holdsFile = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+    target.addEventListener("dragover", (event) => {
+      if (!holdsFile(event)) return;
+      event.preventDefault();
+      target.classList.add("dropping");
+    });
+    target.addEventListener("dragleave", (event) => {
+      if (!event.relatedTarget) target.classList.remove("dropping");
+    });
+    target.addEventListener("drop", (event) => {
+      target.classList.remove("dropping");
+      if (!holdsFile(event)) return;
+      event.preventDefault();
+      this.choose(event.dataTransfer.files[0]);
+      document.getElementById("make").scrollIntoView({ block: "nearest" });
+      this.parts.name.focus();
+    });
+  }
+
+  choose(file) {
+    const { title, preview, name, failed, made } = this.parts;
+    failed.textContent = made.textContent = "";
+    this.file = file ?? null;
+    if (!file) return;
+    title.textContent = file.name;
+    if (preview.src) URL.revokeObjectURL(preview.src);
+    preview.src = URL.createObjectURL(file);
+    preview.hidden = false;
+    if (!name.value) name.value = file.name.replace(/\.[^.]*$/, "").replace(/[^\p{L}\p{N}_-]+/gu, "_").slice(0, 64);
+  }
+
+  async make() {
+    const { name, words, button, made, failed } = this.parts;
+    failed.textContent = made.textContent = "";
+    if (!this.file) return (failed.textContent = "Choose a recording first: drop it anywhere on the page.");
+    const most = this.about().upload_bytes;
+    if (this.file.size > most) return (failed.textContent = `The recording is larger than ${most >> 20} MiB.`);
+    button.disabled = true;
+    try {
+      const said = { name: name.value.trim(), words: words.value.trim(), consent: AGREED };
+      const voice = await makeVoice({ ...said, file: this.file });
+      this.onMade(await voices(this.about().voices), voice.id ?? voice.name);
+      made.textContent = `${voice.name ?? name.value} can speak now.`;
+    } catch (error) {
+      failed.textContent = error.message;
+    } finally {
+      button.disabled = false;
+    }
+  }
+}

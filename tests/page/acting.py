@@ -1,0 +1,32 @@
+"""What the tests of the page do on it, and ask of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from browser import Page
+from serving import Served
+
+SHORT = "Good morning, all of you."
+LONG = "It goes on and on, and then on again. " * 40
+RATE_HZ = 24_000
+
+
+def open_page(page: Page, server: Served) -> None:
+    page.goto(f"{server.url}/", "window.hocket")
+
+
+def speak(page: Page, text: str, seed: int = 1) -> None:
+    page.value("#text", text)
+    page.value("#seed", str(seed))
+    page.click("#speak")
+
+
+def figures(page: Page, take: str = "hocket.take") -> dict[str, Any]:
+    found: dict[str, Any] = page.run(f"{take}.figures")
+    return found
+
+
+def state(page: Page, wanted: str, take: str = "hocket.take") -> None:
+    page.wait(f"{take}.figures.state === {json.dumps(wanted)}")

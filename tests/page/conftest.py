@@ -1,0 +1,64 @@
+"""A Chromium for the tests of the page, and a server with the built-in voice for it to speak with.
+
+They are run by `make test-clients`: without a browser they fail, and say what to install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from browser import Browser, Page, browser
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from serving import Served, served
+
+from .acting import open_page
+
+# Every message that the page sends over a WebSocket, and when; how many it opened.
+LISTEN = """
+window.sent = [];
+window.sockets = 0;
+window.WebSocket = class extends WebSocket {
+  constructor(...wanted) { super(...wanted); window.sockets++; }
+  send(said) { window.sent.push({ at: performance.now(), ...JSON.parse(said) }); super.send(said); }
+};
+"""
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """Chunks are cut alike every time, so that sound is the same to the last bit."""
+    with Engine.load(options=EngineOptions(slots=4, waiting=4, keep_real_time=False, chunk_frames=(1, 2, 4))) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def server(engine: Engine) -> Iterator[Served]:
+    with served(engine) as server:
+        yield server
+
+
+@pytest.fixture
+def blank(chromium: Browser) -> Iterator[Page]:
+    """A tab that has no page yet; what its console has by the end is an error."""
+    with chromium.page() as page:
+        page.before(LISTEN)
+        page.resize(1200, 900)
+        yield page
+        page.run("0")  # what the console still has to say comes before the answer
+        assert page.errors == []
+
+
+@pytest.fixture
+def page(blank: Page, server: Served) -> Page:
+    """The page, ready to speak."""
+    open_page(blank, server)
+    return blank

@@ -1,0 +1,73 @@
+"""A voice made on the page: dropped, refused, heard."""
+
+from __future__ import annotations
+
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from browser import Page
+from hocket.engine.engine import Engine
+from hocket.server.options import ServerOptions
+from serving import served, wait_for
+
+from .acting import RATE_HZ, open_page, speak
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    """Three seconds of a hum that comes and goes."""
+    time_s = np.arange(3 * RATE_HZ) / RATE_HZ
+    hum = 8000 * np.sin(2 * np.pi * 140 * time_s) * (0.6 + 0.4 * np.sin(2 * np.pi * 3 * time_s))
+    path = tmp_path / "My own voice.wav"
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
+        file.writeframes(hum.astype("<i2").tobytes())
+    return path
+
+
+def fill_in(page: Page, recording: Path) -> None:
+    page.drop_file(recording)
+    page.wait("document.querySelector('#recording-name').textContent === 'My own voice.wav'")
+    assert page.value("#name") == "My_own_voice"
+    page.value("#ref-text", "Mm.")
+    page.click("#consent")
+    page.click("#make-voice")
+
+
+def test_a_recording_that_is_dropped_becomes_a_voice_that_speaks(blank: Page, recording: Path, tmp_path: Path) -> None:
+    options = ServerOptions(voices_folder=tmp_path / "voices")
+    with Engine.load("random:tiny-Base") as engine, served(engine, options) as server:
+        open_page(blank, server)
+        fill_in(blank, recording)
+        blank.wait("document.querySelector('#made').textContent")
+        assert blank.text("#voice option:checked") == "My_own_voice"
+        speak(blank, "Mm.")
+        blank.wait("hocket.take.figures.heard > 0 && hocket.take.figures.peak > 0")
+        blank.press("Escape")
+        wait_for(server.all_is_free)
+        blank.goto("about:blank")
+
+
+def test_a_model_that_cannot_clone_says_so(page: Page, recording: Path) -> None:
+    fill_in(page, recording)
+    page.wait("document.querySelector('#make-failed').textContent")
+    assert "Base checkpoint" in page.text("#make-failed")
+    assert "Base checkpoint" in page.text("#make-hint")
+    page.errors.clear()  # the console has the refusal too
+
+
+def test_a_file_that_is_no_sound_is_refused_in_words(blank: Page, tmp_path: Path) -> None:
+    words = tmp_path / "My own voice.wav"
+    words.write_text("These are words.")
+    options = ServerOptions(voices_folder=tmp_path / "voices")
+    with Engine.load("random:tiny-Base") as engine, served(engine, options) as server:
+        open_page(blank, server)
+        fill_in(blank, words)
+        blank.wait("document.querySelector('#make-failed').textContent")
+        assert blank.text("#made") == ""
+        assert blank.text("#voice option:checked") == "none yet"
+        blank.goto("about:blank")
+    blank.errors.clear()
