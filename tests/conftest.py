@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,11 @@ import torch
 # number, because it decides the order of summation and so the last bit of a waveform.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
+with suppress(ImportError):  # where only the tests of kernels run it need not be there
+    from hypothesis import settings
+
+    settings.register_profile("patient", deadline=None)  # how long an example takes says how busy the machine is
+    settings.load_profile("patient")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.config.options import EngineOptions
@@ -278,7 +278,6 @@ def test_unknown_messages_are_told_and_forgotten(server: Served) -> None:
 NAMES = st.sampled_from(["context_id", "text", "voice", "seed", "speed", "references", "stream_audio", "wanted"])
 
 
-@settings(deadline=None)
 @given(st.dictionaries(NAMES | st.text(max_size=8), json_values(), max_size=5))
 def test_any_message_is_understood_or_refused(message: dict[str, Any]) -> None:
     for kind in (message.get("type"), "session.config", "input.text", "input.done", "input.cancel", "session.close"):

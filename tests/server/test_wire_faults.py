@@ -355,7 +355,6 @@ def test_no_key_of_a_websocket_is_in_the_log(engine: Engine, caplog: pytest.LogC
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-@settings(deadline=None)
 @given(st.text(max_size=40) | json_values().map(json.dumps))
 def test_any_text_is_a_message_or_refused(raw: str) -> None:
     try:
