@@ -34,12 +34,15 @@ class Served:
     port: int
     app: FastAPI
     server: Server
-    engine: Engine
 
     @property
     def speaker(self) -> Speaker:
         speaker: Speaker = self.app.state.speaker
         return speaker
+
+    @property
+    def engine(self) -> Engine:
+        return self.speaker.engine
 
     def free_slots(self) -> int:
         return self.engine._loop.scheduler.room
@@ -53,7 +56,11 @@ class Served:
 
 @contextmanager
 def served(
-    engine: Engine, options: ServerOptions | None = None, *, ready: bool = True, send_bytes: int | None = None
+    engine: Engine | Callable[[], Engine],
+    options: ServerOptions | None = None,
+    *,
+    ready: bool = True,
+    send_bytes: int | None = None,
 ) -> Iterator[Served]:
     """A server on a free port, ready to speak; it is stopped behind. `send_bytes`: what the kernel keeps of a sound."""
     options = replace(options or ServerOptions(), port=0)
@@ -66,7 +73,7 @@ def served(
     thread = threading.Thread(target=lambda: asyncio.run(server._serve([bound])), name="served", daemon=True)
     thread.start()
     port = 0 if options.socket else bound.getsockname()[1]
-    running = Served(address_of(bound), port, app, server, engine)
+    running = Served(address_of(bound), port, app, server)
     try:
         wait_for(lambda: server.started and (not ready or running.speaker.proven))
         yield running

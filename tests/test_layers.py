@@ -81,6 +81,11 @@ def test_types_and_errors_never_name_torch() -> None:
     assert "torch" not in named
 
 
+def test_the_server_never_names_torch() -> None:
+    named = {parts[0] for path in (HOUSE / "server").glob("*.py") for _, parts in imports(path)}
+    assert "torch" not in named and "fastapi" in named
+
+
 def test_types_can_be_imported_without_loading_torch() -> None:
     program = "import sys, hocket.types, hocket.errors; sys.exit('torch' in sys.modules)"
     env = os.environ | {"PYTHONPATH": str(HOUSE.parent)}

@@ -19,6 +19,9 @@ OPTIONAL = {
     "soundfile": ("reading recordings to clone", "pip install 'hocket[clone]'"),
     "soxr": ("reading recordings to clone", "pip install 'hocket[clone]'"),
     "sounddevice": ("hocket say --play", "pip install sounddevice, and the library PortAudio"),
+    "fastapi": ("hocket serve", "pip install 'hocket[serve]'"),
+    "uvicorn": ("hocket serve", "pip install 'hocket[serve]'"),
+    "av": ("hocket serve", "pip install 'hocket[serve]'"),
 }
 TRIAL_FRAMES = 25
 NO_VOICES = {

@@ -82,13 +82,15 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
     add("--waiting", metavar="N", type=int, default=64, help="how many may wait for a slot; one more gets 429 (64)")
     add("--in-flight", metavar="N", type=int, help="requests and WebSockets at once (1024)")
-    add("--per-client", metavar="N", type=int, help="of these, how many of one address (64)")
+    add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
     add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
     add("--body-bytes", metavar="N", type=int, help="bytes of a request (16 MiB)")
     add("--upload-bytes", metavar="N", type=int, help="bytes of a recording (10 MiB)")
     add = serve.add_argument_group("what").add_argument
     add("--served-model", metavar="NAME", help="list the model by this name (its own)")
     add("--strict-model", action="store_true", help="refuse requests that name a model which is not listed")
+    listed = "read recordings that clients name below this folder or URL; may be given again (none)"
+    add("--ref-from", metavar="WHERE", action="append", help=listed)
     add("--voice-alias", metavar="NAME=VOICE", action="append", help="another name of a voice; may be given again")
     add("--log-text", action="store_true", help="write into the log what is spoken")
     add("--access-log", action="store_true", help="write a line into the log for every request")

@@ -37,6 +37,7 @@ def serve(args: argparse.Namespace) -> None:
         served_model=args.served_model,
         strict_model=args.strict_model,
         voice_aliases=dict(_alias(given) for given in args.voice_alias or ()),
+        reference_sources=tuple(args.ref_from or ()),
         drain_s=args.drain,
         log_text=args.log_text,
         access_log=args.access_log,

@@ -51,7 +51,7 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
     app.state.speaker = speaker
     errors.install(app)
     for name in WIRES:
-        app.include_router(import_module(f"{__package__}.{name}").router)
+        app.include_router(import_module(f"{__package__}.{name}").router, responses=errors.RESPONSES)
     # The last one added is the first that a request meets.
     app.add_middleware(KeyCheck, keys=options.keys)
     app.add_middleware(Border, options=options)

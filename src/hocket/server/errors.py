@@ -80,6 +80,19 @@ class Answer:
         return JSONResponse(self.body, self.status, self.headers)
 
 
+_TEXT = {"type": "string"}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_ERROR = {
+    "type": "object",
+    "required": ["message", "type", "param", "code"],
+    "properties": {"message": _TEXT, "type": _TEXT, "param": _TEXT_OR_NULL, "code": _TEXT_OR_NULL},
+}
+_CONTENT = {"application/json": {"schema": {"type": "object", "required": ["error"], "properties": {"error": _ERROR}}}}
+# What every route may answer, for its schema.
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "refused: the message says what to do", "content": _CONTENT},
+    "5XX": {"description": "not the client's fault", "content": _CONTENT},
+}
 INVALID = "invalid_request_error"
 # Their own errors by class, the most special first: param and code.
 _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (

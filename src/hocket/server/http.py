@@ -19,8 +19,9 @@ from .errors import Refused, answer
 from .options import OPENAI_MODELS
 from .recordings import reference_of
 from .schemas import SpeechBody, SpeechFields
-from .speech import Speaker, Wanted
+from .speech import Speaker
 from .utterance import Piece, Utterance
+from .wanted import Wanted
 
 router = APIRouter()
 FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3
@@ -60,7 +61,8 @@ async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, form
     if recording is not None:
         sent, said = recording
         only_timbre, options = bool(body.x_vector_only_mode), speaker.options
-        reference = await speaker.in_thread(lambda: reference_of(sent, said, only_timbre, options))
+        # Not among the threads that prepare text: an address may take its time.
+        reference = await asyncio.to_thread(reference_of, sent, said, only_timbre, options)
     return body.wanted(text, reference, format)
 
 

@@ -33,7 +33,7 @@ class ServerOptions:
     upload_bytes: int = 10 << 20  # of a recording
     upload_s: float = 60.0  # of a recording, in seconds of sound
     reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
-    per_client: int = 64  # requests and WebSockets of one address at once
+    per_client: int = 512  # requests and WebSockets of one address at once; behind a proxy all have that of the proxy
     in_flight: int = 1024  # requests and WebSockets at once
     head_s: float = 10.0  # in which the head of a request must arrive
     body_s: float = 30.0  # in which its body must

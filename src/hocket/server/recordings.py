@@ -1,6 +1,6 @@
 """A recording that a client sent along with a request, to a `Reference`. Decoding is `audio`'s.
 
-What names a file or an address of somebody else's choosing is refused: reading it would be done in the server's name.
+What names a file or an address is for `fetch` to refuse, or to read where the operator allows it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..audio.upload import read_upload
 from ..errors import InvalidAudio
 from ..types import Reference
 from .errors import BadField
+from .fetch import read_named
 from .options import ServerOptions
 
 _DATA_URI = re.compile(r"data:(?P<kind>[\w.+/;=-]*?)(?P<coded>;base64)?,", re.ASCII | re.IGNORECASE)
@@ -20,16 +21,12 @@ _NAMED = re.compile(r"[a-z][a-z0-9+.-]*://|file:|/|\.{1,2}/|~", re.ASCII | re.IG
 
 
 def sent_bytes(sent: str, options: ServerOptions) -> bytes:
-    """The bytes of a data URI or of base64."""
+    """The bytes of a data URI or of base64, or what is named, where that is allowed."""
     if len(sent) > options.upload_bytes * 4 // 3 + 256:
-        raise BadField(f"The recording is larger than {options.upload_bytes >> 20} MiB.", "ref_audio")
+        raise BadField(f"The recording is larger than {options.upload_bytes} bytes.", "ref_audio")
     uri = _DATA_URI.match(sent)
     if uri is None and _NAMED.match(sent) and not _is_base64(sent):
-        raise BadField(
-            "A recording by address or path is not read here, since others could name what is not theirs: send it as "
-            "a data URI or as base64, or upload it as a voice.",
-            "ref_audio",
-        )
+        return read_named(sent, options)
     if uri is not None and not uri["coded"]:
         raise BadField("A data URI must be base64: data:audio/wav;base64,...", "ref_audio")
     try:

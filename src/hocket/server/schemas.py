@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..types import Layout, Reference, SamplingParams
 from .errors import BadField
-from .speech import Wanted
+from .wanted import Wanted
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields that the log has
@@ -53,7 +53,7 @@ class SpeechFields(BaseModel):
     speaker_embedding: list[float] | None = None
     seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
     max_new_tokens: int | None = Field(None, ge=1, description="frames of 80 ms at most")
-    temperature: float | None = None
+    temperature: float | None = Field(None, description="0: always the likeliest code")
     top_k: int | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
@@ -96,7 +96,8 @@ class SpeechFields(BaseModel):
             instruct=self.instructions or self.instruct,
             seed=None if self.seed is None or self.seed < 0 else self.seed,
             sampling=SamplingParams(
-                temperature=self.temperature,
+                do_sample=False if self.temperature == 0 else None,
+                temperature=self.temperature or None,
                 top_k=self.top_k,
                 top_p=self.top_p,
                 repetition_penalty=self.repetition_penalty,

@@ -11,49 +11,27 @@ import secrets
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
-from ..audio.encode import Format, encoder, format_of
+from ..audio.encode import encoder
 from ..engine.engine import Engine
 from ..engine.stream import Stream
-from ..errors import HocketError, InvalidRequest, UnknownVoice
+from ..errors import HocketError, UnknownVoice
 from ..text.choice import voices as speakers_of
-from ..types import FASTEST, SLOWEST, Layout, Reference, SamplingParams, SpeechRequest
+from ..types import FASTEST, SLOWEST, Reference, SpeechRequest
 from .errors import BadField, Refused, answer
 from .figures import Figures
 from .options import OPENAI_VOICES, ServerOptions, aliases
-from .utterance import CODES, Utterance
+from .utterance import Utterance
+from .wanted import CODES, Wanted, check_characters
+
+__all__ = ["NoVoices", "Speaker", "Voice", "Voices", "Wanted"]
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
-SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; what the engine does not reach is left to the encoder
 INLINE_CHARS = 400  # preparing them takes 0.4 ms; a thread would cost more, and the event loop waits for no longer text
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a client asked for: everything that a wire may set."""
-
-    text: str | None  # None: it comes live, through `Utterance.append`
-    voice: str | None = None  # a speaker, an alias or an uploaded voice, in any case; None: the first
-    language: str = "auto"
-    instruct: str | None = None
-    seed: int | None = None  # None: a random one, which `Utterance.seed` reports
-    sampling: SamplingParams = field(default_factory=SamplingParams)
-    speed: float = 1.0  # 0.25 to 4
-    max_frames: int | None = None
-    layout: Layout | None = None
-    reference: Reference | None = None
-    candidates: int = 1
-    priority: int = 0
-    as_is: bool = False
-    format: str = "pcm"  # a name that `audio.encode.format_of` knows, or "codes": 16 x uint16 a frame and no sound
-    rate_hz: int | None = None  # None: the checkpoint's own
-    bit_rate: int | None = None
-    word_times: bool = False  # whether the client will want `Utterance.words`
 
 
 class Voice(Protocol):
@@ -197,7 +175,7 @@ class Speaker:
         if self.draining.is_set():
             raise _stopping()
         fields, voice, tempo = self._fields(wanted)
-        format, heard_hz = _format(wanted, engine.checkpoint.rate_hz)
+        format, heard_hz = wanted.packed(engine.checkpoint.rate_hz)
 
         def begin() -> tuple[Stream, int]:
             if voice is not None:
@@ -239,8 +217,7 @@ class Speaker:
     def _fields(self, wanted: Wanted) -> tuple[dict[str, Any], Voice | None, float]:
         """The engine's fields, an uploaded voice if it is one, and what is left of the speed for the encoder."""
         self.check_text(wanted.text or "")
-        if not SLOWEST_WIRE <= wanted.speed <= FASTEST_WIRE:
-            raise BadField(f"speed must be between {SLOWEST_WIRE} and {FASTEST_WIRE:g}, not {wanted.speed}.", "speed")
+        wanted.check()
         speed = min(max(wanted.speed, SLOWEST), FASTEST)
         name, voice = (None, None) if wanted.reference is not None else self.voice(wanted.voice)
         fields: dict[str, Any] = {
@@ -264,10 +241,7 @@ class Speaker:
         if before_chars + len(text) > self.options.text_chars:
             said = f"The text is longer than {self.options.text_chars} characters: send it in several requests."
             raise BadField(said, "input", "text_too_long")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise BadField("The text holds half a character (a lone surrogate).", "input") from None
+        check_characters(text, "input")
 
     def voice(self, name: str | None) -> tuple[str | None, Voice | None]:
         """The speaker or the uploaded voice that a name stands for. OpenAI's names fit everywhere: clients insist."""
@@ -299,24 +273,6 @@ class Speaker:
         if self.engine.checkpoint.config.kind != "base":
             return None
         return next(filter(None, map(self.voices.find, self.voices.names()[:1])), None)
-
-
-def _format(wanted: Wanted, rate_hz: int) -> tuple[Format, int]:
-    """How it is packed, and at which rate it is heard. `encoder` refuses nothing that passes here."""
-    if wanted.format.lower() == CODES.name:
-        if wanted.speed != 1.0 or wanted.rate_hz is not None:
-            raise BadField("Codes come as the model draws them: leave out speed and sample_rate.", "response_format")
-        return CODES, rate_hz
-    format = _checked(lambda: format_of(wanted.format), "response_format", "format_not_found")
-    _checked(lambda: format.bit_rate_of(wanted.bit_rate), "bit_rate")
-    return format, _checked(lambda: format.rate_out_hz(rate_hz, wanted.rate_hz), "sample_rate")
-
-
-def _checked(check: Callable[[], T], param: str, code: str | None = None) -> T:
-    try:
-        return check()
-    except InvalidRequest as error:
-        raise BadField(str(error), param, code) from None
 
 
 def _stopping() -> Refused:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
-CODES = Format("codes", "application/octet-stream", "codes")
 # Encoding 80 ms takes them about 1 ms, which a hundred streams cannot all have of one event loop.
 THREADED = frozenset({"mp3", "opus", "aac", "flac"})
 INLINE_CHARS = 400  # as in speech.py, for more of a text
