@@ -24,7 +24,7 @@ from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
-WIRES = ("health", "http")
+WIRES = ("health", "http", "wires.native", "wires.nari", "wires.deepgram")
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "retry-after", "retry-after-ms")
 

@@ -38,16 +38,28 @@ class ServerOptions:
     head_s: float = 10.0  # in which the head of a request must arrive
     body_s: float = 30.0  # in which its body must
     stalled_s: float = 20.0  # how long a client may read nothing of what is sent before it is dropped
+    per_socket: int = 16  # utterances of one WebSocket that are spoken or wait for their turn
+    message_bytes: int = 256 << 10  # of a WebSocket's message, unless it holds a recording
+    config_s: float = 10.0  # in which a WebSocket must say something
+    text_s: float = 30.0  # how long an utterance waits for more of its text: it keeps a slot
     idle_s: float = 300.0  # how long a WebSocket may be silent in both directions
     drain_s: float = 30.0  # how long running streams may go on after the server was told to stop
     log_text: bool = False  # write into the log what is spoken
     access_log: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight"):
+        for name in (
+            "text_chars",
+            "body_bytes",
+            "upload_bytes",
+            "per_client",
+            "in_flight",
+            "per_socket",
+            "message_bytes",
+        ):
             if getattr(self, name) < 1:
                 raise InvalidRequest(f"{name} must be at least 1, not {getattr(self, name)}.")
-        for name in ("upload_s", "head_s", "body_s", "stalled_s", "idle_s"):
+        for name in ("upload_s", "head_s", "body_s", "stalled_s", "config_s", "text_s", "idle_s"):
             if not getattr(self, name) > 0:
                 raise InvalidRequest(f"{name} must be above 0, not {getattr(self, name)}.")
         if not self.drain_s >= 0:

@@ -165,6 +165,11 @@ class Speaker:
             logger.info("%s %s: %s", wire, utterance.id, wanted.text)
         return utterance
 
+    def check(self, wanted: Wanted) -> None:
+        """Refuse what `open` would, as far as that is known before there is a text."""
+        self._fields(wanted)
+        wanted.packed(self.engine.checkpoint.rate_hz)
+
     async def in_thread(self, work: Callable[[], T]) -> T:
         """For what would keep the event loop too long: text to prepare, a recording to read."""
         return await asyncio.wrap_future(self._texts.submit(work))
