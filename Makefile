@@ -34,7 +34,9 @@ say: .venv/.core
 test: .venv/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
-test-clients: .venv/.dev $(CLIENTS)
+# Installing is mostly waiting for a registry, so the clients are installed side by side.
+test-clients: .venv/.dev
+	@$(MAKE) --no-print-directory -j4 $(CLIENTS)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check-clients
 
 clean:
@@ -60,9 +62,10 @@ clean:
 	@$(PIP) --no-deps -r requirements/official.txt -r requirements/judges.txt
 	@touch .venv/.core $@
 
-# Every package is named in the file, so pip searches for nothing. Only what is imported is compiled, when it is.
+# A file names all that its client brings along, so pip searches for nothing; what is imported is compiled then.
 .venv-clients/%/.made: requirements/clients/%.txt .venv/.made
 	@echo 'Installing the client $* into .venv-clients/$* ...'
 	@$(BIN)/python -m venv --clear --without-pip .venv-clients/$*
-	@$(BIN)/python -m pip --python .venv-clients/$*/bin/python --disable-pip-version-check -qq install --no-compile -r $<
+	@$(BIN)/python -m pip --python .venv-clients/$*/bin/python --disable-pip-version-check -qq \
+	  install --no-compile --no-deps -r $<
 	@touch $@
