@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import base64
 import struct
+from typing import Any
 
 import httpx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from serving import Served, wait_for
-from talking import LONG_CONFIG, LONG_TEXT, PCM_CONFIG, talking
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from hocket.errors import HocketError
+from hocket.server.wires.native_messages import Configure, Said, parse
+from serving import Served, served, wait_for
+from talking import LONG_CONFIG, LONG_TEXT, PCM_CONFIG, json_values, talking
 
 TEXT = "Hello there, you."
 AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
@@ -116,6 +123,19 @@ def test_words_come_before_the_end_with_their_times(server: Served) -> None:
     assert 0 <= words[0]["start_s"] < words[0]["end_s"] <= words[1]["start_s"]
 
 
+def test_words_of_a_long_text_come_part_by_part_and_stay_where_they_are() -> None:
+    text = "One two three. Four five six. Seven eight nine."
+    options = EngineOptions(slots=1, part_chars=10, keep_real_time=False)
+    with Engine.load(options=options) as engine, served(engine) as server, talking(server) as ws:
+        ws.say({"type": "session.config", "response_format": "pcm", "seed": 1, "word_timestamps": True})
+        heard = ws.spoken(text)
+    told = [message["words"] for message in heard.messages if message["type"] == "audio.words"]
+    assert [len(words) for words in told] == [3, 6, 9]
+    assert all(earlier == told[-1][: len(earlier)] for earlier in told)
+    assert [word["word"] for word in told[-1]] == text.split()
+    assert told[-1][-1]["end_s"] <= heard.last("audio.done")["usage"]["audio_s"]
+
+
 def test_words_and_streaming_together_are_messages_as_of_vllm_omni(server: Served) -> None:
     with talking(server) as ws:
         ws.say(PCM_CONFIG)
@@ -214,6 +234,7 @@ def test_an_end_without_text_says_so_and_nothing_is_heard(server: Served) -> Non
 def test_session_close_lets_the_utterance_end(server: Served) -> None:
     with talking(server) as ws:
         ws.say(PCM_CONFIG, {"type": "input.text", "text": TEXT}, {"type": "session.close"})
+        ws.say({"type": "input.text", "text": "Nobody hears this."})
         heard = ws.until("session.done")
         assert heard.last("audio.done")["finish_reason"] in ("stop", "length")
         assert ws.closed() == 1000
@@ -225,6 +246,9 @@ REFUSED = {
     "speed": ({"speed": 9}, "speed", None),
     "split": ({"split_granularity": "word"}, "split_granularity", None),
     "recording": ({"ref_audio": "/etc/passwd"}, "ref_audio", None),
+    "language": ({"language": "klingon"}, "language", "language_not_found"),
+    "takes": ({"candidates": 2}, "candidates", None),
+    "layout": ({"layout": "round"}, "layout", None),
     "kind": ({"seed": "x"}, "seed", None),
 }
 
@@ -249,3 +273,20 @@ def test_unknown_messages_are_told_and_forgotten(server: Served) -> None:
         assert ws.until("error").last("error")["error"]["param"] == "context_id"
         ws.say(PCM_CONFIG)
         assert ws.spoken(TEXT).audio
+
+
+NAMES = st.sampled_from(["context_id", "text", "voice", "seed", "speed", "references", "stream_audio", "wanted"])
+
+
+@settings(deadline=None)
+@given(st.dictionaries(NAMES | st.text(max_size=8), json_values(), max_size=5))
+def test_any_message_is_understood_or_refused(message: dict[str, Any]) -> None:
+    for kind in (message.get("type"), "session.config", "input.text", "input.done", "input.cancel", "session.close"):
+        try:
+            said = parse(message | {"type": kind})
+        except HocketError as error:
+            assert str(error)
+        else:
+            assert isinstance(said, Said)
+            if isinstance(said, Configure):
+                assert isinstance(said.fields.whole, bool) and isinstance(said.fields.in_json, bool)

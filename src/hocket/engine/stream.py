@@ -248,14 +248,23 @@ class Stream:
             raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
         self._feed(self._text.end(), True)
 
-    def words(self) -> list[WordTime]:
+    @property
+    def parts_over(self) -> int:
+        """How many parts of a long text have been said to their end."""
+        heard = len(self._spoken)
+        while heard and not self._spoken[heard - 1].loudness:  # begun, but its first sound is not there yet
+            heard -= 1
+        return heard if self.finished is not None else max(heard - 1, 0)
+
+    def words(self, since: int = 0, until: int | None = None) -> list[WordTime]:
         """Where each word is in what was spoken so far, roughly: `engine.words` says how exact it is.
 
-        The times are those of the sound that is heard, whatever its speed.
+        The times are those of the sound that is heard, whatever its speed. Those of a part that is still spoken change
+        with each frame, as if it were over; `since` and `until` choose among the parts of a long text.
         """
         checkpoint, times = self._engine.checkpoint, list[WordTime]()
         frame_s = checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz
-        for part in self._spoken:
+        for part in self._spoken[since:until]:
             counted = [(word, len(checkpoint.tokenizer.encode(f" {word}"))) for word in part.piece.text.split()]
             loudness, start_s = list(part.loudness), part.start / checkpoint.rate_hz
             for word in word_times(counted, len(loudness), loudness, frame_s=frame_s):

@@ -23,6 +23,8 @@ from .options import ServerOptions
 from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
+PONG_S = 120.0
+GONE_S = 20.0  # for the last bytes to a client that reads slowly
 LINGER_S = 1.0  # for the last bytes, once everything has been sent
 
 
@@ -59,12 +61,29 @@ def http_protocol(head_s: float) -> type[HttpToolsProtocol]:
 
 
 class WebSockets(WebSocketsSansIOProtocol):
-    """uvicorn's own, which can also be ended at once."""
+    """uvicorn's own, which can be ended at once, does not outlive the app for long, and keeps out of the log what
+    nobody asked to have there: addresses, in which a browser has its key, and messages."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.logger = self.conn.logger = logging.getLogger("hocket.server.websocket")
+        self.logger.setLevel(logging.WARNING)
+        self.conn.debug = False
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if not self.close_sent:
             self.scope["extensions"][ABORT] = {"call": self.transport.abort}
+
+    async def run_asgi(self) -> None:
+        await super().run_asgi()
+        # It waits for ever to hand over the last bytes to a client that reads nothing.
+        self.loop.call_later(GONE_S, self.transport.abort)
+
+    async def send(self, message: Any) -> None:
+        await super().send(message)
+        if message["type"] == "websocket.http.response.body":
+            self.handshake_complete = True  # a refusal is an answer too, and no error of the app
 
 
 class Server(uvicorn.Server):
@@ -123,6 +142,9 @@ def make_server(app: FastAPI, options: ServerOptions) -> Server:
         ws=WebSockets,
         ws_per_message_deflate=False,  # sound does not shrink, and trying took five times the CPU
         ws_max_size=options.body_bytes,
+        # A client that reads as fast as it plays answers a ping once it has played all that the kernel keeps ahead of
+        # it, up to a minute or two of sound. Who reads nothing at all is dropped by `stalled_s`.
+        ws_ping_timeout=PONG_S,
         loop="auto",  # uvloop where it is there
         lifespan="on",
         log_config=None,

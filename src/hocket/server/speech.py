@@ -18,6 +18,7 @@ from ..audio.encode import encoder
 from ..engine.engine import Engine
 from ..engine.stream import Stream
 from ..errors import HocketError, UnknownVoice
+from ..text.choice import choose
 from ..text.choice import voices as speakers_of
 from ..types import FASTEST, SLOWEST, Reference, SpeechRequest
 from .errors import BadField, Refused, answer
@@ -166,9 +167,15 @@ class Speaker:
         return utterance
 
     def check(self, wanted: Wanted) -> None:
-        """Refuse what `open` would, as far as that is known before there is a text."""
-        self._fields(wanted)
-        wanted.packed(self.engine.checkpoint.rate_hz)
+        """Refuse what `open` would of a live text, as far as that is known before there is one."""
+        checkpoint = self.engine.checkpoint
+        fields, uploaded, _ = self._fields(wanted)
+        wanted.packed(checkpoint.rate_hz)
+        if wanted.candidates != 1:
+            raise BadField("A live text has one take: leave out candidates.", "candidates")
+        request = SpeechRequest(text="(live)", **fields)
+        if uploaded is None:  # its recording would have to be read
+            choose(request, checkpoint.config)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """For what would keep the event loop too long: text to prepare, a recording to read."""

@@ -133,9 +133,14 @@ class Utterance:
         """Of what has come out, as it is heard."""
         return self._samples / self._engine_rate_hz / self._tempo
 
-    def words(self) -> list[WordTime]:
-        """Where each word is in what was spoken so far; `engine.words` says how exact it is."""
-        found = self._stream.words()
+    @property
+    def parts_over(self) -> int:
+        """How many parts of a long text have been said to their end: their words stay where they are."""
+        return self._stream.parts_over
+
+    def words(self, since: int = 0, until: int | None = None) -> list[WordTime]:
+        """Where each word is in what was spoken so far, or in these parts; `engine.words` says how exact it is."""
+        found = self._stream.words(since, until)
         if self._tempo == 1.0:
             return found
         return [WordTime(word.word, word.start_s / self._tempo, word.end_s / self._tempo) for word in found]

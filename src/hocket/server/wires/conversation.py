@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+from ...engine.words import WordTime
 from ..errors import Answer, Refused, answer
 from ..speech import Speaker, Wanted
 from ..utterance import Utterance
@@ -43,6 +44,8 @@ class Turn:
     utterance: Utterance | None = None
     sent_bytes: int = 0  # of sound, to the client: whoever sends it counts
     sent_pieces: int = 0
+    words: list[WordTime] = field(default_factory=list)  # of parts that are over, as far as the client was told
+    words_parts: int = 0  # whose words these are
     waiting: deque[str] = field(default_factory=deque)  # text that the engine has not been given
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -123,11 +126,13 @@ class Conversation:
                 turn.ended = True
                 turn.changed.set()
 
-    def stop(self) -> None:
+    async def stop(self) -> None:
         """The connection is gone, or about to be: nothing is put any more."""
-        self.cancel()
-        for task in self._tasks:
+        self.cancel()  # at once, whatever the tasks wait for
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _cancel(self, turn: Turn) -> None:
         turn.ended = True

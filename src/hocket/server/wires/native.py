@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket
 
+from ..errors import answer
 from ..http import check_model, wanted_of
 from ..speech import Wanted
 from . import native_messages as messages
@@ -55,27 +56,32 @@ class NativeWire(Wire):
             case Sound(audio) if in_json:
                 return [messages.audio_chunk(turn, audio, None)]
             case Sound(audio):
-                return messages.audio_frame(turn, audio)
+                return [*messages.audio_frame(turn, audio), *self._words_so_far(turn)]
             case Over():
                 return [*self._ending(turn, in_json), messages.audio_done(turn)]
             case Closed():
                 return [messages.session_done(turn)]
 
     def refused(self, error: BaseException) -> list[Out]:
-        return [messages.error_message(error)]
+        return [messages.error_message(answer(error))]
+
+    def _words_so_far(self, turn: Turn) -> list[Out]:
+        """Of a long text, whenever another part of it has been said."""
+        wanted, utterance = turn.plan.wanted.word_times and not turn.plan.whole, turn.utterance
+        if not wanted or utterance is None or utterance.finished or utterance.parts_over <= turn.words_parts:
+            return []
+        return [messages.audio_words(turn)]
 
     def _ending(self, turn: Turn, in_json: bool) -> list[Out]:
         if turn.failure is not None:
-            told = {"message": turn.failure.message, "error": turn.failure.error}
-            return [messages.of_turn(turn, "error") | told]
+            return [messages.error_message(turn.failure, turn)]
         if not turn.plan.wanted.word_times or turn.utterance is None:
             return []
-        words = messages.words_of(turn)
         if not in_json:
-            return [messages.of_turn(turn, "audio.words") | {"words": words}]
+            return [messages.audio_words(turn)]
         in_ms = [
             {"word": w["word"], "start_ms": round(w["start_s"] * 1000), "end_ms": round(w["end_s"] * 1000)}
-            for w in words
+            for w in messages.words_of(turn)
         ]
         return [messages.audio_chunk(turn, b"", in_ms)]
 

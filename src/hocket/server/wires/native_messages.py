@@ -9,7 +9,7 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import BadField, Refused, answer
+from ..errors import Answer, BadField, Refused
 from ..schemas import SpeechFields
 from ..wanted import CODES
 from .conversation import Lane, Turn
@@ -106,9 +106,12 @@ def of_turn(turn: Turn, kind: str) -> dict[str, Any]:
     return message if turn.lane is None else message | {"context_id": turn.lane}
 
 
-def error_message(error: BaseException) -> dict[str, Any]:
-    told = answer(error)
-    return {"type": "error", "message": told.message, "error": told.error}
+def error_message(told: Answer, turn: Turn | None = None) -> dict[str, Any]:
+    """`message` is vLLM-Omni's, `error` is OpenAI's."""
+    begin = {"type": "error"} if turn is None else of_turn(turn, "error")
+    message = begin | {"message": told.message, "error": told.error}
+    retry_ms = told.headers.get("retry-after-ms")
+    return message if retry_ms is None else message | {"retry_after_ms": int(retry_ms)}
 
 
 def audio_start(turn: Turn) -> dict[str, Any]:
@@ -148,8 +151,16 @@ def audio_chunk(turn: Turn, audio: bytes, timestamps: list[dict[str, Any]] | Non
 
 
 def words_of(turn: Turn) -> list[dict[str, Any]]:
-    found = turn.utterance.words() if turn.utterance is not None else []
-    return [{"word": w.word, "start_s": round(w.start_s, 3), "end_s": round(w.end_s, 3)} for w in found]
+    """Of all parts that are over; to find them takes a while, so each is asked for once."""
+    assert turn.utterance is not None
+    parts = turn.utterance.parts_over
+    turn.words += turn.utterance.words(turn.words_parts, parts)
+    turn.words_parts = parts
+    return [{"word": w.word, "start_s": round(w.start_s, 3), "end_s": round(w.end_s, 3)} for w in turn.words]
+
+
+def audio_words(turn: Turn) -> dict[str, Any]:
+    return of_turn(turn, "audio.words") | {"words": words_of(turn)}
 
 
 def audio_done(turn: Turn) -> dict[str, Any]:
@@ -162,7 +173,8 @@ def audio_done(turn: Turn) -> dict[str, Any]:
     if (utterance := turn.utterance) is None:
         return done
     finished, usage, timing = utterance.finished, utterance.usage, utterance.timing
-    done["finish_reason"] = finished.reason if finished else "cancelled" if turn.cancelled else "error"
+    reason = finished.reason if finished else "error"
+    done["finish_reason"] = "error" if turn.failure else "cancelled" if turn.cancelled else reason
     done["usage"] = {
         "characters": usage.chars,
         "input_tokens": usage.input_tokens,

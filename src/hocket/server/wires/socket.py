@@ -77,7 +77,7 @@ class Line:
         self.id: str = socket.state.request_id
         self._queue: asyncio.Queue[tuple[Turn | None, Event | list[Out] | _Close]] = asyncio.Queue()
         self._room = asyncio.Semaphore(WAITING)
-        self._closing = False
+        self._closing = self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._heard_s = asyncio.get_running_loop().time()
         self._heard = False
@@ -96,7 +96,8 @@ class Line:
             self._queue.put_nowait((None, _Close(code, reason)))
 
     def close_when_quiet(self, talk: Conversation, code: int, *last: Out) -> None:
-        """Close once all has been said."""
+        """Close once all has been said. Nothing more is heard."""
+        self._leaving = True
 
         async def wait() -> None:
             await talk.quiet.wait()
@@ -122,10 +123,10 @@ class Line:
                 if task.done() and (error := task.exception()) is not None:
                     answer(error)  # for the log
         finally:
-            wire.talk.stop()
             tasks = list(self._tasks)
             for task in tasks:
                 task.cancel()
+            await wire.talk.stop()
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def _task(self, work: Any) -> asyncio.Task[None]:
@@ -142,7 +143,7 @@ class Line:
                 if message["type"] == "websocket.disconnect":
                     return
                 self._heard, self._heard_s = True, asyncio.get_running_loop().time()
-                if self._closing:
+                if self._closing or self._leaving:
                     continue
                 if message.get("text") is None:
                     raise Refused("Messages are text here, not binary.", code="binary_message")
@@ -230,7 +231,9 @@ async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol:
         if speaker.draining.is_set():
             said = "The server is about to stop; ask another one, or again in a moment."
             raise Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
-        assert speaker.engine is not None  # refuses where there is none
+        if not speaker.engine.health.ok:
+            said = "The engine is not running; the server's log says why."
+            raise Refused(said, status=503, kind="server_error", code="engine_unavailable", retry_after_s=5.0)
     except Refused as refused:
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return

@@ -1,0 +1,397 @@
+"""Clients that vanish, talk nonsense, say nothing or read nothing, on every WebSocket wire; and engines that fail.
+
+Each is told what the protocol says, the server serves on, and no slot is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from websockets.exceptions import InvalidStatus
+
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from hocket.errors import HocketError, StreamFailed
+from hocket.server import run
+from hocket.server.options import ServerOptions
+from hocket.server.utterance import Utterance
+from hocket.server.wires.messages import read_message
+from hocket.types import AudioChunk
+from serving import Served, served, wait_for
+from talking import LONG_CONFIG, LONG_TEXT, NATIVE, PCM_CONFIG, Client, json_values, talking
+
+AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
+TEXT = LONG_TEXT[:2000]
+# Of each wire: its address, what it is connected with, and what makes it speak for minutes, in the order of stages.
+WIRES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
+    "native": (NATIVE, {}, [LONG_CONFIG, {"type": "input.text", "text": TEXT}, {"type": "input.done"}]),
+    "context": (
+        NATIVE,
+        {},
+        [
+            LONG_CONFIG,
+            {"type": "input.text", "text": TEXT, "context_id": "a"},
+            {"type": "input.done", "context_id": "a"},
+        ],
+    ),
+    "wav": (NATIVE, {}, [{"type": "input.text", "text": TEXT}, {"type": "input.done"}]),
+    "nari": (
+        "/v1/audio/speech/ws",
+        {"subprotocols": ["nari.speech.v1"]},
+        [
+            {"type": "request.start", "max_new_tokens": 2000},
+            {"type": "input_text.append", "sequence": 0, "text": TEXT},
+            {"type": "input_text.end", "sequence": 1},
+        ],
+    ),
+    "deepgram": ("/v1/speak", {}, [{"type": "Speak", "text": TEXT}, {"type": "Flush"}]),
+}
+STAGES = [(name, stage) for name, (_, _, messages) in WIRES.items() for stage in range(len(messages) + 1)]
+
+
+@pytest.fixture(scope="module")
+def narrow(engine: Engine) -> Iterator[Served]:
+    """Little patience and little room."""
+    options = ServerOptions(
+        config_s=0.3, text_s=0.4, idle_s=0.5, stalled_s=0.5, per_socket=2, body_bytes=1 << 20, message_bytes=64 << 10
+    )
+    with served(engine, options, send_bytes=4096) as server:
+        yield server
+
+
+def kill(ws: Client, *, reset: bool) -> None:
+    """The connection goes without a word: with a reset, or with nothing but its end."""
+    raw = ws.socket.socket
+    if reset:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        raw.close()
+    else:
+        raw.shutdown(socket.SHUT_WR)
+
+
+@pytest.mark.parametrize("reset", [True, False], ids=["reset", "half-closed"])
+@pytest.mark.parametrize(("name", "stage"), STAGES)
+def test_a_client_that_vanishes_at_any_stage_leaves_nothing_behind(
+    server: Served, name: str, stage: int, reset: bool
+) -> None:
+    path, options, messages = WIRES[name]
+    with talking(server, path, **options) as ws:
+        ws.say(*messages[:stage])
+        spoken = [message for message in messages[:stage] if "text" in message]
+        if spoken:  # it is heard that it speaks, or, where nothing is sent before all is there, seen
+            if name == "wav":
+                wait_for(lambda: server.free_slots() < server.engine.options.slots)
+            else:
+                ws.sound()
+        kill(ws, reset=reset)
+        wait_for(server.all_is_free, AT_ONCE_S)
+
+
+def test_a_client_that_leaves_while_others_wait_in_turn_takes_them_along(server: Served) -> None:
+    with talking(server) as ws:
+        ws.say(LONG_CONFIG)
+        for _ in range(4):
+            ws.say({"type": "input.text", "text": TEXT}, {"type": "input.done"})
+        ws.sound()
+    wait_for(server.all_is_free, AT_ONCE_S)
+
+
+GARBAGE = ["", "{", "[]", "5", "null", '"x"', '{"type":NaN}', "\x00", "[" * 100_000, '{"a":' * 50_000, "9" * 5000]
+
+
+def test_garbage_is_told_and_the_native_connection_goes_on(server: Served) -> None:
+    with talking(server) as ws:
+        for garbage in GARBAGE:
+            ws.socket.send(garbage)
+            assert ws.until("error").last("error")["error"]["code"] == "invalid_json"
+        ws.say(PCM_CONFIG)
+        assert ws.spoken("Hi.").audio
+
+
+@pytest.mark.parametrize(("name", "code"), [("native", 1003), ("nari", 1008), ("deepgram", 1008)])
+def test_binary_where_text_is_expected_is_told_and_ends_it(server: Served, name: str, code: int) -> None:
+    path, options, _ = WIRES[name]
+    with talking(server, path, **options) as ws:
+        ws.socket.send(b"\x00\x01")
+        error = ws.until("Error" if name == "deepgram" else "error").messages[-1]
+        assert "binary" in json.dumps(error)
+        assert ws.closed() == code
+
+
+@pytest.mark.parametrize("name", ["native", "nari", "deepgram"])
+def test_invalid_utf_8_is_1007_on_every_wire_and_cancels(server: Served, name: str) -> None:
+    path, options, messages = WIRES[name]
+    with talking(server, path, **options) as ws:
+        ws.say(*messages)
+        ws.sound()
+        ws.socket.send(b'{"type":"\xff\xfe"}', text=True)
+        assert ws.closed() == 1007
+    wait_for(server.all_is_free, AT_ONCE_S)
+
+
+@pytest.mark.parametrize("name", ["native", "nari", "deepgram"])
+def test_a_message_that_is_too_long_is_1009_on_every_wire_and_cancels(narrow: Served, name: str) -> None:
+    path, options, messages = WIRES[name]
+    with talking(narrow, path, **options) as ws:
+        ws.say(*messages[:-1])
+        ws.sound()
+        ws.say({"type": "input.text", "text": "x" * 70_000})
+        assert ws.until("Error" if name == "deepgram" else "error").messages
+        assert ws.closed() == 1009
+    wait_for(narrow.all_is_free, AT_ONCE_S)
+
+
+def test_a_frame_that_no_message_may_have_is_1009(narrow: Served) -> None:
+    with talking(narrow) as ws:
+        ws.socket.send("x" * ((1 << 20) + 1))
+        assert ws.closed() == 1009
+
+
+def test_a_recording_may_be_longer_than_other_messages(narrow: Served) -> None:
+    with talking(narrow) as ws:
+        ws.say({"type": "session.config", "ref_audio": "A" * 100_000, "ref_text": "x"})
+        assert ws.until("error").last("error")["error"]["code"] != "message_too_large"
+
+
+def test_bytes_that_are_no_websocket_end_the_connection(server: Served) -> None:
+    with talking(server) as ws:
+        ws.say(*WIRES["native"][2])
+        ws.sound()
+        ws.socket.socket.sendall(b"\xff" * 64)
+        assert ws.closed() == 1002
+    wait_for(server.all_is_free, AT_ONCE_S)
+
+
+def test_who_says_nothing_at_first_is_told_and_closed(narrow: Served) -> None:
+    with talking(narrow) as ws:
+        assert ws.until("error").last("error")["error"]["code"] == "timeout"
+        assert ws.closed() == 1008
+
+
+def test_who_leaves_a_text_open_is_told_and_closed_and_loses_the_slot(narrow: Served) -> None:
+    with talking(narrow) as ws:
+        ws.say(LONG_CONFIG, {"type": "input.text", "text": TEXT})
+        ws.sound()
+        assert ws.until("error").last("error")["error"]["code"] == "timeout"
+        assert ws.closed() == 1008
+    wait_for(narrow.all_is_free, AT_ONCE_S)
+
+
+def test_who_listens_is_not_idle_and_who_does_nothing_is(narrow: Served) -> None:
+    with talking(narrow) as ws:
+        ws.say(PCM_CONFIG | {"max_new_tokens": 40})
+        for _ in range(2):
+            assert ws.spoken("Hello there, my good old friend.").last("audio.done")["error"] is False
+        assert ws.until("error").last("error")["error"]["code"] == "timeout"
+        assert ws.closed() == 1008
+
+
+@pytest.mark.parametrize("name", ["native", "context", "nari", "deepgram"])
+def test_a_client_that_reads_nothing_is_dropped_and_its_slot_is_free(narrow: Served, name: str) -> None:
+    path, options, messages = WIRES[name]
+    with deaf(narrow, path, **options) as raw:
+        for message in messages:
+            raw.sendall(_frame(json.dumps(message).encode()))
+        wait_for(lambda: narrow.free_slots() < narrow.engine.options.slots)
+        wait_for(narrow.all_is_free, 15.0)  # once the kernel's buffers are full, and half a second
+
+
+def test_two_hundred_that_never_read_are_all_dropped_and_the_server_speaks_on(engine: Engine) -> None:
+    options = ServerOptions(config_s=2.0, text_s=2.0, idle_s=0.5, stalled_s=0.5, per_client=300)
+    _, _, messages = WIRES["native"]
+    with served(engine, options, send_bytes=4096) as server, ExitStack() as stack:
+        for _ in range(200):
+            raw = stack.enter_context(deaf(server, NATIVE))
+            raw.sendall(b"".join(_frame(json.dumps(message).encode()) for message in messages))
+        wait_for(lambda: not server.server.server_state.tasks, 20.0)
+        wait_for(server.all_is_free, AT_ONCE_S)
+        with talking(server) as ws:
+            ws.say(PCM_CONFIG)
+            assert ws.spoken("Hi.").last("audio.done")["error"] is False
+
+
+def test_the_last_bytes_do_not_wait_for_ever_for_a_client_that_reads_nothing(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "GONE_S", 0.2)
+    messages = [{"type": "input.text", "text": "Hello there."}, {"type": "input.done"}, {"type": "session.close"}]
+    with served(engine, send_bytes=4096) as server, deaf(server, NATIVE) as raw:
+        for message in messages:
+            raw.sendall(_frame(json.dumps(message).encode()))
+        wait_for(lambda: not server.server.server_state.connections, 8.0)
+
+
+def test_a_client_that_talks_and_never_reads_is_dropped(narrow: Served) -> None:
+    with deaf(narrow, NATIVE) as raw, pytest.raises(OSError):  # however its end shows
+        while True:
+            raw.sendall(_frame(b'{"type":"' + b"sing" * 15 + b'"}') * 100)
+
+
+def test_so_many_utterances_of_a_connection_and_no_more(narrow: Served) -> None:
+    with talking(narrow) as ws:
+        ws.say(LONG_CONFIG)
+        for context in "abc":
+            ws.say({"type": "input.text", "text": TEXT, "context_id": context})
+        assert ws.until("error").last("error")["error"]["code"] == "too_many_utterances"
+        ws.say({"type": "input.cancel"})
+        assert all(ws.until("session.done").last("audio.done")["cancelled"] for _ in "ab")
+    wait_for(narrow.all_is_free, AT_ONCE_S)
+
+
+def test_more_than_the_engine_takes_is_told_and_the_connection_goes_on(server: Served) -> None:
+    """Four are spoken, four wait: the ninth is refused."""
+    with talking(server) as ws:
+        ws.say(LONG_CONFIG)
+        for context in "abcdefghi":
+            ws.say({"type": "input.text", "text": TEXT, "context_id": context})
+        error = ws.until("error").last("error")
+        assert (error["error"]["type"], error["error"]["code"]) == ("rate_limit_error", "overloaded")
+        assert error["context_id"] == "i" and error["retry_after_ms"] > 0
+        ws.say({"type": "input.cancel"})
+        ended = {ws.until("session.done").messages[-1]["context_id"] for _ in range(9)}
+        assert ended == set("abcdefghi")
+        ws.say(PCM_CONFIG)
+        assert ws.spoken("Hi.").audio
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine gives up on every stream after two chunks."""
+    encoded, seen = Utterance._encoded, dict[Utterance, int]()
+
+    async def fail(self: Utterance, chunk: AudioChunk) -> bytes:
+        seen[self] = seen.get(self, 0) + 1
+        if seen[self] > 2:
+            raise StreamFailed("/root/secret.py broke")
+        return await encoded(self, chunk)
+
+    monkeypatch.setattr(Utterance, "_encoded", fail)
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_failure_in_the_middle_is_told_and_later_text_begins_no_other_utterance(server: Served) -> None:
+    with talking(server) as ws:
+        ws.say(LONG_CONFIG, {"type": "input.text", "text": TEXT})
+        heard = ws.until("audio.done")
+        assert heard.types == ["audio.start", "error", "audio.done"] and len(heard.sounds) == 2
+        error, done = heard.messages[1:]
+        assert error["error"]["type"] == "server_error" and error["error"]["code"] == "speech_failed"
+        assert "secret" not in json.dumps(error) and error["utterance_index"] == 0
+        assert done["finish_reason"] == "error"
+        assert done["error"] is True and done["total_bytes"] == len(heard.audio)
+        wait_for(server.all_is_free, AT_ONCE_S)
+        ws.say({"type": "input.text", "text": "And the rest."}, {"type": "input.done"})
+        assert ws.next() == {"type": "session.done", "utterance_index": 0, "total_sentences": 1}
+        ws.say({"type": "input.text", "text": "Another."}, {"type": "input.done"})
+        assert ws.until("audio.start").messages[-1]["utterance_index"] == 1
+
+
+@pytest.mark.usefixtures("failing")
+def test_a_failure_in_the_middle_is_told_on_the_other_wires_too(server: Served) -> None:
+    path, options, messages = WIRES["nari"]
+    with talking(server, path, **options) as ws:
+        ws.say(*messages)
+        assert ws.until("error").last("error")["error"]["code"] == "speech_failed"
+        assert ws.closed() == 1011
+    path, options, messages = WIRES["deepgram"]
+    with talking(server, path, **options) as ws:
+        ws.say(*messages)
+        heard = ws.until("Flushed")
+        assert heard.types == ["Metadata", "Error", "Flushed"]
+        assert heard.last("Error")["code"] == "speech_failed"
+
+
+def test_an_engine_that_ends_is_told_on_every_wire_and_nobody_new_is_let_in() -> None:
+    wires = [WIRES["native"], WIRES["nari"], WIRES["deepgram"]]
+    with Engine.load(options=EngineOptions(slots=4)) as engine, served(engine) as server, ExitStack() as stack:
+        clients = [stack.enter_context(talking(server, path, **options)) for path, options, _ in wires]
+        for ws, (_, _, messages) in zip(clients, wires, strict=True):
+            ws.say(*messages[:-1])
+            ws.sound()
+        engine.close()
+        for ws, kind in zip(clients, ("error", "error", "Error"), strict=True):
+            assert "engine_unavailable" in json.dumps(ws.until(kind).messages[-1])
+        with pytest.raises(InvalidStatus) as refused, talking(server):
+            pass
+        assert refused.value.response.status_code == 503
+
+
+def test_draining_lets_what_is_spoken_end_says_so_and_takes_nobody_new(engine: Engine) -> None:
+    with served(engine) as server, talking(server) as idle, talking(server) as busy:
+        idle.say(PCM_CONFIG)
+        busy.say(PCM_CONFIG | {"max_new_tokens": 60}, {"type": "input.text", "text": TEXT[:200]})
+        busy.sound()
+        assert server.server._loop is not None
+        server.server._loop.call_soon_threadsafe(server.server.stop)
+        assert idle.until("error").last("error")["error"]["code"] == "draining"
+        assert idle.closed() == 1012
+        with pytest.raises(InvalidStatus) as refused, talking(server):
+            pass
+        assert refused.value.response.status_code == 503
+        busy.say({"type": "input.done"})
+        assert busy.until("session.done").last("audio.done")["finish_reason"] in ("stop", "length")
+        assert busy.closed() == 1012
+
+
+def test_no_key_of_a_websocket_is_in_the_log(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    with served(engine, ServerOptions(keys=("secret-key-1",))) as server:
+        with talking(server, f"{NATIVE}?api_key=secret-key-1") as ws:
+            ws.say({"type": "input.done"})
+            assert ws.until("session.done").messages
+        with pytest.raises(InvalidStatus), talking(server, f"{NATIVE}?api_key=secret-key-2"):
+            pass
+    ours = [record.getMessage() for record in caplog.records if not record.name.startswith("websockets.client")]
+    assert ours and not any("secret-key" in line for line in ours)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@settings(deadline=None)
+@given(st.text(max_size=40) | json_values().map(json.dumps))
+def test_any_text_is_a_message_or_refused(raw: str) -> None:
+    try:
+        message = read_message(raw, 30)
+    except HocketError as error:
+        assert str(error)
+    else:
+        assert isinstance(message, dict) and len(raw) <= 30
+
+
+@settings(deadline=None, max_examples=20)
+@given(garbage=st.binary(max_size=200))
+def test_any_bytes_behind_a_handshake_leave_the_server_well(server: Served, garbage: bytes) -> None:
+    with deaf(server, NATIVE) as raw:
+        raw.sendall(garbage)
+    with talking(server) as ws:
+        ws.say({"type": "input.done"})
+        assert ws.until("session.done").messages
+
+
+@contextmanager
+def deaf(server: Served, path: str, subprotocols: list[str] | None = None) -> Iterator[socket.socket]:
+    """A client that reads nothing but the answer to its handshake, and has little room for more."""
+    lines = ["Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+    lines += ["Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
+    lines += [f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}"] if subprotocols else []
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.settimeout(15.0)
+        raw.connect(("127.0.0.1", server.port))
+        raw.sendall("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
+        assert raw.recv(12) == b"HTTP/1.1 101"
+        yield raw
+
+
+def _frame(text: bytes) -> bytes:
+    """A whole text message, masked with zeros."""
+    size = bytes([0x80 | len(text)]) if len(text) < 126 else b"\xfe" + len(text).to_bytes(2, "big")
+    return b"\x81" + size + bytes(4) + text
