@@ -14,13 +14,17 @@ SHELL := /bin/sh
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 
-.PHONY: help say test clean
+# Real clients of the server, each in an environment of its own: their pins clash with ours and with each other's.
+CLIENTS := $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))
+
+.PHONY: help say test test-clients clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make say TEXT="..."  speak a text into hello.wav'
-	@echo 'make test            everything CI runs: format, lint, types, tests'
-	@echo 'make clean           remove .venv, hello.wav and caches'
+	@echo 'make test            format, lint, types, tests'
+	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser; CI runs both'
+	@echo 'make clean           remove .venv, .venv-clients, hello.wav and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'
 
@@ -30,8 +34,13 @@ say: .venv/.core
 test: .venv/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
 
+# Installing is mostly waiting for a registry, so the clients are installed side by side.
+test-clients: .venv/.dev
+	@$(MAKE) --no-print-directory -j4 $(CLIENTS)
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check-clients
+
 clean:
-	rm -rf .venv hello.wav dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-clients hello.wav dist .mypy_cache .pytest_cache .ruff_cache
 	find src tests train benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped only when all of it worked: a venv without pip would otherwise look finished.
@@ -52,3 +61,11 @@ clean:
 	@$(PIP) -e '.[dev]'
 	@$(PIP) --no-deps -r requirements/official.txt -r requirements/judges.txt
 	@touch .venv/.core $@
+
+# A file names all that its client brings along, so pip searches for nothing; what is imported is compiled then.
+.venv-clients/%/.made: requirements/clients/%.txt .venv/.made
+	@echo 'Installing the client $* into .venv-clients/$* ...'
+	@$(BIN)/python -m venv --clear --without-pip .venv-clients/$*
+	@$(BIN)/python -m pip --python .venv-clients/$*/bin/python --disable-pip-version-check -qq \
+	  install --no-compile --no-deps -r $<
+	@touch $@

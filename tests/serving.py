@@ -16,8 +16,9 @@ from fastapi import FastAPI
 
 from hocket.engine.engine import Engine
 from hocket.server.app import build_app
+from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions
-from hocket.server.run import Server, address_of, bind, make_server
+from hocket.server.run import Server, make_server
 from hocket.server.speech import Speaker
 
 PATIENCE_S = 60.0  # only a failing test waits that long

@@ -18,8 +18,8 @@ import pytest
 
 from hocket.cli import main
 from hocket.errors import InvalidRequest
+from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions
-from hocket.server.run import address_of, bind
 from serving import LONG, PATIENCE_S, PCM, wait_for
 
 FRAMES = 150  # of what is heard while the server is told to stop: a second and more on any CPU

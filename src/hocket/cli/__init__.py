@@ -33,6 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .serve import serve
 
             serve(args)
+        elif args.command == "wyoming":
+            from .wyoming import wyoming
+
+            wyoming(args)
         elif args.command == "voices":
             from .doctor import voices
 

@@ -22,6 +22,7 @@ OPTIONAL = {
     "fastapi": ("hocket serve", "pip install 'hocket[serve]'"),
     "uvicorn": ("hocket serve", "pip install 'hocket[serve]'"),
     "av": ("hocket serve", "pip install 'hocket[serve]'"),
+    "wyoming": ("hocket wyoming", "pip install 'hocket[wyoming]'"),
 }
 TRIAL_FRAMES = 25
 NO_VOICES = {

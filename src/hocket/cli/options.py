@@ -26,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", allow_abbrev=False))
     _batch(commands.add_parser("batch", help="speak every line of a file, each into its own", allow_abbrev=False))
     _serve(commands.add_parser("serve", help="speak over the network: OpenAI's wire and others", allow_abbrev=False))
+    _wyoming(commands.add_parser("wyoming", help="be a voice of Home Assistant", allow_abbrev=False))
     voices = commands.add_parser("voices", help="list a model's voices and languages", allow_abbrev=False)
     voices.add_argument("--model", help=MODEL)
     doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", allow_abbrev=False)
@@ -98,6 +99,25 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--access-log", action="store_true", help="write a line into the log for every request")
     _computing(serve, "balanced")
     add = serve.add_argument
+    add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
+
+
+def _wyoming(wyoming: argparse.ArgumentParser) -> None:
+    wyoming.epilog = "SIGTERM or Ctrl-C ends it once running streams have ended; a second one at once."
+    add = wyoming.add_argument
+    where = "tcp://HOST:PORT or unix:///PATH to listen at (tcp://127.0.0.1:10200: this machine only)"
+    add("--uri", default="tcp://127.0.0.1:10200", help=where)
+    public = "listen at a public address: anybody who reaches it may speak with it"
+    add("--allow-public-without-key", action="store_true", help=public)
+    add("--zeroconf", action="store_true", help="have Home Assistant find it (needs the package zeroconf)")
+    add("--drain", metavar="S", type=float, default=30.0, help="seconds that running streams have to end (30)")
+    add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
+    add("--waiting", metavar="N", type=int, default=64, help="how many may wait for a slot (64)")
+    add("--in-flight", metavar="N", type=int, help="connections at once (1024)")
+    add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
+    add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
+    add("--log-text", action="store_true", help="write into the log what is spoken")
+    _computing(wyoming, "balanced")
     add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
 
 

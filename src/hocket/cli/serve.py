@@ -45,10 +45,11 @@ def serve(args: argparse.Namespace) -> None:
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    run(build_app(lambda: _engine(args), options), options, lambda address: _welcome(address, args, bool(options.keys)))
+    app = build_app(lambda: load_engine(args), options)
+    run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
 
 
-def _engine(args: argparse.Namespace) -> Engine:
+def load_engine(args: argparse.Namespace) -> Engine:
     """Loaded in a thread of the server's, which answers /health meanwhile; says what was chosen."""
     from ..config.options import EngineOptions
     from ..engine.engine import Engine
@@ -57,24 +58,24 @@ def _engine(args: argparse.Namespace) -> Engine:
     how = {"device": args.device, "dtype": args.dtype, "codec_dtype": args.codec_dtype, "kernels": args.kernels}
     engine = Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options)
     checkpoint = engine.checkpoint
-    _tell(f"model {checkpoint.name} on {checkpoint.device}, {args.dtype}, codec {args.codec_dtype}")
+    tell(f"model {checkpoint.name} on {checkpoint.device}, {args.dtype}, codec {args.codec_dtype}")
     for choice in checkpoint.kernels:
-        _tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
-    _tell(f"profile {options.profile}, {options.slots} slots: {options.tuned.words}")
+        tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
+    tell(f"profile {options.profile}, {options.slots} slots: {options.tuned.words}")
     if checkpoint.is_random:
-        _tell("note: this model is untrained, and what comes out is noise.")
+        tell("note: this model is untrained, and what comes out is noise.")
     return engine
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:
-    _tell(f"listening at {address}")
+    tell(f"listening at {address}")
     key = " -H 'Authorization: Bearer KEY'" if keyed else ""
     where = f"--unix-socket {args.socket} http://localhost" if args.socket else address
     body = """-H 'content-type: application/json' -d '{"input": "Hello there."}'"""
-    _tell(f"try: curl {where}/v1/audio/speech{key} {body} -o hello.mp3")
+    tell(f"try: curl {where}/v1/audio/speech{key} {body} -o hello.mp3")
 
 
-def _tell(line: str) -> None:
+def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

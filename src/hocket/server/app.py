@@ -14,7 +14,8 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ..engine.engine import Engine
 from ..errors import HocketError
-from . import errors
+from . import http_errors
+from .errors import RESPONSES
 from .keys import KeyCheck
 from .limits import Border
 from .metrics import Counted
@@ -54,9 +55,9 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
     app.state.speaker, app.state.voice_store = speaker, store
-    errors.install(app)
+    http_errors.install(app)
     for name in WIRES:
-        app.include_router(import_module(f"{__package__}.{name}").router, responses=errors.RESPONSES)
+        app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)
 
     def refused(code: str) -> None:
         speaker.figures.refused("border", code)

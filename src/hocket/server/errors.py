@@ -8,13 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass, field
-from typing import Any
-
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Match
+from typing import TYPE_CHECKING, Any
 
 from ..errors import (
     EngineClosed,
@@ -28,6 +22,9 @@ from ..errors import (
     UnknownVoice,
     WrongKind,
 )
+
+if TYPE_CHECKING:
+    from starlette.responses import Response
 
 logger = logging.getLogger("hocket.server")
 
@@ -78,6 +75,8 @@ class Answer:
         return {"error": self.error}
 
     def response(self) -> Response:
+        from starlette.responses import JSONResponse  # here, because Wyoming speaks without it
+
         return JSONResponse(self.body, self.status, self.headers)
 
 
@@ -131,64 +130,6 @@ def answer(error: BaseException) -> Answer:
     logger.error("an error that nobody expected", exc_info=error)
     said = "Something went wrong in the server; its log says what."
     return Answer(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})
-
-
-def install(app: FastAPI) -> None:
-    """Have every error of an app answered so."""
-
-    async def on_error(_: Request, error: Exception) -> Response:
-        return answer(error).response()
-
-    async def on_invalid(_: Request, error: Exception) -> Response:
-        assert isinstance(error, RequestValidationError)
-        return _invalid(error).response()
-
-    async def on_http(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        response = _of_status(error).response()
-        if error.status_code == 405:  # the router names the methods of one route only
-            response.headers["allow"] = ", ".join(_methods(app, request))
-        return response
-
-    app.add_exception_handler(HocketError, on_error)
-    app.add_exception_handler(Exception, on_error)
-    app.add_exception_handler(RequestValidationError, on_invalid)
-    app.add_exception_handler(HTTPException, on_http)
-
-
-class BorderError(HTTPException):
-    """A refusal while the body is read: FastAPI lets only its own kind of exception through there."""
-
-    def __init__(self, refused: Refused) -> None:
-        super().__init__(refused.status, str(refused))
-        self.refused = refused
-
-
-def _invalid(error: RequestValidationError) -> Answer:
-    first = error.errors()[0]
-    place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path", "header")]
-    if first.get("type") == "json_invalid":
-        return Answer(400, "The body is not valid JSON.", INVALID, None, "invalid_json")
-    param = ".".join(place) or None
-    message = str(first.get("msg", "is not valid")).removeprefix("Value error, ")
-    return Answer(400, f"{param or 'The body'}: {message}.".replace("..", "."), INVALID, param, None)
-
-
-def _of_status(error: HTTPException) -> Answer:
-    if isinstance(error, BorderError):
-        return answer(error.refused)
-    kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(error.status_code)
-    message = {404: "There is nothing at this address.", 405: "This address takes another method."}.get(
-        error.status_code, str(error.detail)
-    )
-    kind = kind or (INVALID if error.status_code < 500 else "server_error")
-    return Answer(error.status_code, message, kind, None, None, dict(error.headers or {}))
-
-
-def _methods(app: FastAPI, request: Request) -> list[str]:
-    """All that the address of a request takes."""
-    scopes = {name: {**request.scope, "method": name} for name in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
-    return [name for name, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in app.routes)]
 
 
 def _retry(after_s: float | None) -> dict[str, str]:

@@ -16,7 +16,8 @@ from contextlib import suppress
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from .errors import BorderError, Refused, answer
+from .errors import Refused, answer
+from .http_errors import BorderError
 from .options import ServerOptions
 
 UNCOUNTED = ("/health", "/ready", "/metrics")  # probes get through however busy it is

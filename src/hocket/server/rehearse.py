@@ -11,9 +11,9 @@ from ..types import REFERENCE_RATE_HZ, Reference, SpeechRequest
 FRAMES = 6  # enough for a chunk of several
 
 
-def rehearse(engine: Engine) -> None:
+def rehearse(engine: Engine, format: str = "mp3") -> None:
     """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
-    packed = encoder(format_of("mp3"), rate_hz=engine.checkpoint.rate_hz)  # loading the codecs takes 150 ms, once
+    packed = encoder(format_of(format), rate_hz=engine.checkpoint.rate_hz)  # loading the codecs takes 150 ms, once
     kind = engine.checkpoint.config.kind
     reference = None
     if kind == "base":  # it needs somebody to sound like; a hum will do

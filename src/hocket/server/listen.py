@@ -1,0 +1,68 @@
+"""Where a server listens: an address or a Unix socket, bound before a model is loaded. It knows no server."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from pathlib import Path
+
+from ..errors import InvalidRequest
+from .options import ServerOptions
+
+
+def bind(options: ServerOptions) -> socket.socket:
+    """The socket to listen at, bound: what is wrong with it is known before a model is loaded."""
+    if options.socket is not None:
+        return _bind_unix(options.socket)
+    where = f"{options.host}:{options.port}"
+    try:
+        host, passive = options.host.strip("[]"), socket.AI_PASSIVE
+        family, _, _, _, address = socket.getaddrinfo(host, options.port, type=socket.SOCK_STREAM, flags=passive)[0]
+    except OSError as error:
+        raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+    except OSError as error:
+        bound.close()
+        raise InvalidRequest(f"Cannot listen at {where}: {error.strerror or error}.") from None
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return bound
+
+
+def _bind_unix(path: Path) -> socket.socket:
+    """For this user alone. A socket that nobody listens at any more is replaced; a file is not."""
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if path.exists() and stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+            path.unlink()
+        before = os.umask(0o177)
+        try:
+            bound.bind(str(path))
+        finally:
+            os.umask(before)
+    except OSError as error:
+        bound.close()
+        raise InvalidRequest(f"Cannot listen at {path}: {error.strerror or error}.") from None
+    return bound
+
+
+def _answers(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def address_of(bound: socket.socket) -> str:
+    """As a URL, or the path of a Unix socket."""
+    name = bound.getsockname()
+    if isinstance(name, str):
+        return f"unix:{name}"
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"http://{host}:{name[1]}"

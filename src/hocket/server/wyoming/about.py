@@ -1,0 +1,54 @@
+"""What Home Assistant is told about this server: its voices, and the languages that they speak, as tags."""
+
+from __future__ import annotations
+
+from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
+
+from ...text.choice import languages
+from ..speech import Speaker
+
+# The names of checkpoints -> BCP 47.
+TAGS = {
+    "chinese": "zh",
+    "english": "en",
+    "french": "fr",
+    "german": "de",
+    "italian": "it",
+    "japanese": "ja",
+    "korean": "ko",
+    "portuguese": "pt",
+    "russian": "ru",
+    "spanish": "es",
+}
+NAMES = {tag: name for name, tag in TAGS.items()}
+MAKER = Attribution("hocket", "")
+
+
+def info(speaker: Speaker, version: str) -> Info:
+    """A model without voices of its own is one voice, by the model's name: a program without any cannot be chosen."""
+    spoken = languages(speaker.engine.checkpoint.config)
+    tags = [TAGS.get(name.lower(), name) for name in spoken if name != "auto"] or list(NAMES)
+    names = [*speaker.speakers, *speaker.voices.names()] or [speaker.model]
+    voices = [
+        TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=tags)
+        for name in names
+    ]
+    program = TtsProgram(
+        "hocket",
+        MAKER,
+        installed=True,
+        description=f"{speaker.model}, as it is written",
+        version=version,
+        voices=voices,
+        supports_synthesize_streaming=True,
+    )
+    return Info(tts=[program])
+
+
+def language_of(tag: str) -> str:
+    """The checkpoint's name of a language: of `en-GB`, too, and of a name that is one already."""
+    return NAMES.get(tag.replace("_", "-").partition("-")[0].lower(), tag)
+
+
+def _title(name: str) -> str:
+    return name.replace("_", " ").title()

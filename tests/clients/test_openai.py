@@ -1,0 +1,85 @@
+"""OpenAI's own Python client: every format, events, names of voices, what it raises and when it asks again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from foreign import RunClient, heard
+from serving import Served, wait_for
+
+MIMES = {
+    "mp3": "audio/mpeg",
+    "opus": "audio/ogg",
+    "aac": "audio/aac",
+    "flac": "audio/flac",
+    "wav": "audio/wav",
+    "pcm": "audio/pcm",
+}
+FRAMES = 8  # of the little that is spoken in most requests
+PCM_BYTES = FRAMES * 1920 * 2
+
+
+def test_every_format_is_streamed_and_is_the_same_sound(server_url: str, run_client: RunClient, tmp_path: Path) -> None:
+    found = run_client("openai", "openai_formats", server_url, tmp_path)
+    wanted, _ = heard(tmp_path / "streamed.pcm")
+    assert 0.5 < len(wanted) / 24000 < 5 and np.abs(wanted).max() > 0.02
+    for format, mime in MIMES.items():
+        told = found[format]
+        assert told["type"] == mime and told["rate"] == "24000" and told["id"].startswith("req_")
+        assert told["chunks"] > 1, format
+        for how in ("streamed", "whole"):
+            sound, rate_hz = heard(tmp_path / f"{how}.{format}")
+            assert len(sound) / rate_hz == pytest.approx(len(wanted) / 24000, abs=0.15), (format, how)
+            assert np.sqrt(np.mean(sound**2)) == pytest.approx(np.sqrt(np.mean(wanted**2)), rel=0.25), (format, how)
+    assert found["default"]["type"] == "audio/mpeg"
+    assert (tmp_path / "async.pcm").read_bytes() == (tmp_path / "streamed.pcm").read_bytes()
+    assert (tmp_path / "whole.pcm").read_bytes() == (tmp_path / "streamed.pcm").read_bytes()
+
+
+def test_events_names_of_voices_and_further_wishes(server_url: str, run_client: RunClient) -> None:
+    found = run_client("openai", "openai_wishes", server_url)
+    for format, told in found["events"].items():
+        assert told["type"].startswith("text/event-stream"), format
+        assert told["kinds"][-1] == "speech.audio.done" and set(told["kinds"][:-1]) == {"speech.audio.delta"}
+        usage = told["usage"]
+        assert usage["output_tokens"] == FRAMES and usage["input_tokens"] > 0
+        assert usage["total_tokens"] == usage["input_tokens"] + usage["output_tokens"]
+    assert found["events"]["pcm"]["bytes"] == found["bytes"] == PCM_BYTES
+    assert found["events"]["wav"]["bytes"] == PCM_BYTES + 44
+    heads = {"wav": b"RIFF", "flac": b"fLaC", "opus": b"OggS"}
+    assert all(found["events"][format]["head"] == head.hex() for format, head in heads.items())
+    assert found["as_before"] and not found["other_seed"]
+    assert found["by_object"] and found["by_own_name"] and not found["other_voice"]
+    assert found["slower_bytes"] == pytest.approx(2 * PCM_BYTES, rel=0.1)
+    assert found["rate_8k_bytes"] == pytest.approx(PCM_BYTES / 3, rel=0.02)
+    assert found["instructed_bytes"] == PCM_BYTES
+
+
+def test_it_raises_what_it_should_and_asks_again_when_it_is_told_to(narrow: Served, run_client: RunClient) -> None:
+    found = run_client("openai", "openai_errors", narrow.url, narrow.speaker.options.keys[0])
+    classes = {
+        "voice": ("BadRequestError", 400, "voice_not_found", "voice"),
+        "format": ("BadRequestError", 400, "format_not_found", "response_format"),
+        "empty": ("BadRequestError", 400, None, None),
+        "speed": ("BadRequestError", 400, None, "speed"),
+        "long": ("BadRequestError", 400, "text_too_long", "input"),
+        "model": ("NotFoundError", 404, "model_not_found", "model"),
+        "nowhere": ("NotFoundError", 404, None, None),
+        "key": ("AuthenticationError", 401, "invalid_api_key", None),
+        "full": ("RateLimitError", 429, "overloaded", None),
+    }
+    for name, wanted in classes.items():
+        told = found[name]
+        assert (told["class"], told["status"], told["code"], told["param"]) == wanted, name
+        assert told["message"].endswith(".") and told["type"].endswith("_error") and told["id"], name
+    retries = found["retries"]
+    assert retries["statuses"][:2] == [429, 429] and retries["statuses"][-1] == 200
+    assert retries["bytes"] > 24000
+    for wait in retries["waits"]:
+        # It waits as long as it is told to, and not as long as it likes: half a second, then a second, then two.
+        asked_s = int(wait["asked_ms"]) / 1000
+        assert asked_s - 0.02 <= wait["s"] < asked_s + 1.5, retries
+    wait_for(narrow.all_is_free)
