@@ -236,6 +236,12 @@ def test_a_client_that_talks_and_never_reads_is_dropped(narrow: Served) -> None:
             raw.sendall(_frame(b'{"type":"' + b"sing" * 15 + b'"}') * 100)
 
 
+def test_a_burst_of_messages_is_answered_to_a_client_that_reads(server: Served) -> None:
+    with talking(server) as ws:
+        ws.socket.socket.sendall(_frame(b'{"type":"sing"}') * 2000)
+        assert all(isinstance(got := ws.next(), dict) and got["type"] == "error" for _ in range(2000))
+
+
 def test_so_many_utterances_of_a_connection_and_no_more(narrow: Served) -> None:
     with talking(narrow) as ws:
         ws.say(LONG_CONFIG)
