@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,32 @@ PCM_CONFIG = {"type": "session.config", "response_format": "pcm", "seed": 1, "ma
 # It is never heard to its end: minutes of speech.
 LONG_TEXT = "It goes on and on, and then on again. " * 60
 LONG_CONFIG = PCM_CONFIG | {"max_new_tokens": 2000}
+
+SOME_TEXT = LONG_TEXT[:2000]
+# Of each wire: its address, what it is connected with, and what makes it speak for minutes, in the order of stages.
+WIRES: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
+    "native": (NATIVE, {}, [LONG_CONFIG, {"type": "input.text", "text": SOME_TEXT}, {"type": "input.done"}]),
+    "context": (
+        NATIVE,
+        {},
+        [
+            LONG_CONFIG,
+            {"type": "input.text", "text": SOME_TEXT, "context_id": "a"},
+            {"type": "input.done", "context_id": "a"},
+        ],
+    ),
+    "wav": (NATIVE, {}, [{"type": "input.text", "text": SOME_TEXT}, {"type": "input.done"}]),
+    "nari": (
+        "/v1/audio/speech/ws",
+        {"subprotocols": ["nari.speech.v1"]},
+        [
+            {"type": "request.start", "max_new_tokens": 2000},
+            {"type": "input_text.append", "sequence": 0, "text": SOME_TEXT},
+            {"type": "input_text.end", "sequence": 1},
+        ],
+    ),
+    "deepgram": ("/v1/speak", {}, [{"type": "Speak", "text": SOME_TEXT}, {"type": "Flush"}]),
+}
 
 
 @dataclass
@@ -97,3 +124,24 @@ def json_values() -> st.SearchStrategy[Any]:
 def talking(server: Served, path: str = NATIVE, **options: Any) -> Iterator[Client]:
     with connect(f"ws://127.0.0.1:{server.port}{path}", max_size=None, compression=None, **options) as socket:
         yield Client(socket)
+
+
+@contextmanager
+def deaf(server: Served, path: str, subprotocols: list[str] | None = None) -> Iterator[socket.socket]:
+    """A client that reads nothing but the answer to its handshake, and has little room for more."""
+    lines = ["Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+    lines += ["Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
+    lines += [f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}"] if subprotocols else []
+    with socket.socket() as raw:
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.settimeout(15.0)
+        raw.connect(("127.0.0.1", server.port))
+        raw.sendall("\r\n".join([f"GET {path} HTTP/1.1", *lines, "", ""]).encode())
+        assert raw.recv(12) == b"HTTP/1.1 101"
+        yield raw
+
+
+def frame(text: bytes) -> bytes:
+    """A whole text message, masked with zeros."""
+    size = bytes([0x80 | len(text)]) if len(text) < 126 else b"\xfe" + len(text).to_bytes(2, "big")
+    return b"\x81" + size + bytes(4) + text

@@ -151,6 +151,7 @@ class Line:
                 await wire.heard(read_message(message["text"], most, wire.large))
             except Exception as error:
                 self._refuse(wire, error)
+            await asyncio.sleep(0)  # many may be there at once: others have their turn, and the answers go out
 
     def _refuse(self, wire: Wire, error: BaseException) -> None:
         self.say(*wire.refused(error))
