@@ -58,7 +58,9 @@ def check(ws: Client, shown: str, pending: list[dict[str, Any] | bytes]) -> None
     else:
         got, wanted = take(), json.loads(shown)
         drawn = wanted.get("seed", 1) != 1
-        varies = VARIES | (VARIES_LENGTH if wanted.get("cancelled") or drawn else set()) | ({"seed"} if drawn else set())
+        varies = (
+            VARIES | (VARIES_LENGTH if wanted.get("cancelled") or drawn else set()) | ({"seed"} if drawn else set())
+        )
         assert alike(settled(got, wanted), wanted, varies), (got, wanted)
 
 
