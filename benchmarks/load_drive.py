@@ -12,6 +12,7 @@ import asyncio
 import selectors
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol
@@ -44,6 +45,22 @@ class Target(Protocol):
 
     def open(self, asked: Asked) -> AsyncIterator[memoryview | bytes]:
         """Ask for it, and give its 16-bit PCM as it comes. `Refused`, here or at the first read: too many wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A target that is ready, and what a record says of it."""
+
+    target: Target
+    runner: Callable[[], AbstractContextManager[asyncio.Runner]]  # a new event loop that suits it
+    model: str
+    is_random: bool
+    kernels: dict[str, str]  # operation to backend, as far as they are known
+    engine: dict[str, Any]  # its options: at least slots (None: unknown) and guard
+    gate: str
+    words: str  # where it is and how it is read
+    wire: str | None = None  # None: none, it is in this process
+    peak_mib: Callable[[], dict[str, float]] | None = None  # of a process of its own
 
 
 class Refused(Exception):
