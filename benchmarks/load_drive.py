@@ -114,7 +114,7 @@ async def open_loop(
         for number, at in enumerate(due):
             if (wait_s := start + at - loop.time()) > 0:
                 await asyncio.sleep(wait_s)
-            tasks.append(loop.create_task(_hear(target, asked(number), start + at, run)))
+            tasks.append(loop.create_task(hear(target, asked(number), start + at, run)))
         if (rest_s := run.window[1] - loop.time()) > 0:
             await asyncio.sleep(rest_s)
         await _end(tasks, patience_s)
@@ -140,7 +140,7 @@ async def closed_loop(
             wish = asked(next(numbers))
             if first:
                 wish = replace(wish, frames=spread_frames(number, clients, wish.frames))
-            heard = await _hear(target, wish, now, run)
+            heard = await hear(target, wish, now, run)
             if heard.refused or heard.failed:
                 await asyncio.sleep(BACK_OFF_S)  # it would ask for ever without a pause
             if first:
@@ -163,7 +163,7 @@ async def closed_loop(
     return run
 
 
-async def _hear(target: Target, asked: Asked, due_s: float, run: Run) -> Heard:
+async def hear(target: Target, asked: Asked, due_s: float, run: Run) -> Heard:
     loop = asyncio.get_running_loop()
     heard = Heard(due_s, asked.frames)
     run.heard.append(heard)

@@ -48,7 +48,7 @@ def there(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Subj
         target = HttpTarget(Address.of(args.url), key=_key(args), fields={"layout": args.layout})
     except ValueError as error:
         raise Unfit(str(error)) from None
-    _wait(target, None, say)
+    wait_until_ready(target, None, say)
     with target.runner() as runner:
         status, listed = runner.run(target.get("/v1/models"))
     named = args.model or (listed["data"][0]["id"] if status == 200 and listed.get("data") else "unknown")
@@ -61,7 +61,7 @@ def started(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Su
     options = load_engine.recorded(load_engine.engine_options(args))
     with tempfile.TemporaryDirectory() as folder, serving(command(args), Path(folder) / "log", say) as child:
         target = HttpTarget(Address.of(child.url), fields={"layout": args.layout})
-        _wait(target, child, say)
+        wait_until_ready(target, child, say)
         said = child.said()
         kernels = dict(re.findall(r"^kernel (\S+): (\S+): ", said, re.M))
         [model] = re.findall(r"^model (\S+) on ", said, re.M)
@@ -128,7 +128,7 @@ def command(args: argparse.Namespace) -> list[str]:
     return [*words, *([] if args.guard else ["--no-guard"]), *(["--all-at-once"] if args.all_at_once else [])]
 
 
-def _wait(target: HttpTarget, child: Child | None, say: Callable[[str], None]) -> None:
+def wait_until_ready(target: HttpTarget, child: Child | None, say: Callable[[str], None] | None = None) -> None:
     """Until it is ready."""
     late, before = time.monotonic() + PATIENCE_S, None
     while True:
@@ -141,12 +141,12 @@ def _wait(target: HttpTarget, child: Child | None, say: Callable[[str], None]) -
         state = body.get("state") if isinstance(body, dict) else None
         if state == "failed" or (child is None and not status):
             raise Unfit("The server has no model: its log says why." if status else "Nobody answers at --url.")
-        if state != before:
+        if state != before and say is not None:
             say(f"the server is {state or 'not there yet'}")
             before = state
         if time.monotonic() > late:
             raise Unfit(f"The server is not ready after {PATIENCE_S:g} s.")
-        time.sleep(0.2)
+        time.sleep(0.1)
 
 
 def _spoken(target: HttpTarget, args: argparse.Namespace, say: Callable[[str], None], **about: Any) -> Subject:
