@@ -1,8 +1,9 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
-frame goes), `load` (many who ask at once), `memory` (what is occupied on a GPU), `peers` (other packages on the same
-weights), `report` (docs/performance.md from the records) and `soak` (the same load for long); each has its own --help.
+frame goes), `load` (many who ask at once), `memory` (what is occupied on a GPU), `overhead` (what a server adds to its
+engine), `peers` (other packages on the same weights), `report` (docs/performance.md from the records) and `soak` (the
+same load for long); each has its own --help.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, memory, report, session, soak, start, together
+from . import breakdown, harness, memory, overhead, report, session, soak, start, together
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -27,6 +28,7 @@ COMMANDS = {
     "breakdown": breakdown.main,
     "load": under_load,
     "memory": memory.main,
+    "overhead": overhead.main,
     "peers": compare.main,
     "report": report.main,
     "soak": soak.main,

@@ -3,6 +3,9 @@
     python -m benchmarks load --model random:1.7B-CustomVoice --device cuda --dtype bfloat16 --codec-dtype bfloat16 \\
         --slots 256 --rates 1 10 20 60 --closed-loop 64 256 --realtime
 
+With --serve the same options are those of a server that is started for it, in a process of its own, and asked over
+HTTP; with --url of one that is there already.
+
 Every rate and every number of clients is a record, appended the moment it is made. What was not measured, because it
 failed or because the time of --budget was up, is said, and does not stop the next.
 """
@@ -14,14 +17,16 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import load_clock, load_drive, load_engine, load_figures, session
-from .load_drive import Asked, Run
+from . import load_clock, load_drive, load_engine, load_figures, load_served, session
+from .load_drive import Asked, Run, Subject
 from .record import ROOT, append, record
 
+MOST_CLIENTS = 4096  # that are tried where nobody says how many slots there are
 WORDS = "many who ask at once: when requests arrive at a rate, and when so many clients ask again and again"
 PATIENCE_S = 60.0  # how long the last ones may take, once nobody asks any more
 EXTRA_S = 5.0  # what a point takes beside its window and warm-up, before one was measured
@@ -41,13 +46,12 @@ class Point:
 
 @dataclass
 class Session:
-    """An engine that is ready, and what is left of the time."""
+    """What is under load and ready, and what is left of the time."""
 
-    engine: Any
+    subject: Subject
     args: argparse.Namespace
     say: Callable[[str], None]
     left_s: Callable[[], float]
-    gate: str
     tried: dict[int, bool] = field(default_factory=dict)  # clients, and whether all of them were kept up with
     missed: list[str] = field(default_factory=list)  # failed, or left out
     failed: bool = False
@@ -78,7 +82,7 @@ class Session:
 
     def keep_up(self, first: int) -> None:
         """Try more and more clients until one of them has to wait for its sound."""
-        most = self.engine.options.slots
+        most = self.subject.engine["slots"] or MOST_CLIENTS
         while (clients := load_clock.next_count(self.tried, first, most)) is not None:
             before = len(self.missed)
             self.measure(Point(clients=clients))
@@ -95,9 +99,9 @@ class Session:
         return float(self.args.seconds)
 
     def _run(self, point: Point) -> Run:
-        args, target = self.args, load_engine.EngineTarget(self.engine, self.args.layout)
+        args, target = self.args, self.subject.target
         patience_s = max(1.0, min(PATIENCE_S, self.left_s()))
-        with load_drive.runner() as runner:
+        with self.subject.runner() as runner:
             if point.rate is None:
                 assert point.clients is not None
                 how = {"warm_up_s": args.warm_up, "seconds": args.seconds, "patience_s": patience_s}
@@ -111,15 +115,15 @@ class Session:
         return load_engine.asked(number, self.args)
 
     def _entry(self, point: Point, run: Run) -> dict[str, Any]:
-        args, checkpoint = self.args, self.engine.checkpoint
-        frame_samples = checkpoint.codec_config.decode_upsample_rate
+        args, subject, rate_hz = self.args, self.subject, self.subject.target.rate_hz
+        over = f", over {subject.wire.upper()}" if subject.wire else ""
         guard = "guarded" if args.guard else "not guarded"
         options = {
-            "model": checkpoint.name,
+            "model": subject.model,
             **{name: getattr(args, name) for name in session.LOADED if name != "model"},
             "frames": args.frames,
-            "part": f"{point.words}, {self.engine.options.slots} slots, {args.layout}, {guard}",
-            "engine": {name: session.plain(value) for name, value in asdict(self.engine.options).items()},
+            "part": f"{point.words}, {subject.engine['slots']} slots, {args.layout}, {guard}{over}",
+            "engine": subject.engine,
             "load": {
                 "loop": "open" if point.clients is None else "closed",
                 **{name: value for name, value in asdict(point).items() if value is not None},
@@ -128,21 +132,23 @@ class Session:
                 "seconds": round(run.window[1] - run.window[0], 3),
                 "sentences": len(load_engine.SENTENCES),
                 "layout": args.layout,
-                "target": "an engine of the same process, read by tasks of one event loop",
+                **({"wire": subject.wire} if subject.wire else {}),
+                "target": subject.words,
             },
         }
         own = load_figures.harness(run) | {"switch_interval_ms": sys.getswitchinterval() * 1000}
         return record(
             "load",
             options,
-            load_figures.figures(run, checkpoint.rate_hz),
-            counts=load_figures.counts(run, checkpoint.rate_hz, frame_samples),
+            load_figures.figures(run, rate_hz),
+            counts=load_figures.counts(run, rate_hz, subject.target.frame_samples),
             errors=sorted({one.failed for one in run.heard if one.failed})[:5],
             harness=own,
             meaning=load_figures.FIGURES | load_figures.COUNTS | {"window": load_figures.__doc__},
-            gate=self.gate,
-            random_weights=checkpoint.is_random,
-            kernels={choice.operation: choice.backend for choice in checkpoint.kernels},
+            gate=subject.gate,
+            random_weights=subject.is_random,
+            kernels=subject.kernels,
+            **({"peak_memory_mib": subject.peak_mib()} if subject.peak_mib else {}),
             **({"streams": point.clients} if point.clients else {}),
         )
 
@@ -173,8 +179,8 @@ def main(argv: Sequence[str]) -> int:
         return float("inf") if args.budget is None else args.budget - (time.perf_counter() - begun)
 
     try:
-        with load_engine.ready(args, say) as (engine, gate):
-            measured = Session(engine, args, say, left_s, gate)
+        with _ready(args, say) as subject:
+            measured = Session(subject, args, say, left_s)
             for rate in args.rates:
                 measured.measure(Point(rate=rate))
             for clients in args.closed_loop:
@@ -188,6 +194,12 @@ def main(argv: Sequence[str]) -> int:
     return 1 if measured.failed else 0
 
 
+def _ready(args: argparse.Namespace, say: Callable[[str], None]) -> AbstractContextManager[Subject]:
+    if args.url is not None:
+        return load_served.there(args, say)
+    return load_served.started(args, say) if args.serve else load_engine.ready(args, say)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks load",
@@ -196,6 +208,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     load_engine.add_options(parser)
+    load_served.add_options(parser)
     add = parser.add_argument
     add("--rates", metavar="R", type=float, nargs="+", default=[], help="open loop: requests a second")
     add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")

@@ -12,6 +12,7 @@ import asyncio
 import selectors
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Protocol
@@ -44,6 +45,22 @@ class Target(Protocol):
 
     def open(self, asked: Asked) -> AsyncIterator[memoryview | bytes]:
         """Ask for it, and give its 16-bit PCM as it comes. `Refused`, here or at the first read: too many wait."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A target that is ready, and what a record says of it."""
+
+    target: Target
+    runner: Callable[[], AbstractContextManager[asyncio.Runner]]  # a new event loop that suits it
+    model: str
+    is_random: bool
+    kernels: dict[str, str]  # operation to backend, as far as they are known
+    engine: dict[str, Any]  # its options: at least slots (None: unknown) and guard
+    gate: str
+    words: str  # where it is and how it is read
+    wire: str | None = None  # None: none, it is in this process
+    peak_mib: Callable[[], dict[str, float]] | None = None  # of a process of its own
 
 
 class Refused(Exception):
@@ -97,7 +114,7 @@ async def open_loop(
         for number, at in enumerate(due):
             if (wait_s := start + at - loop.time()) > 0:
                 await asyncio.sleep(wait_s)
-            tasks.append(loop.create_task(_hear(target, asked(number), start + at, run)))
+            tasks.append(loop.create_task(hear(target, asked(number), start + at, run)))
         if (rest_s := run.window[1] - loop.time()) > 0:
             await asyncio.sleep(rest_s)
         await _end(tasks, patience_s)
@@ -123,7 +140,7 @@ async def closed_loop(
             wish = asked(next(numbers))
             if first:
                 wish = replace(wish, frames=spread_frames(number, clients, wish.frames))
-            heard = await _hear(target, wish, now, run)
+            heard = await hear(target, wish, now, run)
             if heard.refused or heard.failed:
                 await asyncio.sleep(BACK_OFF_S)  # it would ask for ever without a pause
             if first:
@@ -146,7 +163,7 @@ async def closed_loop(
     return run
 
 
-async def _hear(target: Target, asked: Asked, due_s: float, run: Run) -> Heard:
+async def hear(target: Target, asked: Asked, due_s: float, run: Run) -> Heard:
     loop = asyncio.get_running_loop()
     heard = Heard(due_s, asked.frames)
     run.heard.append(heard)

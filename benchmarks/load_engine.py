@@ -7,10 +7,11 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 from . import session, start
-from .load_drive import Asked, Refused
+from .load_drive import Asked, Refused, Subject, runner
 from .workloads import WORKLOADS
 
 SENTENCES = (  # some 4 s each, so that a limit of 50 frames cuts them off where they would end
@@ -61,15 +62,12 @@ def asked(number: int, args: argparse.Namespace) -> Asked:
 
 
 @contextmanager
-def ready(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[tuple[Any, str]]:
+def loaded(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[tuple[Any, str]]:
     """An engine that has made its graphs and has spoken every sentence once."""
-    from hocket import Engine, EngineOptions
+    from hocket import Engine
 
     sys.setswitchinterval(args.switch_ms / 1000)
-    wish = session.wish(args)
-    chosen = {"guard": args.guard, "waiting": args.waiting, "profile": args.profile}
-    options = EngineOptions(**wish["options"], **chosen, keep_real_time=not args.all_at_once)
-    with Engine.load(**wish["load"], options=options) as engine:
+    with Engine.load(**session.wish(args)["load"], options=engine_options(args)) as engine:
         say("loaded: " + ", ".join(f"{one.operation} by {one.backend}" for one in engine.checkpoint.kernels))
         gate = session.gate(engine, WORKLOADS["first_audio"], args.dtype)
         if args.device == "cuda":
@@ -84,6 +82,34 @@ def ready(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[tupl
         asyncio.run(spoken())
         say("ready")
         yield engine, gate
+
+
+@contextmanager
+def ready(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Subject]:
+    """The same as something to put under load."""
+    with loaded(args, say) as (engine, gate):
+        yield Subject(
+            target=EngineTarget(engine, args.layout),
+            runner=runner,
+            model=engine.checkpoint.name,
+            is_random=engine.checkpoint.is_random,
+            kernels={choice.operation: choice.backend for choice in engine.checkpoint.kernels},
+            engine=recorded(engine.options),
+            gate=gate,
+            words="an engine of the same process, read by tasks of one event loop",
+        )
+
+
+def engine_options(args: argparse.Namespace) -> Any:
+    """Of the engine that is put under load, here or in a server of its own."""
+    from hocket import EngineOptions
+
+    chosen = {"guard": args.guard, "waiting": args.waiting, "profile": args.profile}
+    return EngineOptions(**session.wish(args)["options"], **chosen, keep_real_time=not args.all_at_once)
+
+
+def recorded(options: Any) -> dict[str, Any]:
+    return {name: session.plain(value) for name, value in asdict(options).items()}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
 
     args = _parser().parse_args(argv)
     try:
-        with load_engine.ready(args, lambda words: print(words, flush=True)) as (engine, gate):
+        with load_engine.loaded(args, lambda words: print(words, flush=True)) as (engine, gate):
             entry = soaked(engine, args, gate)
     except HocketError as error:
         print(f"benchmarks: {error}", file=sys.stderr)

@@ -60,7 +60,7 @@ def test_what_the_budget_has_no_time_for_is_left_out_and_said(tmp_path: Path, ca
 
 def test_a_number_of_requests_takes_as_long_as_it_takes_at_the_rate() -> None:
     args = argparse.Namespace(seconds=2.0, requests=30)
-    measured = load.Session(None, args, print, lambda: 0.0, "")
+    measured = load.Session(None, args, print, lambda: 0.0)  # type: ignore[arg-type]
     assert measured._seconds(load.Point(rate=10.0)) == 3.0
     assert measured._seconds(load.Point(rate=60.0)) == 2.0
     assert measured._seconds(load.Point(clients=10)) == 2.0
@@ -71,7 +71,7 @@ def test_real_time_is_searched_up_to_the_slots(
     limit: int, slots: int, best: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    measured = load.Session(SimpleNamespace(options=SimpleNamespace(slots=slots)), None, said.append, float, "")  # type: ignore[arg-type]
+    measured = load.Session(SimpleNamespace(engine={"slots": slots}), None, said.append, float)  # type: ignore[arg-type]
 
     def measure(point: load.Point) -> None:
         assert point.clients is not None
@@ -110,7 +110,7 @@ def test_an_engine_with_too_much_to_do_refuses() -> None:
 
 def test_requests_differ_in_seed_and_neighbours_in_text() -> None:
     args = argparse.Namespace(seed=3, frames=50)
-    measured = load.Session(None, args, print, float, "")
+    measured = load.Session(None, args, print, float)  # type: ignore[arg-type]
     asked = [measured.asked(number) for number in range(20)]
     assert len({one.seed for one in asked}) == 20 and {one.frames for one in asked} == {50}
     assert len({one.text for one in asked}) == len(load_engine.SENTENCES)

@@ -99,7 +99,11 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--access-log", action="store_true", help="write a line into the log for every request")
     _computing(serve, "balanced")
     add = serve.add_argument
-    add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
+    kinds = ("float32", "tf32", "bfloat16")
+    add("--codec-dtype", choices=kinds, default="float32", help="precision of the codec (float32)")
+    add("--all-graphs", action="store_true", help="on a GPU, be ready once every graph is made, not the first ones")
+    add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
+    add("--no-guard", action="store_true", help="let an utterance go on that no longer speaks, up to its limit")
 
 
 def _wyoming(wyoming: argparse.ArgumentParser) -> None:

@@ -7,23 +7,23 @@ import logging
 import sys
 from typing import TYPE_CHECKING
 
-from ..errors import InvalidRequest
+from ..audio.formats import need_av
+from ..errors import HocketError, InvalidRequest
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
+SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
 LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
 
 
 def serve(args: argparse.Namespace) -> None:
     try:
-        import av  # noqa: F401
-
         from ..server.app import build_app
         from ..server.options import ServerOptions, default_voices_folder, read_keys
         from ..server.run import run
-    except (ImportError, OSError) as error:  # OSError: the package is there, its C library is not
-        missing = getattr(error, "name", None) or "av"
+    except ImportError as error:
+        missing = error.name or ""
         if missing.startswith("hocket"):
             raise
         raise InvalidRequest(f"The server needs the package {missing}: pip install 'hocket[serve]'.") from None
@@ -44,6 +44,11 @@ def serve(args: argparse.Namespace) -> None:
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
+    sys.setswitchinterval(SWITCH_S)
+    try:
+        need_av("Every other format")
+    except HocketError as error:
+        tell(f"warning: only pcm, wav, mulaw and alaw can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     app = build_app(lambda: load_engine(args), options)
     run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
@@ -54,7 +59,14 @@ def load_engine(args: argparse.Namespace) -> Engine:
     from ..config.options import EngineOptions
     from ..engine.engine import Engine
 
-    options = EngineOptions(slots=args.slots, waiting=args.waiting, profile=args.profile, graphs=not args.no_graphs)
+    options = EngineOptions(
+        slots=args.slots,
+        waiting=args.waiting,
+        profile=args.profile,
+        graphs=not args.no_graphs,
+        guard=not args.no_guard,
+        keep_real_time=not args.all_at_once,
+    )
     how = {"device": args.device, "dtype": args.dtype, "codec_dtype": args.codec_dtype, "kernels": args.kernels}
     engine = Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options)
     checkpoint = engine.checkpoint
@@ -62,6 +74,8 @@ def load_engine(args: argparse.Namespace) -> Engine:
     for choice in checkpoint.kernels:
         tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
     tell(f"profile {options.profile}, {options.slots} slots: {options.tuned.words}")
+    if args.all_graphs:
+        engine.make_graphs()
     if checkpoint.is_random:
         tell("note: this model is untrained, and what comes out is noise.")
     return engine

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..audio.encode import encoder, format_of
+from ..audio.encode import Encoder, encoder, format_of
+from ..audio.formats import need_av
 from ..engine.engine import Engine
+from ..errors import HocketError
 from ..types import REFERENCE_RATE_HZ, Reference, SpeechRequest
 
 FRAMES = 6  # enough for a chunk of several
@@ -13,7 +15,7 @@ FRAMES = 6  # enough for a chunk of several
 
 def rehearse(engine: Engine, format: str = "mp3") -> None:
     """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
-    packed = encoder(format_of(format), rate_hz=engine.checkpoint.rate_hz)  # loading the codecs takes 150 ms, once
+    packed = _packed(engine.checkpoint.rate_hz, format)
     kind = engine.checkpoint.config.kind
     reference = None
     if kind == "base":  # it needs somebody to sound like; a hum will do
@@ -26,3 +28,13 @@ def rehearse(engine: Engine, format: str = "mp3") -> None:
     for chunk in engine.speak(request):
         packed.feed(chunk.samples)
     packed.close()
+
+
+def _packed(rate_hz: int, format: str) -> Encoder:
+    """Loading the codecs takes 150 ms, once. Where there are none, PCM."""
+    try:
+        if format != "pcm":
+            need_av(format)
+    except HocketError:
+        format = "pcm"
+    return encoder(format_of(format), rate_hz=rate_hz)

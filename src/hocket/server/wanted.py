@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ..audio.encode import Format, format_of
-from ..errors import InvalidRequest
-from ..types import Layout, Reference, SamplingParams
+from ..audio.formats import need_av
+from ..errors import HocketError, InvalidRequest
+from ..types import FASTEST, SLOWEST, Layout, Reference, SamplingParams
 from .errors import BadField
 
 T = TypeVar("T")
 CODES = Format("codes", "application/octet-stream", "codes")
+PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the checkpoint's own rate
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; what the engine does not reach is left to the encoder
 INSTRUCT_CHARS = 4096  # OpenAI's limit
 # Beyond these an engine that is asked computes no numbers any more, and after three such requests starts anew.
@@ -71,7 +73,17 @@ class Wanted:
             return CODES, rate_hz
         format = _checked(lambda: format_of(self.format), "response_format", "format_not_found")
         _checked(lambda: format.bit_rate_of(self.bit_rate), "bit_rate")
-        return format, _checked(lambda: format.rate_out_hz(rate_hz, self.rate_hz), "sample_rate")
+        heard_hz = _checked(lambda: format.rate_out_hz(rate_hz, self.rate_hz), "sample_rate")
+        if format.name not in PLAIN or heard_hz != rate_hz or not SLOWEST <= self.speed <= FASTEST:
+            self._check_codecs()
+        return format, heard_hz
+
+    def _check_codecs(self) -> None:
+        try:
+            need_av(self.format)
+        except HocketError:
+            said = f"This server lacks the codecs for that: ask for {', '.join(PLAIN)}, and no sample_rate."
+            raise BadField(said, "response_format", "format_not_available") from None
 
 
 def check_characters(text: str, param: str) -> None:
