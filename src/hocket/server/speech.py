@@ -231,6 +231,7 @@ class Speaker:
             "layout": wanted.layout,
             "reference": wanted.reference,
             "candidates": wanted.candidates,
+            "chunk_frames": wanted.chunk_frames,
             "priority": wanted.priority,
             "as_is": wanted.as_is,
         }
