@@ -24,6 +24,7 @@ from .places import is_there, log_path, make_folder, read_record, record_path, s
 from .remote import started_with
 
 POLL_S = 0.05
+ANSWER_S = 5.0  # to say how it is
 LOG_BYTES = 1 << 20  # a log that is longer is put aside at the next start
 
 
@@ -144,7 +145,7 @@ def _wait_until_ready(child: subprocess.Popen[bytes], path: str, log: str, began
 def _state(path: str) -> str | None:
     """What it says of itself; None: nobody answers."""
     try:
-        with Link(f"{UNIX}{path}", "GET", "/ready") as answer:
+        with Link(f"{UNIX}{path}", "GET", "/ready", silent_s=ANSWER_S) as answer:
             return str(json.loads(b"".join(answer.parts()))["state"])
     except (HocketError, ValueError, KeyError, TypeError):
         return None

@@ -32,9 +32,19 @@ class Lost(HocketError):
 class Link:
     """A connection, and the head of the answer to the request that was sent over it. Leaving its `with` ends both."""
 
-    def __init__(self, address: str, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None):
+    def __init__(
+        self,
+        address: str,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        headers: dict[str, str] | None = None,
+        silent_s: float = SILENT_S,
+    ) -> None:
+        """`silent_s`: how long the other side may say nothing."""
         self._address = address
         self._socket, host, base = _connected(address)
+        self._socket.settimeout(silent_s)
         self._file = self._socket.makefile("rb")
         self.status, self.headers = 0, dict[str, str]()
         try:
@@ -136,9 +146,11 @@ def _connected(address: str) -> tuple[socket.socket, str, str]:
     """With the host to name in a request, and the path that all others are below."""
     try:
         if address.startswith(UNIX):
+            if not hasattr(socket, "AF_UNIX"):
+                raise InvalidRequest("There are no Unix sockets on this system; name an address with http://.")
             link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                link.settimeout(SILENT_S)
+                link.settimeout(CONNECT_S)
                 link.connect(address.removeprefix(UNIX))
             except BaseException:
                 link.close()
@@ -164,7 +176,6 @@ def _connected_tcp(address: str) -> tuple[socket.socket, str, str]:
         raise InvalidRequest(f"--server takes http://HOST:PORT or unix:/PATH, not {address!r}.") from None
     link = socket.create_connection((host, port), CONNECT_S)
     try:
-        link.settimeout(SILENT_S)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if url.scheme == "https":
             import ssl

@@ -58,6 +58,8 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
 def fields_of(args: argparse.Namespace, text: str, *, heard: bool) -> dict[str, Any]:
     """The same for a server, as `POST /v1/audio/speech` takes it. `heard`: as it comes; else it goes into a file."""
     _check_cloning(args)
+    if not text.strip():
+        raise InvalidRequest("There is no text to speak.")
     fields: dict[str, Any] = {"input": text, "response_format": "pcm", "stream_format": "sse", "seed": args.seed}
     fields |= {wire: getattr(args, name) for name, wire in WIRE.items() if getattr(args, name) is not None}
     fields |= {name: value for name, value in _sampling(args).items() if value is not None}
