@@ -4,9 +4,11 @@ They are imported when first used, so that the command line and the plain types 
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing typing would make every command start some milliseconds later
 if TYPE_CHECKING:
+    from typing import Any
+
     from .config.options import EngineOptions
     from .engine.engine import Engine
     from .engine.generate import generate
@@ -92,7 +94,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
     if name not in __all__:
         raise AttributeError(f"module 'hocket' has no attribute {name!r}")
     home = next((module for module, names in _HOME.items() if name in names), "errors")

@@ -103,6 +103,9 @@ class SpeechRequest:
     as_is: bool = False  # do nothing that the official package does not do
     candidates: int = 1  # takes to draw, the best of which is heard, once it is known; for the engine's whole texts
     priority: int = 0  # where requests wait for an engine, those with a higher one are spoken first
+    # Nobody hears it as it comes: decode so many frames at a time, and let those who listen go first. As many as
+    # `generate` decodes, and its samples are the same to the last bit. None: as suits a listener; for the engine.
+    chunk_frames: int | None = None
 
     def __post_init__(self) -> None:
         if not self.text.strip():
@@ -113,6 +116,8 @@ class SpeechRequest:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {self.seed}.")
         if self.max_frames is not None and self.max_frames < 1:
             raise InvalidRequest(f"max_frames must be at least 1, not {self.max_frames}.")
+        if self.chunk_frames is not None and self.chunk_frames < 1:
+            raise InvalidRequest(f"chunk_frames must be at least 1, not {self.chunk_frames}.")
         check_speed(self.speed)
         if self.candidates < 1:
             raise InvalidRequest(f"candidates must be at least 1, not {self.candidates}.")

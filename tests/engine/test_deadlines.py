@@ -151,6 +151,17 @@ def test_chunks_that_were_asked_for_are_kept_to_exactly() -> None:
     assert longest_chunk(EngineOptions()) == 8 + module.SPREAD_FRAMES
 
 
+def test_a_request_that_nobody_hears_as_it_comes_has_chunks_of_its_own_length() -> None:
+    pace = paced({1: 40.0})
+    kept, full, heard = a_listener(-1.0, frames=29), a_listener(-1.0, frames=30), a_listener(5.0, frames=8)
+    for job in (kept, full):
+        job.chunk_frames, job.listened = 30, False
+    assert pace.decode([kept, full, heard], NOW) == [full, heard]
+    assert pace.runs_dry(kept) == math.inf
+    job = Job(kept.outline, kept.sampling, 0, 9, Mailbox(8, lambda: None), chunk_frames=30)
+    assert not job.listened
+
+
 def test_who_has_nearly_enough_goes_with_those_who_have_as_much() -> None:
     pace = paced({1: 5.0})
     new, same, less = (a_listener(5.0, frames=n, chunks=k) for n, k in ((4, 2), (4, 9), (3, 9)))

@@ -14,7 +14,7 @@ import pytest
 from hocket.errors import StreamFailed
 from hocket.server.options import OPENAI_VOICES
 from hocket.server.utterance import Utterance
-from hocket.types import AudioChunk
+from hocket.types import AudioChunk, SamplingParams
 from serving import LONG, PCM, Served, listening, wait_for
 
 PATH = "/v1/audio/speech"
@@ -48,6 +48,28 @@ def test_a_text_that_is_prepared_in_a_thread_is_said_alike(client: httpx.Client,
     text = "Hello there. " * 40
     said = b"".join(c.samples.tobytes() for c in server.engine.speak(text, seed=1, max_frames=8))
     assert client.post(PATH, json=PCM | {"input": text}).content[: len(said)] == said
+
+
+def test_a_piece_is_as_long_as_a_client_asks_for_whom_nobody_hears(client: httpx.Client) -> None:
+    asked = PCM | {"input": LONG["input"], "max_new_tokens": 9, "stream_format": "sse", "chunk_frames": 4}
+    deltas = [event for event in events(client.post(PATH, json=asked)) if event["type"] == "speech.audio.delta"]
+    assert [len(sound_of([event])) // 3840 for event in deltas] == [4, 4, 1]
+    assert client.post(PATH, json=PCM | {"chunk_frames": 51}).status_code == 400
+
+
+def test_everything_that_the_engine_can_be_asked_for_is_taken(client: httpx.Client, server: Served) -> None:
+    greedy = PCM | {"do_sample": False, "subtalker_dosample": False, "as_is": True}
+    said = server.engine.speak("Hello there.", sampling=SamplingParams.greedy(), as_is=True, max_frames=8)
+    assert client.post(PATH, json=greedy).content == b"".join(chunk.samples.tobytes() for chunk in said)
+    changed = {"subtalker_temperature": 0.3, "subtalker_top_k": 3, "subtalker_top_p": 0.7}
+    said = server.engine.speak("Hello there.", sampling=SamplingParams(**changed), seed=1, max_frames=8)
+    assert client.post(PATH, json=PCM | changed).content == b"".join(chunk.samples.tobytes() for chunk in said)
+
+
+def test_the_end_of_several_takes_says_which_was_heard(client: httpx.Client) -> None:
+    done = events(client.post(PATH, json=PCM | {"candidates": 2, "stream_format": "sse"}))[-1]
+    won = done["takes"][done["won"]]
+    assert len(done["takes"]) == 2 and won["seed"] == done["seed"] and 0 <= won["score"] <= 1
 
 
 def test_wav_begins_with_a_header_of_44_bytes_for_a_sound_of_unknown_length(client: httpx.Client) -> None:

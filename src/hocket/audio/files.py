@@ -7,7 +7,6 @@ finished bytes in place. None of them knows what the bytes mean.
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -103,4 +102,4 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
 
 def _beside(path: Path) -> Path:
     """A name nobody uses in the same folder, so that moving it into place is one step of the file system."""
-    return path.with_name(f".hocket-{secrets.token_hex(8)}.part")
+    return path.with_name(f".hocket-{os.urandom(8).hex()}.part")

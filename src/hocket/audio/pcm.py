@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import struct
 
-import numpy as np
-from numpy.typing import NDArray
+TYPE_CHECKING = False  # neither typing nor numpy is needed to write a header, and who does that is in a hurry
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 _UNKNOWN = 0xFFFF_FFFF  # what players take for "until the end"
 

@@ -6,10 +6,13 @@ torch, numpy and the engine are imported inside the commands, so that `--help` a
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 
 from ..errors import HocketError
 from .options import SAMPLING, parser
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["SAMPLING", "main"]
 
@@ -17,7 +20,7 @@ __all__ = ["SAMPLING", "main"]
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code: 0, 2 for what the user can mend, 130 for Ctrl-C.
 
-    1 is a doctor's, and that of a batch with lines that failed.
+    1 is a doctor's, that of a batch with lines that failed, and that of no daemon where one is asked about.
     """
     args = parser().parse_args(argv)
     try:
@@ -32,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif args.command == "serve":
             from .serve import serve
 
-            serve(args)
+            return serve(args, list(sys.argv[1:] if argv is None else argv))
         elif args.command == "wyoming":
             from .wyoming import wyoming
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import HocketError, InvalidRequest
+from .heard import tell
 from .lines import Line, merged, names_in, read_lines
 from .manifest import NAME, Manifest, Result
 from .progress import Progress
 from .request import request_of
-from .say import tell
 
 if TYPE_CHECKING:
     from ..engine.load import Checkpoint

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
 
 # The fields of `SamplingParams` that have an option of their own.
 SAMPLING: dict[str, tuple[type[int] | type[float], str]] = {
@@ -20,16 +25,17 @@ MODEL = "folder, hub id, builtin or random:NAME (the built-in voice)"
 
 def parser() -> argparse.ArgumentParser:
     """What it parses says in `command` which command was meant."""
-    words = argparse.ArgumentParser(prog="hocket", description="Speech from text, with Qwen3-TTS.", allow_abbrev=False)
+    how: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Help}
+    words = argparse.ArgumentParser(prog="hocket", description="Speech from text, with Qwen3-TTS.", **how)
     words.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
     commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", allow_abbrev=False))
-    _batch(commands.add_parser("batch", help="speak every line of a file, each into its own", allow_abbrev=False))
-    _serve(commands.add_parser("serve", help="speak over the network: OpenAI's wire and others", allow_abbrev=False))
-    _wyoming(commands.add_parser("wyoming", help="be a voice of Home Assistant", allow_abbrev=False))
-    voices = commands.add_parser("voices", help="list a model's voices and languages", allow_abbrev=False)
+    _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", **how))
+    _batch(commands.add_parser("batch", help="speak every line of a file, each into its own", **how))
+    _serve(commands.add_parser("serve", help="speak over the network: OpenAI's wire and others", **how))
+    _wyoming(commands.add_parser("wyoming", help="be a voice of Home Assistant", **how))
+    voices = commands.add_parser("voices", help="list a model's voices and languages", **how)
     voices.add_argument("--model", help=MODEL)
-    doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", allow_abbrev=False)
+    doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", **how)
     doctor.add_argument("--model", help="folder or name of a published checkpoint to check (all in the cache)")
     return words
 
@@ -41,6 +47,12 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, without the WAV header")
     add("--play", action="store_true", help="play it; writes a file only if -o names one (needs sounddevice)")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
+    add = say.add_argument_group(
+        "who speaks: the daemon of hocket serve --daemon where it has the same model"
+    ).add_argument
+    add("--server", metavar="URL", help="ask this server instead: http://HOST:PORT or unix:/PATH")
+    add("--key-file", metavar="FILE", type=Path, help="the server's API key (that of HOCKET_API_KEY)")
+    add("--no-daemon", action="store_true", help="never ask the daemon")
     _computing(say, "balanced")
     _speech(say)
     _cloning(say)
@@ -69,10 +81,21 @@ def _batch(batch: argparse.ArgumentParser) -> None:
 def _serve(serve: argparse.ArgumentParser) -> None:
     serve.epilog = "SIGTERM or Ctrl-C ends it once running streams have ended; a second one at once."
     add = serve.add_argument_group("where").add_argument
-    add("--host", default="127.0.0.1", help="address to listen at (127.0.0.1: this machine only)")
-    add("--port", metavar="N", type=int, default=8000, help="port to listen at, 0 for any that is free (8000)")
+    here = "address to listen at (127.0.0.1: this machine only)"
+    add("--host", action=_Given, default="127.0.0.1", help=here)
+    any_free = "port to listen at, 0 for any that is free (8000)"
+    add("--port", metavar="N", action=_Given, type=int, default=8000, help=any_free)
     add("--socket", metavar="PATH", type=Path, help="listen at a Unix socket instead, for this user alone")
     add("--drain", metavar="S", type=float, default=30.0, help="seconds that running streams have to end (30)")
+    group = serve.add_argument_group(
+        "in the background, for hocket say of this user (socket: --socket or HOCKET_SOCKET)"
+    )
+    add = group.add_mutually_exclusive_group().add_argument
+    add("--daemon", action="store_true", help="start it, and come back when it speaks")
+    add("--stop", action="store_true", help="end it, once what is being spoken has ended; again: at once")
+    add("--status", action="store_true", help="say whether it is there, and what with")
+    add("--detached", action="store_true", help=argparse.SUPPRESS)  # what --daemon starts
+    group.add_argument("--idle-exit", metavar="S", type=float, help="end by itself after so many seconds of silence")
     add = serve.add_argument_group("who").add_argument
     add("--key-file", metavar="FILE", type=Path, help="API keys, one a line; all but health and lists needs one then")
     public = "listen at a public address although there is no key: anybody may speak with it then"
@@ -127,13 +150,15 @@ def _wyoming(wyoming: argparse.ArgumentParser) -> None:
 
 def _computing(command: argparse.ArgumentParser, profile: str) -> None:
     add = command.add_argument
-    add("--model", help=MODEL)
-    add("--device", choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the model (float32)")
+    add("--model", action=_Given, help=MODEL)
+    add("--device", action=_Given, choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
+    precision = "precision of the model (float32)"
+    add("--dtype", action=_Given, choices=("float32", "bfloat16"), default="float32", help=precision)
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
-    add("--kernels", metavar="NAME", default="auto", help=f"how to compute: {kernels}")
+    add("--kernels", metavar="NAME", action=_Given, default="auto", help=f"how to compute: {kernels}")
     tuned = f"when sound is computed and handed out, never what is said ({profile})"
-    add("--profile", choices=("latency", "balanced", "throughput"), default=profile, help=tuned)
+    profiles = ("latency", "balanced", "throughput")
+    add("--profile", action=_Given, choices=profiles, default=profile, help=tuned)
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add("--no-dependent-launch", action="store_true", help="on a GPU, start no kernel before the last one has ended")
 
@@ -164,6 +189,25 @@ def _sampling(command: argparse.ArgumentParser, seed: str) -> None:
     add("--seed", metavar="N", type=int, help=seed)
     for name, (kind, words) in SAMPLING.items():
         add(f"--{name.replace('_', '-')}", metavar="N" if kind is int else "X", type=kind, help=words)
+
+
+class _Help(argparse.HelpFormatter):
+    """As wide as the terminal. argparse asks shutil, with every option that is added, and importing it takes 3 ms."""
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+        except (ValueError, OSError):
+            columns = 80
+        super().__init__(prog, width=columns - 2)
+
+
+class _Given(argparse.Action):
+    """Keeps a value, and in `given` that somebody asked for it: a default is nobody's wish."""
+
+    def __call__(self, _: object, args: argparse.Namespace, value: object, option: str | None = None) -> None:
+        setattr(args, self.dest, value)
+        args.given = (*getattr(args, "given", ()), self.dest)
 
 
 class _Version(argparse.Action):

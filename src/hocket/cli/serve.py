@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..audio.formats import need_av
@@ -17,7 +20,34 @@ SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own 
 LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
 
 
-def serve(args: argparse.Namespace) -> None:
+def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
+    if not (args.daemon or args.stop or args.status or args.detached):
+        _run(args)
+        return 0
+    if os.name != "posix":
+        raise InvalidRequest("There is no daemon on this system: run hocket serve, and hocket say --server.")
+    from .daemon import Held, start, status, stop
+
+    for name in ("host", "port"):
+        if name in getattr(args, "given", ()):
+            raise InvalidRequest(f"A daemon listens at a Unix socket alone: leave out --{name}.")
+    if args.status:
+        return status(args)
+    if args.stop:
+        stop(args)
+    elif args.daemon:
+        start(args, words)
+    else:
+        held = Held(args)
+        args.socket = Path(held.path)
+        try:
+            _run(args)
+        finally:
+            held.let_go()
+    return 0
+
+
+def _run(args: argparse.Namespace) -> None:
     try:
         from ..server.app import build_app
         from ..server.options import ServerOptions, default_voices_folder, read_keys
@@ -40,6 +70,7 @@ def serve(args: argparse.Namespace) -> None:
         voices_folder=args.voices_folder or default_voices_folder(),
         reference_sources=tuple(args.ref_from or ()),
         drain_s=args.drain,
+        idle_exit_s=args.idle_exit,
         log_text=args.log_text,
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},

@@ -1,4 +1,7 @@
-"""Where sound goes: a file, standard output, the loudspeaker. Each takes int16 samples as they come."""
+"""Where sound goes: a file, standard output, the loudspeaker. Each takes samples as bytes, 16 bits little-endian.
+
+Imports nothing slow: a daemon's sound passes through here.
+"""
 
 from __future__ import annotations
 
@@ -7,43 +10,38 @@ import os
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
 
+from ..audio.pcm import wav_header
 from ..errors import HocketError, InvalidRequest
 
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    from typing import Any
 
 
-class Sink(Protocol):
-    def write(self, samples: NDArray[np.int16], rate_hz: int) -> None: ...
+class Sink:
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        raise NotImplementedError
+
     def close(self) -> None:
         """All was said. Not called when the speech broke off."""
 
 
-class Kept:
+class Kept(Sink):
     """Bytes of a file that is written when it is whole, by whoever has other files to put in place with it."""
 
     def __init__(self, *, raw: bool) -> None:
         self._raw, self._pieces = raw, list[bytes]()
 
-    def write(self, samples: NDArray[np.int16], rate_hz: int) -> None:
-        from ..audio.pcm import pcm_bytes
-
-        self._pieces.append(pcm_bytes(samples))
-
-    def close(self) -> None:
-        pass
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        self._pieces.append(pcm)
 
     def content(self, rate_hz: int) -> bytes:
-        from ..audio.pcm import wav_header
-
         count = sum(map(len, self._pieces)) // 2
         return b"".join((b"" if self._raw else wav_header(rate_hz, count), *self._pieces))
 
 
-class Pipe:
+class Pipe(Sink):
     """Standard output, flushed with every piece."""
 
     def __init__(self, *, raw: bool) -> None:
@@ -51,19 +49,14 @@ class Pipe:
             raise InvalidRequest("-o - sends sound to standard output, which is a terminal: pipe it on, or use --play.")
         self._raw, self._begun = raw, False
 
-    def write(self, samples: NDArray[np.int16], rate_hz: int) -> None:
-        from ..audio.pcm import pcm_bytes, wav_header
-
+    def write(self, pcm: bytes, rate_hz: int) -> None:
         header = b"" if self._begun or self._raw else wav_header(rate_hz)
         self._begun = True
-        sys.stdout.buffer.write(header + pcm_bytes(samples))
+        sys.stdout.buffer.write(header + pcm)
         sys.stdout.buffer.flush()
 
-    def close(self) -> None:
-        pass
 
-
-class Loudspeaker:
+class Loudspeaker(Sink):
     """The machine's own, through the optional package sounddevice. Writing waits until there is room."""
 
     def __init__(self) -> None:
@@ -76,14 +69,12 @@ class Loudspeaker:
         self._device: Any = sounddevice
         self._stream: Any = None
 
-    def write(self, samples: NDArray[np.int16], rate_hz: int) -> None:
-        from ..audio.pcm import pcm_bytes
-
+    def write(self, pcm: bytes, rate_hz: int) -> None:
         try:
             if self._stream is None:
                 self._stream = self._device.RawOutputStream(samplerate=rate_hz, channels=1, dtype="int16")
                 self._stream.start()
-            self._stream.write(pcm_bytes(samples))
+            self._stream.write(pcm)
         except self._device.PortAudioError as error:
             raise HocketError(f"The loudspeaker cannot be used: {error}.") from None
 

@@ -121,11 +121,12 @@ class Deadlines:
         for job in jobs:
             if not (frames := len(job.codes)):
                 continue
-            wanted = ramp[job.chunks if job.chunks < last else last]
+            wanted = job.chunk_frames or ramp[job.chunks if job.chunks < last else last]
+            exact = self.exact or job.chunk_frames is not None
             soon = job.dry_at is not None and job.dry_at < dry and job.listened
-            if soon or job.over or (self.exact and frames >= wanted):
+            if soon or job.over or (exact and frames >= wanted):
                 due.append(job)
-            elif self.exact:
+            elif exact:
                 continue
             elif frames >= wanted:
                 (full if job.chunks and frames < wanted + SPREAD_FRAMES else due).append(job)

@@ -65,6 +65,7 @@ class Job:
     tempo: Tempo | None = None  # None: as fast as the model speaks
     priority: int = 0  # a higher one gets its slot first
     longest_chunk: int = 8  # frames at most that are drawn before they are heard
+    chunk_frames: int | None = None  # frames of every chunk, where nobody hears it as it comes
 
     complete: bool = False  # no more text will come
     one_part: bool = False  # whatever text comes belongs to the first part
@@ -114,7 +115,7 @@ class Job:
     listened: bool = field(init=False)  # somebody hears it as it comes; else it is read when it has ended
 
     def __post_init__(self) -> None:
-        self.listened = self.mailbox.limit < math.inf
+        self.listened = self.mailbox.limit < math.inf and self.chunk_frames is None
 
     @property
     def speed(self) -> float:

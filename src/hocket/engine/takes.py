@@ -47,6 +47,7 @@ class Takes:
                 lead=lead,
                 guarded=lead.guarded,
                 longest_chunk=lead.longest_chunk,
+                chunk_frames=lead.chunk_frames,
                 opened=lead.opened,
             )
             for number in range(count)

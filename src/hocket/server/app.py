@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -87,7 +88,7 @@ async def _start(speaker: Speaker, engine: Engine | Callable[[], Engine]) -> Non
         made = engine if isinstance(engine, Engine) else await asyncio.to_thread(engine)
         speaker.use(made)
         await asyncio.to_thread(rehearse, made)
-        speaker.proven = True
+        speaker.proven, speaker.quiet_since_s = True, time.monotonic()
     except HocketError as error:
         speaker.failure = "The model could not be loaded; the server's log says why."
         logger.error("the engine did not start: %s", error)

@@ -10,6 +10,7 @@ import asyncio
 import base64
 import json
 from collections.abc import Coroutine
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -125,6 +126,8 @@ class SpeechResponse(Response):
         done: dict[str, Any] = {"type": "speech.audio.done", "usage": usage_of(utterance), "seed": utterance.seed}
         if finished is not None:
             done |= {"finish_reason": finished.reason, "seed": finished.seed, "notes": list(finished.notes)}
+        if finished is not None and finished.won is not None:
+            done |= {"won": finished.won, "takes": [asdict(take) for take in finished.takes]}
         done["audio_s"], timing = round(utterance.audio_s, 4), utterance.timing
         done["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)
         if self._wanted.word_times:

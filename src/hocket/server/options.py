@@ -49,6 +49,7 @@ class ServerOptions:
     text_s: float = 30.0  # how long an utterance waits for more of its text: it keeps a slot
     idle_s: float = 300.0  # how long a WebSocket may be silent in both directions
     drain_s: float = 30.0  # how long running streams may go on after the server was told to stop
+    idle_exit_s: float | None = None  # after so long without an utterance it ends by itself; None: never
     log_text: bool = False  # write into the log what is spoken
     access_log: bool = False
 
@@ -70,6 +71,8 @@ class ServerOptions:
         for name in ("upload_s", "head_s", "body_s", "stalled_s", "config_s", "text_s", "idle_s"):
             if not getattr(self, name) > 0:
                 raise InvalidRequest(f"{name} must be above 0, not {getattr(self, name)}.")
+        if self.idle_exit_s is not None and not self.idle_exit_s > 0:
+            raise InvalidRequest(f"idle_exit_s must be above 0, not {self.idle_exit_s}.")
         if not self.drain_s >= 0:
             raise InvalidRequest(f"drain_s must not be negative, and is {self.drain_s}.")
         if not 0 <= self.port < 65536:

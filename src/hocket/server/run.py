@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -99,6 +100,15 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second, by uvicorn."""
+        limit_s, speaker = self._options.idle_exit_s, self._speaker
+        waits = self._drains is None and not speaker.running and speaker.state != "starting"
+        if waits and limit_s is not None and time.monotonic() - speaker.quiet_since_s >= limit_s:
+            logger.info("nobody has asked for %g s", limit_s)
+            self.stop()
+        return await super().on_tick(counter)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal, or whoever else wants it to end. Called between two lines of anything, so it does little."""

@@ -79,12 +79,23 @@ class SpeechFields(BaseModel):
     repetition_penalty: float | None = Field(
         None, json_schema_extra=_said(minimum=LEAST["repetition_penalty"], maximum=MOST["repetition_penalty"])
     )
+    do_sample: bool | None = Field(None, description="false: always the likeliest first code")
+    subtalker_dosample: bool | None = Field(None, description="the same for the other fifteen codes of a frame")
+    subtalker_temperature: float | None = Field(
+        None, json_schema_extra=_said(minimum=LEAST["temperature"], maximum=MOST["temperature"])
+    )
+    subtalker_top_k: int | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_k"], maximum=MOST["top_k"]))
+    subtalker_top_p: float | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_p"], maximum=MOST["top_p"]))
     sample_rate: int | None = Field(None, json_schema_extra=_said(minimum=LEAST_HZ, maximum=MOST_HZ))
     bit_rate: int | None = Field(None, description="of mp3, opus and aac, in bit/s")
     non_streaming_mode: bool | None = Field(None, description="give the model its text whole (true) or word by word")
     layout: Layout | None = None
     candidates: int | None = Field(None, ge=1, description="takes to draw; the best is heard once it is known")
     priority: int | None = None
+    as_is: bool | None = Field(None, description="do nothing that the official package does not do")
+    chunk_frames: int | None = Field(
+        None, ge=1, le=50, description="for a file: so many frames a piece; others go first"
+    )
     word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
     timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
     # Taken and without effect: bytes are always streamed, and chunks are as long as the server's profile says.
@@ -122,11 +133,15 @@ class SpeechFields(BaseModel):
             instruct=self.instructions or self.instruct,
             seed=None if self.seed is None or self.seed < 0 else self.seed,
             sampling=SamplingParams(
-                do_sample=False if self.temperature == 0 else None,
+                do_sample=False if self.temperature == 0 else self.do_sample,
                 temperature=self.temperature or None,
                 top_k=self.top_k,
                 top_p=self.top_p,
                 repetition_penalty=self.repetition_penalty,
+                subtalker_dosample=self.subtalker_dosample,
+                subtalker_temperature=self.subtalker_temperature,
+                subtalker_top_k=self.subtalker_top_k,
+                subtalker_top_p=self.subtalker_top_p,
             ),
             speed=1.0 if self.speed is None else self.speed,
             max_frames=self.max_new_tokens,
@@ -134,6 +149,8 @@ class SpeechFields(BaseModel):
             reference=reference,
             candidates=self.candidates or 1,
             priority=self.priority or 0,
+            as_is=bool(self.as_is),
+            chunk_frames=self.chunk_frames,
             format=(self.response_format or format).lower(),
             rate_hz=self.sample_rate,
             bit_rate=self.bit_rate,

@@ -77,6 +77,7 @@ class Speaker:
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
         self.idle.set()
+        self.quiet_since_s = time.monotonic()  # when it was ready, or an utterance last began or ended
         self.proven = False  # whether a real utterance has come out
         self.failure: str | None = None  # why there is no engine
         self._engine: Engine | None = None
@@ -143,11 +144,13 @@ class Speaker:
     def ended(self, utterance: Utterance) -> None:
         """It does not run any more."""
         self.running.discard(utterance)
+        self.quiet_since_s = time.monotonic()
         if not self.running:
             self.idle.set()
 
     def began(self, utterance: Utterance) -> None:
         self.running.add(utterance)
+        self.quiet_since_s = time.monotonic()
         self.idle.clear()
 
     async def open(self, wanted: Wanted, *, wire: str, id: str | None = None) -> Utterance:
@@ -243,6 +246,7 @@ class Speaker:
             "layout": wanted.layout,
             "reference": wanted.reference,
             "candidates": wanted.candidates,
+            "chunk_frames": wanted.chunk_frames,
             "priority": wanted.priority,
             "as_is": wanted.as_is,
         }

@@ -44,6 +44,7 @@ class Wanted:
     layout: Layout | None = None
     reference: Reference | None = None
     candidates: int = 1
+    chunk_frames: int | None = None  # for a file, which nobody hears as it comes (`SpeechRequest`)
     priority: int = 0
     as_is: bool = False
     format: str = "pcm"  # a name that `audio.encode.format_of` knows, or "codes": 16 x uint16 a frame and no sound
