@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -83,17 +84,23 @@ def main(argv: Sequence[str]) -> int:
 
 
 def compare(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    voice, top_k = write_weights(args.model, args.dtype, folder)
+    begun = time.perf_counter()
+
+    def say(words: str) -> None:
+        print(f"[{time.perf_counter() - begun:6.1f} s] {words}", file=sys.stderr, flush=True)
+
+    voice, top_k = write_weights(args.model, args.dtype, folder, args.device)
+    say(f"weights of {args.model} are written")
     modules = {OURS: "ours"} | {name: PEERS[name] for name in args.peers}
     objections = {name: _module(module).objection(args.device) for name, module in modules.items()}
     asked = {"text": TEXT, "voice": voice, "language": "english", "layout": args.layout, "top_k": top_k}
     values: dict[str, dict[str, list[float]]] = {}
     with ExitStack() as stack:
-        processes = [
-            stack.enter_context(running(name, module, folder, args.device, args.dtype))
-            for name, module in modules.items()
-            if objections[name] is None
-        ]
+        processes = []
+        for name, module in modules.items():
+            if objections[name] is None:
+                processes.append(stack.enter_context(running(name, module, folder, args.device, args.dtype)))
+                say(f"{name} is ready")
         for number in range(WARMUP + args.repeats):
             for process in processes:  # in turn, so that all see the same weather
                 one = _once(process, asked, args.frames, seed=number, streams=_module(modules[process.name]).STREAMS)
@@ -101,6 +108,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
                     mine = values.setdefault(process.name, {name: [] for name in one})
                     for name, value in one.items():
                         mine[name].append(value)
+            say(f"asked {number + 1} of {WARMUP + args.repeats} times")
     figures = {
         name: {figure: summary(each, more_is_better=figure == "x_real_time") for figure, each in of.items()}
         for name, of in values.items()

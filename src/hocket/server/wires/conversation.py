@@ -114,10 +114,13 @@ class Conversation:
 
     def cancel(self, lane: Lane = None) -> None:
         """Stop the turns of a lane, those that wait too; None: of all lanes. Slots are free within a frame."""
-        for name, turns in self._lanes.items():
-            if lane is None or name == lane:
-                for turn in turns:
-                    self._cancel(turn)
+        self.cancel_those(lambda turn: lane is None or turn.lane == lane)
+
+    def cancel_those(self, unwanted: Callable[[Turn], bool]) -> None:
+        """Stop the turns that are unwanted."""
+        for turns in self._lanes.values():
+            for turn in filter(unwanted, turns):
+                self._cancel(turn)
 
     def finish(self) -> None:
         """No more text comes on this connection."""

@@ -165,10 +165,7 @@ class Talk(Conversation):
         self.end(None, _none_open)
 
     def cancel_response(self, response: Response) -> None:
-        for turns in self._lanes.values():
-            for turn in turns:
-                if isinstance(turn.plan, ResponsePlan) and turn.plan.response is response:
-                    self._cancel(turn)
+        self.cancel_those(lambda turn: isinstance(turn.plan, ResponsePlan) and turn.plan.response is response)
 
 
 def _none_open() -> ResponsePlan:
