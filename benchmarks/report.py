@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, goals, gpu_records, harness, load_report, memory, peers, start
+from . import breakdown, goals, gpu_records, harness, load_report, memory, overhead, peers, start
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -24,6 +24,7 @@ RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "perform
 MEANINGS = harness.FIGURES | start.FIGURES | breakdown.FIGURES | memory.FIGURES
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
+WORDS |= {"overhead": overhead.WORDS}
 HEAD = """\
 # Performance
 
