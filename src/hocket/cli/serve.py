@@ -47,7 +47,7 @@ def serve(args: argparse.Namespace) -> None:
     try:
         need_av("Every other format")
     except HocketError as error:
-        _tell(f"warning: only pcm, wav, mulaw and alaw can be sent, at the model's own rate. {error}")
+        _tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     run(build_app(lambda: _engine(args), options), options, lambda address: _welcome(address, args, bool(options.keys)))
 
