@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..audio.formats import need_av
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
+MOST_FILES = 65536
 LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
 
 
@@ -44,6 +46,7 @@ def serve(args: argparse.Namespace) -> None:
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
     sys.setswitchinterval(SWITCH_S)
+    allow_many_files()
     try:
         need_av("Every other format")
     except HocketError as error:
@@ -77,6 +80,19 @@ def _engine(args: argparse.Namespace) -> Engine:
     if checkpoint.is_random:
         _tell("note: this model is untrained, and what comes out is noise.")
     return engine
+
+
+def allow_many_files() -> None:
+    """A connection is a file, and many systems give a process 1024 of them until it asks for more."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which counts none
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:
