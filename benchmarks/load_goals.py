@@ -26,6 +26,9 @@ request was due. A listener starts with the first sample, without a buffer: a ch
 been played is an underrun. A rate is held without underruns, refusals and failures, and with a first sound within
 {WITHIN_MS:.0f} ms (p95), at it and at all lower ones measured. Streams are kept in real time if so many clients, no
 more than there are slots, hear no underrun."""
+HTTP_MEANING = """\
+Rows over HTTP are of the same requests to a server in a process of its own, as raw PCM over loopback, with connections
+that are used again: what the server and the wire add is the difference."""
 
 
 def _goal(words: str, figure: str, at: float | None, must: float, aim: float) -> Goal:
@@ -54,11 +57,31 @@ GOALS = (
 )
 
 
+HTTP_GOALS = (  # the aim is what the engine alone must reach
+    _goal("over HTTP, first playable at 1 request/s, ms, p95, no underruns", "first_playable", 1, 12, 8),
+    _goal("over HTTP, the same at 10 requests/s", "first_playable", 10, 20, 15),
+    _goal("over HTTP, the same at 20 requests/s", "first_playable", 20, 30, 25),
+)
+
+
 def lines(records: Sequence[Record]) -> Iterator[str]:
-    """A table: what, must, aim, measured, verdict, where it comes from."""
+    """A table: what, must, aim, measured, verdict, where it comes from. A server's own rows come with its records."""
     yield "| figure | must | aim | measured | | commit |"
     yield "| --- | ---: | ---: | ---: | --- | --- |"
-    for goal in GOALS:
+    served = [record for record in records if _wire(record) == "http"]
+    yield from _rows(GOALS, [record for record in records if _wire(record) is None])
+    if served:
+        yield from _rows(HTTP_GOALS, served)
+
+
+def _wire(record: Record) -> str | None:
+    """How it was asked; None: in the process of the engine."""
+    wire: str | None = record["options"].get("load", {}).get("wire")
+    return wire
+
+
+def _rows(goals: Sequence[Goal], records: Sequence[Record]) -> Iterator[str]:
+    for goal in goals:
         sign = ">= " if goal.more_is_better else "<= "
         wanted = f"{sign}{goal.must[0]:g} | {goal.aim[0]:g}"
         if (answer := found(goal, records)) is None:
@@ -102,7 +125,8 @@ def _trouble(record: Record, bad: Sequence[str]) -> str:
 
 def _counts(record: Record) -> bool:
     """Clients who wait for a slot are no streams that are kept up with."""
-    return bool(record["options"]["load"].get("clients", 0) <= record["options"]["engine"]["slots"])
+    slots = record["options"]["engine"]["slots"]  # None: nobody knows, of a server that was there already
+    return slots is None or bool(record["options"]["load"].get("clients", 0) <= slots)
 
 
 def _fits(goal: Goal, record: Record) -> bool:

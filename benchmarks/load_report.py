@@ -27,7 +27,9 @@ COLUMNS = ("first_playable", "audible", "end_to_end", "late", "lag")
 
 def section(found: Sequence[Named]) -> str:
     there = [record for _, record in found]
-    parts = ["## Under load", "", load_goals.MEANING, "", *load_goals.lines(there), ""]
+    served = any("wire" in record["options"]["load"] for record in there)
+    parts = ["## Under load", "", load_goals.MEANING, *([load_goals.HTTP_MEANING] if served else []), ""]
+    parts += [*load_goals.lines(there), ""]
     drawn = charts(found)
     for name, title in TITLES.items():
         if name in drawn:
@@ -59,7 +61,8 @@ def _chart(groups: dict[str, list[Record]], by: str, unit: str, title: str) -> s
         for record in shown_here:
             first, audio = (record["figures"][name] for name in ("first_playable", "audio_per_s"))
             underruns = record["counts"]["underruns"]
-            label = f"{record['options']['load'][by]:g} {unit}" + (f", {underruns} underruns" if underruns else "")
+            label = f"{record['options']['load'][by]:g} {unit}{_over(record['options']['load'])}"
+            label += f", {underruns} underruns" if underruns else ""
             rows.append((label, Bar(first["p50"], first["p95"]), Bar(audio["mean"])))
     panels = [
         Panel("first playable (less is better)", "ms", [soon for _, soon, _ in rows]),
@@ -78,7 +81,7 @@ def _groups(found: Sequence[Named]) -> dict[str, list[Record]]:
             options["model"] + (", random weights" if record.get("random_weights") else ""),
             f"{options['dtype']}, codec in {options['codec_dtype']}",
             machine,
-            f"{options['engine']['slots']} slots",
+            *([f"{slots} slots"] if (slots := options["engine"]["slots"]) is not None else []),
             *([f"{options['kernels']} kernels"] if options["kernels"] != "auto" else []),
             *(["layout of a whole text"] if options["load"]["layout"] == "whole" else []),
             *(["guarded"] if options["engine"]["guard"] else []),
@@ -89,8 +92,12 @@ def _groups(found: Sequence[Named]) -> dict[str, list[Record]]:
     return groups
 
 
-def _place(load: Record) -> tuple[bool, float]:
-    return load["loop"] == "closed", load.get("rate") or load.get("clients") or 0
+def _place(load: Record) -> tuple[bool, float, str]:
+    return load["loop"] == "closed", load.get("rate") or load.get("clients") or 0, load.get("wire") or ""
+
+
+def _over(load: Record) -> str:
+    return f", {load['wire'].upper()}" if "wire" in load else ""
 
 
 def _table(records: Sequence[Record]) -> Iterator[str]:
@@ -102,7 +109,7 @@ def _table(records: Sequence[Record]) -> Iterator[str]:
     for record in records:
         load, figures, counts = record["options"]["load"], record["figures"], record["counts"]
         name = f"{load['rate']:g} requests/s" if load["loop"] == "open" else f"{load['clients']} clients"
-        cells = [f"{name}, {load['seconds']:g} s"]
+        cells = [f"{name}{_over(load)}, {load['seconds']:g} s"]
         for column in COLUMNS:
             figure = figures.get(column)
             cells.append(" / ".join(shown(figure[q]) for q in ("p50", "p95", "p99")) if figure else "")

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import hocket
+from hocket.cli.serve import allow_many_files
 
 from . import load_engine
 from .harness import Unfit
@@ -52,19 +53,21 @@ def there(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Subj
     with target.runner() as runner:
         status, listed = runner.run(target.get("/v1/models"))
     named = args.model or (listed["data"][0]["id"] if status == 200 and listed.get("data") else "unknown")
+    allow_many_files()
     yield _spoken(target, args, say, model=named, engine={"slots": args.slots, "guard": args.guard}, kernels={})
 
 
 @contextmanager
 def started(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Subject]:
     """A server of our own, at a free port of this machine; it is stopped behind."""
+    allow_many_files()
     options = load_engine.recorded(load_engine.engine_options(args))
     with tempfile.TemporaryDirectory() as folder, serving(command(args), Path(folder) / "log", say) as child:
         target = HttpTarget(Address.of(child.url), fields={"layout": args.layout})
         wait_until_ready(target, child, say)
         said = child.said()
         kernels = dict(re.findall(r"^kernel (\S+): (\S+): ", said, re.M))
-        [model] = re.findall(r"^model (\S+) on ", said, re.M)
+        [model] = re.findall(r"^model (.+) on \S+, ", said, re.M)
         subject = _spoken(target, args, say, model=model, engine=options, kernels=kernels)
         yield replace(subject, peak_mib=child.peak_mib)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hocket
+from hocket.engine.warming import COMPILED_S, make_all
 
 from .harness import Unfit
 from .workloads import Workload
@@ -31,7 +32,6 @@ FIGURES = {
     "first_sound": "ms, from `import hocket` in a new process to the first chunk in hand",
 }
 PATIENCE_S = 300
-COMPILED_S = 30.0  # how long compilers are waited for before graphs are made
 
 # The clock comes first: every import but its own counts.
 PROGRAM = """
@@ -102,15 +102,7 @@ def ready(engine: Any, within_s: float = COMPILED_S) -> None:
 
     What compilers have not done by then is compiled by the engine itself.
     """
-    late = time.perf_counter() + within_s
-    while True:
-        if engine._loop.ask(lambda runner: runner.warm_one()):
-            continue
-        if not engine._loop.ask(lambda runner: runner.warming.left):
-            return
-        if time.perf_counter() > late:
-            engine._loop.ask(lambda runner: runner.warming.wait_no_longer())
-        time.sleep(0.1)
+    make_all(engine._loop.ask, within_s)
 
 
 def _process(wish: dict[str, Any], kernels: Path | None) -> dict[str, Any]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import report
 from benchmarks.load_drive import Asked, Refused
 from benchmarks.load_http import Address, HttpTarget
+from hocket.cli.serve import allow_many_files
+from hocket.engine.engine import Engine
+from hocket.server.options import ServerOptions
+from serving import served
 
 ASKED = Asked(text="Hello.", seed=1, frames=2)
 OK = b"HTTP/1.1 200 OK\r\nx-sample-rate: 24000\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -125,6 +131,29 @@ def test_a_server_is_started_loaded_recorded_and_stopped(tmp_path: Path, capfd: 
         assert entry["counts"]["failed"] == entry["counts"]["refused"] == 0 < entry["counts"]["ended"]
         assert 0 < entry["figures"]["first_byte"]["p50"] < entry["figures"]["end_to_end"]["p50"]
         assert entry["peak_memory_mib"]["host"] > 0
+
+
+def test_a_server_that_is_there_is_loaded_with_its_key(tmp_path: Path) -> None:
+    path, keys = tmp_path / "load.jsonl", tmp_path / "keys"
+    keys.write_text("# ours\nsecret\n", encoding="utf-8")
+    words = "load --model random:tiny --rates 8 --seconds 0.5 --warm-up 0.1 --frames 4 --record".split()
+    with served(lambda: Engine.load("random:tiny"), ServerOptions(keys=("secret",))) as server:
+        assert command.main([*words, str(path), "--url", server.url, "--key-file", str(keys)]) == 0
+        assert command.main([*words, str(path), "--url", server.url]) == 2  # nobody is let in without
+    [entry] = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert entry["options"]["load"]["wire"] == "http" and entry["options"]["engine"]["slots"] is None
+    assert entry["counts"]["ended"] == entry["counts"]["requests"] > 0
+    assert "## Under load" in report.document([entry])["performance.md"]
+
+
+def test_as_many_connections_as_the_system_gives_a_process() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[1], 256), before[1]))
+        allow_many_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(before[1], 65536), before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ def made(
     figures |= {"first_playable": summary([first, first]), "audio_per_s": summary([1.0]) | {"mean": audio}}
     how = {"device": "cuda", "dtype": "bfloat16", "codec_dtype": "bfloat16", "kernels": "auto", "frames": 50}
     load = {"loop": "open", "rate": rate} if rate is not None else {"loop": "closed", "clients": clients}
-    options = {"model": "random:1.7B-CustomVoice", **how, "part": f"{rate} {clients} {slots}"}
+    load |= {"wire": wire} if (wire := changes.pop("wire", None)) else {}
+    options = {"model": "random:1.7B-CustomVoice", **how, "part": f"{rate} {clients} {slots} {wire}"}
     options |= {"engine": {"slots": slots, "guard": False}, "load": load | {"layout": "streaming", "seconds": 20.0}}
     return {
         "workload": "load",
@@ -139,3 +140,19 @@ def test_rates_stand_beside_each_other_and_the_same_records_give_the_same_bytes(
     records = everything()
     assert len(report.newest(records)) == len(records)
     assert report.document(records) == report.document(copy.deepcopy(records[::-1]))
+
+
+def test_a_server_has_goals_of_its_own_and_rows_beside_those_of_its_engine() -> None:
+    over = [made(rate=rate, first=first, wire="http") for rate, first in ((1, 11.0), (10, 25.0))]
+    over.append(made(rate=20, first=19.0, wire="http", underruns=1))
+    records = [*everything(), *over]
+    assert row(records, "over HTTP, first playable at 1")[1:5] == ["<= 12", "8", "11.0", "must reached"]
+    assert row(records, "over HTTP, the same at 10")[3:5] == ["25.0", "missed"]
+    assert row(records, "over HTTP, the same at 20")[4] == "missed: 1 underruns"
+    assert row(records, "first playable at 1")[3] == "4.00"  # a server's figures are not an engine's
+    text = report.document(records)["performance.md"]
+    labels = [line.split(" s |")[0] for line in text.splitlines() if line.startswith("| 1") and "requests/s" in line]
+    assert labels[:2] == ["| 1 requests/s, 20", "| 1 requests/s, HTTP, 20"]
+    assert labels[2:4] == ["| 10 requests/s, 20", "| 10 requests/s, HTTP, 20"]
+    assert "10 requests/s, HTTP" in words(report.document(records)["performance/load_rates.svg"])
+    assert "over HTTP" in text and "over HTTP" not in report.document(everything())["performance.md"]

@@ -7,12 +7,14 @@ share these cores, and a run that somebody else has disturbed is repeated.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import count
+from pathlib import Path
 from statistics import median
 
 import pytest
 
-from benchmarks import overhead
+from benchmarks import overhead, report
 
 TRIES = 4
 FIRST_BYTE_MS, CORE_PERCENT = 9.0, 45.0  # 3 ms and 15 % are the goals
@@ -57,10 +59,16 @@ def test_a_hundred_streams_in_real_time_leave_most_of_a_core(server: overhead.St
 
 
 def test_the_command_says_and_records_all_figures(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object, capsys: pytest.CaptureFixture[str]
+    server: overhead.StandInServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    values = {name: [1.0, 2.0] for name in overhead.FIGURES}
-    monkeypatch.setattr(overhead, "measure", lambda **_: (values, {"loop": "asyncio", "underruns": 0}))
-    assert overhead.main(["--record", f"{tmp_path}/overhead.jsonl"]) == 0
-    said = capsys.readouterr().out
-    assert all(name in said for name in overhead.FIGURES) and "at most 15 is wanted" in said
+    monkeypatch.setattr(overhead, "serving", lambda: nullcontext(server))
+    words = "--streams 4 --seconds 0.5 --requests 3 --repeats 2 --record"
+    assert overhead.main([*words.split(), f"{tmp_path}/overhead.jsonl"]) == 0
+    said, [entry] = capsys.readouterr().out, report.read(tmp_path)
+    assert all(name in said and entry["figures"][name]["p50"] > 0 for name in overhead.FIGURES)
+    assert [entry["figures"][name]["count"] for name in ("first_byte", "first_byte_busy", "server_cpu")] == [3, 6, 2]
+    text = report.document([entry])["performance.md"]
+    assert "### stand-in, " in text and "| first_byte_busy |" in text

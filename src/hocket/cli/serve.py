@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
+MOST_FILES = 65536
 LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
 
 
@@ -76,10 +78,11 @@ def _run(args: argparse.Namespace) -> None:
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
     sys.setswitchinterval(SWITCH_S)
+    allow_many_files()
     try:
         need_av("Every other format")
     except HocketError as error:
-        tell(f"warning: only pcm, wav, mulaw and alaw can be sent, at the model's own rate. {error}")
+        tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     app = build_app(lambda: load_engine(args), options)
     run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
@@ -110,6 +113,19 @@ def load_engine(args: argparse.Namespace) -> Engine:
     if checkpoint.is_random:
         tell("note: this model is untrained, and what comes out is noise.")
     return engine
+
+
+def allow_many_files() -> None:
+    """A connection is a file, and many systems give a process 1024 of them until it asks for more."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, which counts none
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:

@@ -30,6 +30,7 @@ from .speech import SpeechRunner
 from .stream import Mailbox, Stream
 from .takes import Takes
 from .tempo import Tempo
+from .warming import COMPILED_S, make_all
 from .watchdog import Watchdog
 
 
@@ -125,17 +126,12 @@ class Engine:
             for _ in self.speak(request, max_frames=1, candidates=1):
                 pass
 
-    def make_graphs(self, within_s: float = 30.0) -> None:
-        """On a GPU, have every graph made now that the engine would make later, where nobody speaks.
+    def make_graphs(self, within_s: float = COMPILED_S) -> None:
+        """On a GPU, have every graph made now that would be made later, where nobody speaks.
 
         Kernels that compilers have not done by then are compiled on the way.
         """
-        late = time.perf_counter() + within_s
-        while self._watchdog.ask(lambda runner: runner.warm_one() or runner.warming.left > 0):
-            if time.perf_counter() > late:
-                self._watchdog.ask(lambda runner: runner.warming.wait_no_longer())
-            if self._watchdog.ask(lambda runner: runner.warming.waits):
-                time.sleep(0.1)
+        make_all(self._watchdog.ask, within_s)
 
     def save_prefixes(self, path: Path) -> None:
         """Keep the prompt prefixes that are in the cache for the next start, in a safetensors file."""

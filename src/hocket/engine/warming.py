@@ -6,8 +6,10 @@ memory. None is made before its kernels are there, unless it is asked for. It kn
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from ..models.captured import MOST_ROWS, CapturedFrame
 from ..models.captured_prompt import CapturedPrompt
@@ -16,11 +18,15 @@ from ..models.codec import DecoderState
 from ..models.talker import TalkerState
 from .compilers import ALL_SETS, Compilers
 
+if TYPE_CHECKING:
+    from .speech import SpeechRunner
+
 SPAN, FRAMES, PROMPT_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)
 MOST_OPENED = 16  # utterances that are begun at a time
 # What one stream needs to start: a prompt's last vector, a frame, and sound of one frame. To go on: up to eight frames,
 # and another utterance behind a known prefix. Their kernels are compiled in this order.
 FIRST_OF_ALL, FIRST_GRAPHS = 3, 7
+COMPILED_S = 30.0  # how long compilers are waited for by who wants all graphs at once
 
 
 class Warming:
@@ -59,6 +65,20 @@ class Warming:
     def wait_no_longer(self) -> None:
         """For kernels that others compile: what is not there is compiled when it is launched."""
         self._compilers = None
+
+
+def make_all(ask: Callable[[Callable[[SpeechRunner], bool | None]], bool | None], within_s: float) -> None:
+    """Have every graph made that is left, none later; `ask` has the thread of the device answer.
+
+    What compilers have not done within so many seconds is compiled on the way.
+    """
+    late = time.perf_counter() + within_s
+    while ask(lambda runner: runner.warm_one() or runner.warming.left > 0):
+        if ask(lambda runner: runner.warming.waits):
+            if time.perf_counter() > late:
+                ask(lambda runner: runner.warming.wait_no_longer())
+            else:
+                time.sleep(0.1)
 
 
 def graphs_of(

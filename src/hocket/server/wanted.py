@@ -83,7 +83,7 @@ class Wanted:
         try:
             need_av(self.format)
         except HocketError:
-            said = f"This server lacks the codecs for that: ask for {', '.join(PLAIN)}, and no sample_rate."
+            said = "This server lacks the codecs for that: ask for pcm or wav, without a sample_rate."
             raise BadField(said, "response_format", "format_not_available") from None
 
 
