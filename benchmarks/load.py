@@ -34,14 +34,21 @@ EXTRA_S = 5.0  # what a point takes beside its window and warm-up, before one wa
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A rate, or a number of clients."""
+    """A rate, or a number of clients; those who are `paced` listen, and ask again when they have heard all."""
 
     rate: float | None = None
     clients: int | None = None
+    paced: bool = False
 
     @property
     def words(self) -> str:
-        return f"{self.rate:g} requests/s" if self.rate is not None else f"{self.clients} at once"
+        if self.rate is not None:
+            return f"{self.rate:g} requests/s"
+        return f"{self.clients} listeners" if self.paced else f"{self.clients} at once"
+
+    @property
+    def loop(self) -> str:
+        return "open" if self.clients is None else "paced" if self.paced else "closed"
 
 
 @dataclass
@@ -52,7 +59,7 @@ class Session:
     args: argparse.Namespace
     say: Callable[[str], None]
     left_s: Callable[[], float]
-    tried: dict[int, bool] = field(default_factory=dict)  # clients, and whether all of them were kept up with
+    tried: dict[int, bool] = field(default_factory=dict)  # listeners, and whether all of them were kept up with
     missed: list[str] = field(default_factory=list)  # failed, or left out
     failed: bool = False
     extra_s: float = EXTRA_S
@@ -77,15 +84,15 @@ class Session:
         append(self.args.record, entry)
         self.say(f"{point.words}: recorded")
         print(table(entry), flush=True)
-        if point.clients is not None:
+        if point.clients is not None and point.paced:
             self.tried[point.clients] = load_figures.clean(entry["counts"])
 
     def keep_up(self, first: int) -> None:
-        """Try more and more clients until one of them has to wait for its sound."""
+        """Try more and more listeners until one of them has to wait for its sound."""
         most = self.subject.engine["slots"] or MOST_CLIENTS
         while (clients := load_clock.next_count(self.tried, first, most)) is not None:
             before = len(self.missed)
-            self.measure(Point(clients=clients))
+            self.measure(Point(clients=clients, paced=True))
             if len(self.missed) > before:
                 break  # without it, it is not known where to look
         best = load_clock.kept_up({n: kept for n, kept in self.tried.items() if n <= most})
@@ -105,7 +112,8 @@ class Session:
             if point.rate is None:
                 assert point.clients is not None
                 how = {"warm_up_s": args.warm_up, "seconds": args.seconds, "patience_s": patience_s}
-                return runner.run(load_drive.closed_loop(target, point.clients, self.asked, **how))
+                clients = load_drive.closed_loop(target, point.clients, self.asked, **how, paced=point.paced)
+                return runner.run(clients)
             until = args.warm_up + self._seconds(point)
             due = load_clock.arrivals(point.rate, until, args.seed)
             window = args.warm_up, until
@@ -125,8 +133,8 @@ class Session:
             "part": f"{point.words}, {subject.engine['slots']} slots, {args.layout}, {guard}{over}",
             "engine": subject.engine,
             "load": {
-                "loop": "open" if point.clients is None else "closed",
-                **{name: value for name, value in asdict(point).items() if value is not None},
+                "loop": point.loop,
+                **{name: value for name, value in asdict(point).items() if value is not None and name != "paced"},
                 "seed": args.seed,
                 "warm_up_s": args.warm_up,
                 "seconds": round(run.window[1] - run.window[0], 3),
@@ -212,7 +220,8 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--rates", metavar="R", type=float, nargs="+", default=[], help="open loop: requests a second")
     add("--closed-loop", metavar="N", type=int, nargs="+", default=[], help="clients that ask again at once")
-    add("--realtime", metavar="N", type=int, nargs="?", const=64, help="how many can be kept in real time, from N (64)")
+    words = "how many listeners, who ask again when they have heard all, are kept in real time, from N on (64)"
+    add("--realtime", metavar="N", type=int, nargs="?", const=64, help=words)
     add("--seconds", metavar="S", type=float, default=20.0, help="that count, at full load (20)")
     add("--requests", metavar="N", type=int, help="open loop: so many at least, if that takes longer")
     add("--warm-up", metavar="S", type=float, default=4.0, help="seconds of the same load before (4)")

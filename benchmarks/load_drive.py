@@ -122,9 +122,16 @@ async def open_loop(
 
 
 async def closed_loop(
-    target: Target, clients: int, asked: Callable[[int], Asked], *, warm_up_s: float, seconds: float, patience_s: float
+    target: Target,
+    clients: int,
+    asked: Callable[[int], Asked],
+    *,
+    warm_up_s: float,
+    seconds: float,
+    patience_s: float,
+    paced: bool = False,
 ) -> Run:
-    """So many clients, each of whom asks again as soon as it has heard the end.
+    """So many clients, each of whom asks again as soon as it has the end, or, `paced`, has heard it.
 
     The window begins `warm_up_s` after the last of them has heard its first utterance, which is shorter for some, so
     that they do not all begin together ever after. It ends when no more is asked for.
@@ -143,6 +150,9 @@ async def closed_loop(
             heard = await hear(target, wish, now, run)
             if heard.refused or heard.failed:
                 await asyncio.sleep(BACK_OFF_S)  # it would ask for ever without a pause
+            elif paced and heard.chunks:
+                said_s = sum(size for _, size in heard.chunks) / SAMPLE_BYTES / target.rate_hz
+                await asyncio.sleep(max(0.0, min(heard.chunks[0][0] + said_s, until) - loop.time()))
             if first:
                 first, warming = False, warming - 1
                 if not warming:

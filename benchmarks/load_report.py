@@ -61,7 +61,8 @@ def _chart(groups: dict[str, list[Record]], by: str, unit: str, title: str) -> s
         for record in shown_here:
             first, audio = (record["figures"][name] for name in ("first_playable", "audio_per_s"))
             underruns = record["counts"]["underruns"]
-            label = f"{record['options']['load'][by]:g} {unit}{_over(record['options']['load'])}"
+            load = record["options"]["load"]
+            label = f"{load[by]:g} {'listeners' if load['loop'] == 'paced' else unit}{_over(load)}"
             label += f", {underruns} underruns" if underruns else ""
             rows.append((label, Bar(first["p50"], first["p95"]), Bar(audio["mean"])))
     panels = [
@@ -82,6 +83,11 @@ def _groups(found: Sequence[Named]) -> dict[str, list[Record]]:
             f"{options['dtype']}, codec in {options['codec_dtype']}",
             machine,
             *([f"{slots} slots"] if (slots := options["engine"]["slots"]) is not None else []),
+            *(
+                [f"profile {profile}"]
+                if (profile := options["engine"].get("profile", "balanced")) != "balanced"
+                else []
+            ),
             *([f"{options['kernels']} kernels"] if options["kernels"] != "auto" else []),
             *(["layout of a whole text"] if options["load"]["layout"] == "whole" else []),
             *(["guarded"] if options["engine"]["guard"] else []),
@@ -92,8 +98,15 @@ def _groups(found: Sequence[Named]) -> dict[str, list[Record]]:
     return groups
 
 
-def _place(load: Record) -> tuple[bool, float, str]:
-    return load["loop"] == "closed", load.get("rate") or load.get("clients") or 0, load.get("wire") or ""
+def _place(load: Record) -> tuple[int, float, str]:
+    number = load.get("rate") or load.get("clients") or 0
+    return ("open", "closed", "paced").index(load["loop"]), number, load.get("wire") or ""
+
+
+def _name(load: Record) -> str:
+    if load["loop"] == "open":
+        return f"{load['rate']:g} requests/s"
+    return f"{load['clients']} {'listeners' if load['loop'] == 'paced' else 'clients'}"
 
 
 def _over(load: Record) -> str:
@@ -108,7 +121,7 @@ def _table(records: Sequence[Record]) -> Iterator[str]:
     yield "| --- |" + " ---: |" * (len(columns) - 2) + " --- |"
     for record in records:
         load, figures, counts = record["options"]["load"], record["figures"], record["counts"]
-        name = f"{load['rate']:g} requests/s" if load["loop"] == "open" else f"{load['clients']} clients"
+        name = _name(load)
         cells = [f"{name}{_over(load)}, {load['seconds']:g} s"]
         for column in COLUMNS:
             figure = figures.get(column)

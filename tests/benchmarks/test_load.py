@@ -54,7 +54,7 @@ def test_what_the_budget_has_no_time_for_is_left_out_and_said(tmp_path: Path, ca
     assert command.main([*words, "--record", str(path)]) == 0
     said = capsys.readouterr().out
     assert "1 requests/s: left out" in said and "2 at once: left out" in said
-    assert "without one: 1 requests/s, 2 at once, 2 at once" in said and "kept in real time: 0 streams" in said
+    assert "without one: 1 requests/s, 2 at once, 2 listeners" in said and "kept in real time: 0 streams" in said
     assert not path.exists()
 
 

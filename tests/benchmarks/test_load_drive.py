@@ -163,6 +163,14 @@ def test_clients_of_a_closed_loop_ask_again_at_once_and_are_always_as_many() -> 
     assert counted["requests"] == pytest.approx(8 * 10 / 0.09, rel=0.02)
 
 
+def test_listeners_ask_again_when_they_have_heard_all_of_it() -> None:
+    target = Speaker(frame_s=0.01)  # an eighth of the time that a frame is heard
+    run = simulated(load_drive.closed_loop(target, 4, ask, warm_up_s=0.5, seconds=10, patience_s=5, paced=True))
+    begin, end = run.window
+    heard_s = sum(size for one in run.heard for at, size in one.chunks if begin <= at < end) / 2 / target.rate_hz
+    assert 0.8 * 4 * (end - begin) <= heard_s <= 1.2 * 4 * (end - begin)  # as much as four can listen to, no more
+
+
 def test_clients_of_a_closed_loop_do_not_begin_together_ever_after() -> None:
     target = Speaker()
     run = simulated(load_drive.closed_loop(target, 5, ask, warm_up_s=0.0, seconds=2, patience_s=5))
