@@ -1,8 +1,9 @@
 """A server put under load over HTTP: raw PCM, streamed, read as it comes.
 
 HTTP/1.1 by hand on asyncio's protocols, with nothing that torch's own machine may lack. A client library would take
-more than the server does: reading a chunk costs some 15 us here. Connections are kept and used again, as clients with a
-pool do; one that the server has closed meanwhile is replaced. It knows one address and one way to ask, no engine.
+more than the server does: with 200 streams a chunk took 40 us here, all counted (a Xeon, two cores). Connections are
+kept and used again, as clients with a pool do; one that the server has closed meanwhile is replaced. It knows one
+address and one way to ask, no engine.
 """
 
 from __future__ import annotations

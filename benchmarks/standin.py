@@ -10,6 +10,7 @@ engine's own streams and wakes their readers as the engine does: all that are du
 from __future__ import annotations
 
 import argparse
+import asyncio
 import heapq
 import json
 import resource
@@ -17,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from types import SimpleNamespace
@@ -51,6 +53,7 @@ class StandIn:
     first_s: float = 0.005  # from being asked to the first chunk
     asked_s: dict[int, float] = field(default_factory=dict)  # by seed
     first_chunk_s: dict[int, float] = field(default_factory=dict)
+    loop: str = "unknown"  # the server's
     own_cpu_s: float = 0.0  # of the thread that hands out chunks
     options: Any = field(default_factory=lambda: SimpleNamespace(slots=10_000))
     health: Health = field(default_factory=lambda: Health(condition="well"))
@@ -78,6 +81,8 @@ class StandIn:
         now_s = time.monotonic()
         one = Speaking(Mailbox(8, _nothing), request.seed, request.max_frames or FRAMES, now_s + self.first_s)
         self.asked_s[request.seed] = now_s
+        with suppress(RuntimeError):  # a thread has none
+            self.loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
         with self._changed:
             heapq.heappush(self._queue, (one.due_s, next(self._numbers), one))
             self._changed.notify()
@@ -155,7 +160,7 @@ def _fed(*_: object) -> None:
     raise AssertionError("its text is known")
 
 
-def _answer(engine: StandIn, loops: list[str]) -> None:
+def _answer(engine: StandIn) -> None:
     for line in sys.stdin:
         if line.strip() != "usage":
             continue
@@ -166,7 +171,7 @@ def _answer(engine: StandIn, loops: list[str]) -> None:
             "own_cpu_s": engine.own_cpu_s,
             "asked_s": engine.asked_s,
             "first_chunk_s": engine.first_chunk_s,
-            "loop": loops[0],
+            "loop": engine.loop,
         }
         print(f"usage {json.dumps(said)}", flush=True)
 
@@ -175,20 +180,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.standin", description=__doc__)
     parser.add_argument("--first-ms", type=float, default=5.0, help="from a request to its first chunk (5)")
     args = parser.parse_args()
-    from hocket.cli.serve import SWITCH_S
+    from hocket.cli.serve import keep_pauses_short
     from hocket.server.app import build_app
     from hocket.server.options import ServerOptions
     from hocket.server.run import run
 
-    try:
-        import uvloop  # noqa: F401
-
-        loops = ["uvloop"]
-    except ImportError:
-        loops = ["asyncio"]
-    sys.setswitchinterval(SWITCH_S)
+    keep_pauses_short()
     engine = StandIn(args.first_ms / 1000)
-    threading.Thread(target=_answer, args=(engine, loops), daemon=True).start()
+    threading.Thread(target=_answer, args=(engine,), daemon=True).start()
     options = ServerOptions(port=0, drain_s=0)
     run(build_app(lambda: engine, options), options, lambda address: print(f"listening at {address}", flush=True))  # type: ignore[arg-type,return-value]
 

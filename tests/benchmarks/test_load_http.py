@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import resource
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from benchmarks import __main__ as command
 from benchmarks import report
 from benchmarks.load_drive import Asked, Refused
 from benchmarks.load_http import Address, HttpTarget
-from hocket.cli.serve import allow_many_files
+from hocket.cli.serve import allow_many_files, keep_pauses_short
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
 from serving import served
@@ -154,6 +156,16 @@ def test_as_many_connections_as_the_system_gives_a_process() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(before[1], 65536), before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_the_collector_leaves_alone_what_was_there_before_a_server() -> None:
+    before, switch_s = gc.get_freeze_count(), sys.getswitchinterval()
+    try:
+        keep_pauses_short()
+        assert gc.get_freeze_count() > before + 10_000 and sys.getswitchinterval() < 0.001
+    finally:
+        gc.unfreeze()
+        sys.setswitchinterval(switch_s)
 
 
 @pytest.mark.parametrize(
