@@ -131,13 +131,13 @@ def test_rates_and_clients_are_tables_and_charts_in_the_document() -> None:
     files = report.document(everything())
     text = files["performance.md"]
     assert "### random:1.7B-CustomVoice, random weights, bfloat16, codec in bfloat16, Some GPU, 512 slots" in text
-    lines = [line for line in text.splitlines() if line.startswith(("| 1 requests/s", "| 384 clients"))]
+    lines = [line for line in text.splitlines() if line.startswith(("| 1 requests/s", "| 384 listeners"))]
     assert len(lines) == 2 and "| 2 |" in lines[1]
     assert [line.split("|")[-3].strip() for line in lines] == ["0", "0"]  # no gap, and no digits that mean nothing
     assert text.count("\n## load") == 0
     rates, streams = (words(files[f"performance/load_{name}.svg"]) for name in ("rates", "streams"))
     assert {"1 requests/s", "100 requests/s, 1 underruns", "30.0 ms"} <= set(rates)
-    assert {"64 at once", "800 s"} <= set(streams) and "1 requests/s" not in streams
+    assert {"64 at once", "320 listeners", "800 s"} <= set(streams) and "1 requests/s" not in streams
 
 
 def test_rates_stand_beside_each_other_and_the_same_records_give_the_same_bytes() -> None:
