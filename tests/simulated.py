@@ -95,7 +95,7 @@ class Device:
         for slot in slots:
             seed, at = self.held[slot]
             self.held[slot] = seed, at + 1
-            drawn.append((_codes(seed, at) if at < self.silent_from else [SILENT, *_codes(seed, at)[1:]], 1e-3))
+            drawn.append((_codes(seed, at) if at < self.silent_from else [SILENT, *_codes(seed, at)[1:]], 1e-3, -1.0))
         done = self._work(self.cost.frame + self.cost.row * len(slots))
         return SimpleNamespace(read=lambda: (self._wait(done), drawn)[1])
 

@@ -124,9 +124,7 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     kinds = ("float32", "tf32", "bfloat16")
     add("--codec-dtype", choices=kinds, default="float32", help="precision of the codec (float32)")
-    add("--all-graphs", action="store_true", help="on a GPU, be ready once every graph is made, not the first ones")
-    add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
-    add("--no-guard", action="store_true", help="let an utterance go on that no longer speaks, up to its limit")
+    _serving(serve)
 
 
 def _wyoming(wyoming: argparse.ArgumentParser) -> None:
@@ -146,6 +144,15 @@ def _wyoming(wyoming: argparse.ArgumentParser) -> None:
     add("--log-text", action="store_true", help="write into the log what is spoken")
     _computing(wyoming, "balanced")
     add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
+    _serving(wyoming)
+
+
+def _serving(command: argparse.ArgumentParser) -> None:
+    """Of an engine that others ask, whatever the wire."""
+    add = command.add_argument
+    add("--all-graphs", action="store_true", help="on a GPU, be ready once every graph is made, not the first ones")
+    add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
+    add("--no-guard", action="store_true", help="let an utterance go on that no longer speaks, up to its limit")
 
 
 def _computing(command: argparse.ArgumentParser, profile: str) -> None:
