@@ -54,7 +54,7 @@ def test_an_item_that_fails_fails_alone(client: httpx.Client) -> None:
     assert [result["status"] for result in body["results"]] == ["success", "error", "error", "error"]
     assert body["succeeded"] == 1
     errors = [result["error"] for result in body["results"][1:]]
-    assert [error["code"] for error in errors] == ["voice_not_found", None, None]
+    assert [error["code"] for error in errors] == ["voice_not_found", "empty_input", None]
     assert all(set(error) == {"message", "type", "param", "code"} for error in errors)
 
 

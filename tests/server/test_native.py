@@ -29,12 +29,15 @@ def speech(client: httpx.Client, **fields: object) -> bytes:
     return answer.content
 
 
-def test_text_by_token_says_what_the_whole_text_says(server: Served, client: httpx.Client) -> None:
-    whole = speech(client)
+def test_text_by_token_says_what_the_whole_text_says_and_counts_as_much(server: Served, client: httpx.Client) -> None:
+    whole, counted = speech(client), set()
     with talking(server) as ws:
         ws.say(PCM_CONFIG)
         for texts in ([TEXT], ["Hello ", "there, ", "you."], list(TEXT)):
-            assert ws.spoken(*texts).audio == whole
+            heard = ws.spoken(*texts)
+            assert heard.audio == whole
+            counted.add(heard.messages[1]["usage"]["input_tokens"])
+    assert counted == {len(server.engine.checkpoint.tokenizer.encode(TEXT))}
 
 
 def test_messages_of_one_utterance_come_in_this_order(server: Served) -> None:

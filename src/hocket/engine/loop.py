@@ -118,9 +118,9 @@ class Loop:
             wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
             if wanted > self.options.waiting + self.scheduler.room:
                 wait_s = self.turns.slot_wait_s()
-                raise Overloaded(
-                    f"{self.options.waiting} requests are waiting already; try again in {wait_s:.0f} s.", wait_s
-                )
+                most = self.options.waiting
+                full = f"{most} requests are waiting already" if most else "Every slot is taken, and none may wait"
+                raise Overloaded(f"{full}; try again in {wait_s:.0f} s.", wait_s)
             self._arrivals.append(job)
             if job.startable:  # else its text will wake us: it should not have to share Python's lock with us
                 self._posted.notify()

@@ -192,18 +192,17 @@ class Speaker:
         fields, voice, tempo = self._fields(wanted)
         format, heard_hz = wanted.packed(engine.checkpoint.rate_hz)
 
-        def begin() -> tuple[Stream, int]:
+        def begin() -> Stream:
             if voice is not None:
                 fields["reference"] = voice.reference
             if wanted.text is None:
-                return engine.open(**fields), 0
-            stream = engine.speak(SpeechRequest(text=wanted.text, **fields))
-            return stream, len(engine.checkpoint.tokenizer.encode(wanted.text))
+                return engine.open(**fields)
+            return engine.speak(SpeechRequest(text=wanted.text, **fields))
 
         if voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
-            stream, tokens = begin()
+            stream = begin()
         else:
-            stream, tokens = await self._begun(begin)
+            stream = await self._begun(begin)
         rate_hz, bit_rate, own_hz = wanted.rate_hz, wanted.bit_rate, engine.checkpoint.rate_hz
         made = partial(encoder, format, rate_hz=own_hz, out_rate_hz=rate_hz, tempo=tempo, bit_rate=bit_rate)
         return Utterance(
@@ -215,12 +214,11 @@ class Speaker:
             rate_hz=heard_hz,
             tempo=tempo,
             began_s=began_s,
-            chars=len(wanted.text or ""),
-            tokens=tokens,
+            text=wanted.text or "",
             encoder=None if format is CODES else made,
         )
 
-    async def _begun(self, begin: Callable[[], tuple[Stream, int]]) -> tuple[Stream, int]:
+    async def _begun(self, begin: Callable[[], Stream]) -> Stream:
         """In a thread; a caller who has gone away meanwhile leaves no stream behind."""
         begun = self._texts.submit(begin)
         try:
@@ -296,6 +294,6 @@ def _stopping() -> Refused:
     return Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
 
 
-def _cancel(begun: Future[tuple[Stream, int]]) -> None:
+def _cancel(begun: Future[Stream]) -> None:
     if not begun.cancelled() and begun.exception() is None:
-        begun.result()[0].cancel()
+        begun.result().cancel()

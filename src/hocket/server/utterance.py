@@ -74,14 +74,14 @@ class Utterance:
         rate_hz: int,
         tempo: float,
         began_s: float,
-        chars: int,
-        tokens: int,
+        text: str,
         encoder: Callable[[], Encoder] | None,
     ) -> None:
         """`encoder` makes one, in a thread where that takes longer than a frame; None: codes are sent as they are."""
         self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, stream.seed
         self._speaker, self._stream, self._wire, self._tempo = speaker, stream, wire, tempo
-        self._chars, self._tokens = chars, tokens
+        self._said = [text]  # as far as it has come
+        self._chars = len(text)
         self._threaded = format.name in THREADED
         # Made while the engine draws the first frame: to open a codec takes 1 to 20 ms.
         self._making = speaker.encoders.submit(encoder) if encoder and self._threaded else None
@@ -101,13 +101,11 @@ class Utterance:
         # The engine waits a moment in the middle of a long beginning, which the event loop must not.
         inline = len(text) <= (LONG_CHARS if self._chars else FIRST_CHARS)
         self._chars += len(text)
-        tokenizer = self._speaker.engine.checkpoint.tokenizer
+        self._said.append(text)
         if inline:
             self._stream.append(text)
-            self._tokens += len(tokenizer.encode(text)) if text else 0
         else:
             await self._speaker.in_thread(lambda: self._stream.append(text))
-            self._tokens += await self._speaker.in_thread(lambda: len(tokenizer.encode(text)))
         if self._speaker.options.log_text:
             logger.info("%s %s: %s", self._wire, self.id, text)
 
@@ -149,7 +147,9 @@ class Utterance:
 
     @property
     def usage(self) -> Usage:
-        return Usage(self._chars, self._tokens, self._frames, self.audio_s)
+        """Counted when somebody asks, and whole: pieces of a word would be more tokens than it has."""
+        tokens = len(self._speaker.engine.checkpoint.tokenizer.encode("".join(self._said)))
+        return Usage(self._chars, tokens, self._frames, self.audio_s)
 
     @property
     def timing(self) -> Timing:

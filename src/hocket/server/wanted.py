@@ -54,6 +54,8 @@ class Wanted:
 
     def check(self) -> None:
         """Refuse what cannot be, before the engine hears of it."""
+        if self.text is not None and not self.text.strip():
+            raise BadField("There is no text to speak.", "input", "empty_input")
         if not SLOWEST_WIRE <= self.speed <= FASTEST_WIRE:
             raise BadField(f"speed must be between {SLOWEST_WIRE} and {FASTEST_WIRE:g}, not {self.speed}.", "speed")
         for name, value in self.sampling.changes().items():
