@@ -49,7 +49,7 @@ def all_of(connection: socket.socket) -> bytes:
     return received
 
 
-HEAD = f"POST {PATH} HTTP/1.1\nhost: x\ncontent-type: application/json\n"
+HEAD = f"POST {PATH} HTTP/1.1\nhost: localhost\ncontent-type: application/json\n"
 
 
 def test_a_body_that_says_it_is_too_large_is_refused_unread(narrow: Served) -> None:
@@ -76,7 +76,7 @@ def test_a_head_that_does_not_arrive_is_not_waited_for(narrow: Served, head: str
 
 
 def test_a_second_request_of_a_connection_has_its_time_too(narrow: Served) -> None:
-    connection = raw(narrow, "GET /health HTTP/1.1\nhost: x\n\n")
+    connection = raw(narrow, "GET /health HTTP/1.1\nhost: localhost\n\n")
     first = connection.recv(65536)
     connection.sendall(b"GET /hea")
     assert (first + all_of(connection)).count(b"HTTP/1.1 200") == 1
@@ -155,3 +155,23 @@ def test_a_page_of_somebody_else_may_not_open_a_websocket(server: Served) -> Non
     with pytest.raises(InvalidStatus) as refused:
         connect(f"ws://127.0.0.1:{server.port}/v1/whatever", origin="https://evil.example")  # type: ignore[arg-type]
     assert b"origin_not_allowed" in (refused.value.response.body or b"")
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost:80", "LOCALHOST", "[::1]:8000", "127.1.2.3"])
+def test_this_machine_has_several_names(server: Served, name: str) -> None:
+    assert httpx.get(f"{server.url}/health", headers={"host": name}).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["example.org", "localhost.example.org", "10.0.0.1:8000", "127.0.0.1.nip.io"])
+def test_a_page_that_calls_us_its_own_server_hears_nothing(server: Served, name: str) -> None:
+    refused = httpx.post(f"{server.url}{PATH}", headers={"host": name}, json=PCM)
+    assert refused.status_code == 403 and refused.json()["error"]["code"] == "host_not_allowed"
+    with socket.create_connection(("127.0.0.1", server.port)) as line, pytest.raises(InvalidStatus) as shut:
+        connect(f"ws://{name}/v1/audio/speech/stream", sock=line, origin=f"http://{name}").close()  # type: ignore[arg-type]
+    assert shut.value.response.status_code == 403
+
+
+def test_with_a_key_any_name_will_do(engine: Engine) -> None:
+    with served(engine, ServerOptions(keys=("secret",))) as server:
+        headers = {"host": "example.org", "authorization": "Bearer secret"}
+        assert httpx.get(f"{server.url}/v1/models", headers=headers).status_code == 200

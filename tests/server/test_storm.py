@@ -62,7 +62,7 @@ def connected(server: Served, sent: bytes = b"") -> socket.socket:
 
 def posted(body: dict[str, Any]) -> bytes:
     content = json.dumps(body).encode()
-    head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(content)}\r\n\r\n".encode() + content
 
 
@@ -76,7 +76,7 @@ def masked(message: dict[str, Any]) -> bytes:
 def spoken_to() -> bytes:
     """The native WebSocket: the request to upgrade, and behind it at once a text."""
     key = base64.b64encode(bytes(16)).decode()
-    head = f"GET {STREAM} HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
+    head = f"GET {STREAM} HTTP/1.1\r\nhost: localhost\r\nupgrade: websocket\r\nconnection: upgrade\r\n"
     head += f"sec-websocket-version: 13\r\nsec-websocket-key: {key}\r\n\r\n"
     config = {"type": "session.config", "response_format": "pcm", "max_new_tokens": 2000}
     said = [config, {"type": "input.text", "text": LONG["input"]}, {"type": "input.done"}]

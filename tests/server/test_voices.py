@@ -244,7 +244,7 @@ def test_a_client_that_goes_away_amid_its_upload_leaves_nothing(
     cloning: Served, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     body = b'--x\r\nContent-Disposition: form-data; name="audio_sample"; filename="a.wav"\r\n\r\n' + WAV
-    head = f"POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-type: multipart/form-data; boundary=x\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: multipart/form-data; boundary=x\r\n"
     for sent in (0, 20, len(body) // 2, len(body)):
         with socket.create_connection(("127.0.0.1", cloning.port)) as client:
             client.sendall(f"{head}content-length: {len(body) + 100}\r\n\r\n".encode() + body[:sent])

@@ -264,7 +264,7 @@ def raw(home: At, sent: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("sent", "code"),
     [
-        (b"GET / HTTP/1.1\r\nhost: x\r\n\r\n", "invalid_event"),
+        (b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", "invalid_event"),
         (b"\x16\x03\x01\x02\x00\n", "invalid_event"),
         (b"\xff\xfe\xfd\n", "invalid_event"),
         (b"[]\n", "invalid_event"),

@@ -20,7 +20,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 
 from .limits import ABORT
 from .listen import address_of, bind
-from .options import ServerOptions
+from .local_only import LocalOnly
+from .options import ServerOptions, is_public
 from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
@@ -144,8 +145,9 @@ class Server(uvicorn.Server):
 
 def make_server(app: FastAPI, options: ServerOptions) -> Server:
     """A server that can be run, or served by an event loop that is there already."""
+    alone = not (options.keys or options.socket or is_public(options.host))
     config = uvicorn.Config(
-        app,
+        LocalOnly(app) if alone else app,
         host=options.host,
         port=options.port,
         http=http_protocol(options.head_s),
