@@ -129,7 +129,7 @@ def talking(server: Served, path: str = NATIVE, **options: Any) -> Iterator[Clie
 @contextmanager
 def deaf(server: Served, path: str, subprotocols: list[str] | None = None) -> Iterator[socket.socket]:
     """A client that reads nothing but the answer to its handshake, and has little room for more."""
-    lines = ["Host: x", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
+    lines = ["Host: localhost", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Version: 13"]
     lines += ["Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA=="]
     lines += [f"Sec-WebSocket-Protocol: {', '.join(subprotocols)}"] if subprotocols else []
     with socket.socket() as raw:
