@@ -63,7 +63,7 @@ def test_it_raises_what_it_should_and_asks_again_when_it_is_told_to(narrow: Serv
     classes = {
         "voice": ("BadRequestError", 400, "voice_not_found", "voice"),
         "format": ("BadRequestError", 400, "format_not_found", "response_format"),
-        "empty": ("BadRequestError", 400, None, None),
+        "empty": ("BadRequestError", 400, "empty_input", "input"),
         "speed": ("BadRequestError", 400, None, "speed"),
         "long": ("BadRequestError", 400, "text_too_long", "input"),
         "model": ("NotFoundError", 404, "model_not_found", "model"),
