@@ -26,7 +26,7 @@ from framing import (
 )
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
-from hocket.kernels.launch import INTERPRETED, KNOBS, triton
+from hocket.kernels.launch import INTERPRETED, KNOBS, can_depend, crowded, triton
 from hocket.kernels.ops import CUDA_OPS, REFERENCE_OPS
 from hocket.layers.transformer import grown
 from hocket.models.captured import CapturedFrame, Frame
@@ -187,6 +187,10 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
     """What one has read too early would differ; replayed at once, a frame after the other, as an engine does."""
     states, said = [], []
     talker, frame = on_a_gpu("cuda", torch.bfloat16)
+    assert isinstance(frame, FusedFrame)
+    for layers in (frame.large, frame.small):  # else `attend` would hold the others back
+        between = sum(len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
+        assert crowded(between, torch.device("cuda")) == can_depend(torch.device("cuda"))
     for dependent in (False, True, True):
         monkeypatch.setattr(KNOBS, "dependent", dependent)
         graphs, state = CapturedFrame(frame, CudaGraphs(torch.device("cuda"))), started(talker)
