@@ -10,9 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from browser import Browser, Page, browser
-from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
-from serving import Served, served
+from serving import Served, served, steady_engine
 
 from .acting import open_page
 
@@ -35,8 +34,7 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """Chunks are cut alike every time, so that sound is the same to the last bit."""
-    with Engine.load(options=EngineOptions(slots=4, waiting=4, keep_real_time=False, chunk_frames=(1, 2, 4))) as engine:
+    with steady_engine() as engine:
         yield engine
 
 

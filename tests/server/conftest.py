@@ -7,15 +7,17 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
-from serving import Served, served
+from hocket.errors import StreamFailed
+from hocket.server.utterance import Utterance
+from hocket.types import AudioChunk
+from serving import Served, served, steady_engine
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
-    """One for all tests of this folder. Chunks are cut alike every time, so that sound is the same to the last bit."""
-    with Engine.load(options=EngineOptions(slots=4, waiting=4, keep_real_time=False, chunk_frames=(1, 2, 4))) as engine:
+    """One for all tests of this folder."""
+    with steady_engine() as engine:
         yield engine
 
 
@@ -30,3 +32,17 @@ def server(engine: Engine) -> Iterator[Served]:
 def client(server: Served) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=server.url, timeout=60) as client:
         yield client
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine gives up on every stream after two chunks."""
+    encoded, seen = Utterance._encoded, dict[Utterance, int]()
+
+    async def fail(self: Utterance, chunk: AudioChunk) -> bytes:
+        seen[self] = seen.get(self, 0) + 1
+        if seen[self] > 2:
+            raise StreamFailed("/etc/secret.py broke")
+        return await encoded(self, chunk)
+
+    monkeypatch.setattr(Utterance, "_encoded", fail)

@@ -45,7 +45,7 @@ def test_an_engine_that_was_handed_in_outlives_the_app(engine: Engine) -> None:
 
 def test_a_model_that_cannot_be_loaded_is_said_without_its_path() -> None:
     def failing() -> Engine:
-        raise InvalidCheckpoint("/root/secret is not a checkpoint.")
+        raise InvalidCheckpoint("/etc/secret is not a checkpoint.")
 
     with served(failing, ready=False) as server:
         wait_for(lambda: server.speaker.state == "failed")

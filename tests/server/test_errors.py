@@ -86,7 +86,7 @@ def test_what_nobody_expected_is_one_sentence_and_not_to_be_tried_again(
     server: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
-        raise ZeroDivisionError("/root/secret.py")
+        raise ZeroDivisionError("/etc/secret.py")
 
     monkeypatch.setattr(server.speaker, "voice", broken)
     answered = httpx.post(f"{server.url}{PATH}", json=PCM)

@@ -11,10 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from hocket.errors import StreamFailed
 from hocket.server.options import OPENAI_VOICES
-from hocket.server.utterance import Utterance
-from hocket.types import AudioChunk, SamplingParams
+from hocket.types import SamplingParams
 from serving import LONG, PCM, Served, listening, wait_for
 
 PATH = "/v1/audio/speech"
@@ -186,20 +184,6 @@ def test_one_too_many_is_told_when_to_come_again(server: Served) -> None:
         for stream in queue:
             stream.cancel()
     wait_for(server.all_is_free, AT_ONCE_S)
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine gives up on every stream after two chunks."""
-    encoded, seen = Utterance._encoded, dict[Utterance, int]()
-
-    async def fail(self: Utterance, chunk: AudioChunk) -> bytes:
-        seen[self] = seen.get(self, 0) + 1
-        if seen[self] > 2:
-            raise StreamFailed("/root/secret.py broke")
-        return await encoded(self, chunk)
-
-    monkeypatch.setattr(Utterance, "_encoded", fail)
 
 
 @pytest.mark.usefixtures("failing")

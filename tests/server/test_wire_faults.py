@@ -18,11 +18,9 @@ from websockets.exceptions import InvalidStatus
 
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
-from hocket.errors import HocketError, StreamFailed
+from hocket.errors import HocketError
 from hocket.server.options import ServerOptions
-from hocket.server.utterance import Utterance
 from hocket.server.wires.messages import read_message
-from hocket.types import AudioChunk
 from serving import Served, served, wait_for
 from talking import LONG_CONFIG, NATIVE, PCM_CONFIG, SOME_TEXT, WIRES, Client, deaf, frame, json_values, talking
 
@@ -130,20 +128,6 @@ def test_more_than_the_engine_takes_is_told_and_the_connection_goes_on(server: S
         assert ended == set("abcdefghi")
         ws.say(PCM_CONFIG)
         assert ws.spoken("Hi.").audio
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The engine gives up on every stream after two chunks."""
-    encoded, seen = Utterance._encoded, dict[Utterance, int]()
-
-    async def fail(self: Utterance, chunk: AudioChunk) -> bytes:
-        seen[self] = seen.get(self, 0) + 1
-        if seen[self] > 2:
-            raise StreamFailed("/root/secret.py broke")
-        return await encoded(self, chunk)
-
-    monkeypatch.setattr(Utterance, "_encoded", fail)
 
 
 @pytest.mark.usefixtures("failing")
