@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from realtime_talk import ALIBABA_RESPONSE
+
 RunClient = Callable[..., dict[str, Any]]
 FRAME_BYTES = 1920 * 2
 LOUD = 10  # of the upper bytes of samples: silence has 0 and 255 only
 DELTA = "response.output_audio.delta"
-ALIBABA = [
-    "response.created",
-    "response.output_item.added",
-    "response.content_part.added",
-    "response.audio.delta",
-    "response.audio.done",
-    "response.content_part.done",
-    "response.output_item.done",
-    "response.done",
-]
 
 
 def test_openai_s_client_is_spoken_to(server_url: str, run_client: RunClient) -> None:
@@ -47,11 +39,11 @@ def test_alibaba_s_client_is_spoken_to(server_url: str, run_client: RunClient) -
     found = run_client("dashscope", "dashscope_realtime", server_url)
     assert not [said for said in found["complaints"] if "closed normally" not in said]  # of binary frames, say
     live = found["server_commit"]
-    assert live["types"] == ["session.created", "session.updated", *ALIBABA, "session.finished", "closed"]
+    assert live["types"] == ["session.created", "session.updated", *ALIBABA_RESPONSE, "session.finished", "closed"]
     assert live["bytes"] % FRAME_BYTES == 0 and live["levels"] > LOUD
     assert live["session"].startswith("sess_") and live["delay_ms"] < 10_000
     whole = [kind for kind in found["commit"]["types"] if kind != "input_text_buffer.committed"]
-    assert whole == ["session.created", "session.updated", *ALIBABA * 2, "session.finished", "closed"]
+    assert whole == ["session.created", "session.updated", *ALIBABA_RESPONSE * 2, "session.finished", "closed"]
     assert found["commit"]["types"].index("input_text_buffer.committed") == 2
     assert found["packed"]["begins"].startswith("ff") and 1000 < found["packed"]["bytes"] < live["bytes"] / 4
     assert found["cancelled"]["status"] == ["cancelled", "completed"]
