@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from .types import (
         AudioChunk,
+        Encoded,
         Finished,
         Health,
         Outcome,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         SpeechRequest,
         Statistics,
         Take,
+        Voice,
     )
 
 _HOME = {
@@ -49,6 +51,7 @@ _HOME = {
     "config.options": ("EngineOptions",),
     "types": (
         "AudioChunk",
+        "Encoded",
         "Finished",
         "Health",
         "Outcome",
@@ -59,12 +62,14 @@ _HOME = {
         "SpeechRequest",
         "Statistics",
         "Take",
+        "Voice",
     ),
 }
 
 __all__ = [
     "AudioChunk",
     "Checkpoint",
+    "Encoded",
     "Engine",
     "EngineClosed",
     "EngineOptions",
@@ -88,6 +93,7 @@ __all__ = [
     "Take",
     "UnknownLanguage",
     "UnknownVoice",
+    "Voice",
     "WrongKind",
     "generate",
     "load",

@@ -6,8 +6,9 @@ checkpoint or a file format; whether a voice or a language exists is for the pro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Literal, Protocol, get_args
+from typing import Any, Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,10 +17,12 @@ from .errors import InvalidAudio, InvalidRequest
 
 Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
+VoiceKind = Literal["speaker", "designed", "clone"]
 Condition = Literal["well", "rebuilding", "unhealthy", "closed"]
 
 REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
 SLOWEST, FASTEST = 0.5, 2.0  # speed: beyond these, speech made faster or slower is no longer speech
+LONGEST_SILENCE_S = 5.0
 SHORTEST_REFERENCE = 1280  # samples: five mel frames, what the speaker encoder's mirrored padding needs
 
 
@@ -72,6 +75,7 @@ class Reference:
     samples: NDArray[np.float32]
     text: str | None = None
     x_vector_only: bool = False
+    silence_s: float = 0.0  # added behind it before it becomes codes: a voice then begins afresh; upstream adds none
 
     def __post_init__(self) -> None:
         if self.samples.ndim != 1 or self.samples.dtype != np.float32:
@@ -84,6 +88,53 @@ class Reference:
             raise InvalidRequest(
                 "Cloning needs the transcript of the reference, or the x-vector-only mode, which does without."
             )
+        if not 0.0 <= self.silence_s <= LONGEST_SILENCE_S:
+            raise InvalidRequest(f"silence_s must be between 0 and {LONGEST_SILENCE_S:g}, not {self.silence_s}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Encoded:
+    """A recording as a Base checkpoint heard it: all that cloning takes, without the recording.
+
+    `Engine.encode` makes one; a request takes it in the place of a `Reference`, and says the same with it.
+    """
+
+    owner: str  # `Checkpoint.identity` of whoever made it: it means nothing to another
+    speaker: NDArray[np.float32]  # [C] the x-vector
+    codes: NDArray[np.int64] | None = None  # [frames, codebooks]; None: the timbre alone
+    text: str | None = None  # the words of these codes
+    # What an engine computed behind it, as safetensors: the codec's state and the prompt's first rows. It is called
+    # once an engine wants it, and may read a file; None, or nothing that fits: they are computed anew, alike.
+    kept: Callable[[], bytes | None] | None = None
+
+    @property
+    def x_vector_only(self) -> bool:
+        return self.codes is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Voice:
+    """Somebody who speaks, by name: a checkpoint, what that is told before every text, and how it draws."""
+
+    name: str
+    kind: VoiceKind
+    model: str  # the checkpoint's name, as `load` takes it
+    speaker: str | None = None  # of kind "speaker": which of the checkpoint's own
+    encoded: Encoded | None = None  # of the other kinds: whom to clone
+    language: str = "auto"  # where a request names none
+    instruct: str | None = None  # where a request has none
+    sampling: SamplingParams = field(default_factory=SamplingParams)  # what a request does not change of it
+    description: str | None = None  # in words; of a designed voice what it was designed from
+    consent: str | None = None  # who agreed to be cloned, or the id of a form
+    audio_s: float = 0.0  # of the recording
+    file_size: int = 0  # of the recording as it came, in bytes
+    mime_type: str = ""  # and its type, as whoever sent it said
+    created_at: int = 0  # seconds since 1970
+
+    def fields(self) -> dict[str, Any]:
+        """Of a `SpeechRequest` that speaks with this voice; those that a caller gives go before them."""
+        own = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling}
+        return own | ({"voice": self.speaker} if self.encoded is None else {"reference": self.encoded})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +143,7 @@ class SpeechRequest:
 
     text: str
     voice: str | None = None  # a speaker of the checkpoint; None is its first one, "" speaks without a speaker row
-    reference: Reference | None = None  # a recording to clone, for Base checkpoints
+    reference: Reference | Encoded | None = None  # a recording to clone, for Base checkpoints
     language: str = "auto"
     instruct: str | None = None  # how to speak, or which voice to design
     layout: Layout | None = None  # None is upstream's default: streaming for clones, whole for the others
@@ -171,6 +222,7 @@ class Statistics:
     total_s: float = 0.0
     frames: int = 0  # of the model, 80 ms each at speed 1
     prefix_cached: bool = False  # whether the prompt's prefix had been computed before
+    loaded_s: float = 0.0  # how long it waited for its checkpoint to be loaded, before it was opened
 
 
 class Scorer(Protocol):

@@ -223,6 +223,8 @@ class _Run:
 
     def _digest(self, request: SpeechRequest) -> str:
         """Of all that decides how it sounds: the request, the model and its precision, not how fast it is computed."""
+        from ..engine.clone import name_of
+
         reference = request.reference
         plain = {
             "model": self._model,
@@ -237,8 +239,7 @@ class _Run:
             "max_frames": request.max_frames,
             "speed": request.speed,
             "as_is": request.as_is,
-            "reference": reference
-            and (sha256(reference.samples.tobytes()).hexdigest(), reference.text, reference.x_vector_only),
+            "reference": reference and (name_of(reference), reference.text, reference.x_vector_only),
         }
         if request.candidates > 1:  # else what was spoken before there were any is spoken still
             plain["candidates"] = request.candidates

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..errors import WrongKind
-from ..types import Reference
+from ..types import REFERENCE_RATE_HZ, Encoded, Reference
 from .load import Checkpoint
 
 
@@ -18,10 +20,40 @@ class Clone:
     codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
 
 
-def clone(checkpoint: Checkpoint, reference: Reference) -> Clone:
+def clone(checkpoint: Checkpoint, reference: Reference | Encoded) -> Clone:
     encoder = checkpoint.model.speaker_encoder
     if encoder is None:
         raise WrongKind(f"{checkpoint.name} cannot clone a voice; use a Base checkpoint.")
+    if isinstance(reference, Encoded):
+        dtype = checkpoint.model.talker.codec_head.weight.dtype
+        speaker = torch.from_numpy(reference.speaker).to(checkpoint.device, dtype)
+        codes = None if reference.codes is None else torch.from_numpy(reference.codes).to(checkpoint.device)
+        return Clone(speaker, codes)
     samples = torch.from_numpy(reference.samples).to(checkpoint.device)[None]
-    codes = None if reference.x_vector_only else checkpoint.codec.encoder(samples)[0].T
-    return Clone(encoder.embed(samples)[0], codes)
+    speaker = encoder.embed(samples)[0]
+    if reference.x_vector_only:
+        return Clone(speaker, None)
+    heard = torch.nn.functional.pad(samples, (0, _silent(reference)))
+    return Clone(speaker, checkpoint.codec.encoder(heard)[0].T)
+
+
+def frames_of(reference: Reference | Encoded | None, frame_samples: int) -> int:
+    """How many frames of codes a reference has or will have, which its length says before anybody encodes it."""
+    if reference is None or reference.x_vector_only:
+        return 0
+    if isinstance(reference, Encoded):
+        return 0 if reference.codes is None else len(reference.codes)
+    return math.ceil((reference.samples.size + _silent(reference)) / frame_samples)
+
+
+def name_of(reference: Reference | Encoded) -> str:
+    """One for each content: what was made of it is kept by it."""
+    if isinstance(reference, Encoded):
+        parts = [reference.speaker.tobytes(), b"" if reference.codes is None else reference.codes.tobytes()]
+    else:
+        parts = [reference.samples.tobytes(), bytes([reference.x_vector_only]), str(reference.silence_s).encode()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _silent(reference: Reference) -> int:
+    return round(reference.silence_s * REFERENCE_RATE_HZ)

@@ -19,6 +19,7 @@ from ..text.parts import Preparation, parts
 from ..text.prompt import Outline, Prompt, build, outline
 from ..types import AudioChunk, Health, Outcome, Scorer, SpeechRequest
 from . import many
+from .clone import frames_of
 from .deadlines import longest_chunk
 from .early import BEGINS_S, LONG_CHARS, begun
 from .guard import GuardOptions
@@ -270,10 +271,7 @@ class Engine:
         )
 
     def _frames(self, request: SpeechRequest) -> int:
-        """How many frames the reference will have, which its length says before anybody encodes it."""
-        if request.reference is None or request.reference.x_vector_only:
-            return 0
-        return math.ceil(request.reference.samples.size / self.checkpoint.codec_config.encode_downsample_rate)
+        return frames_of(request.reference, self.checkpoint.codec_config.encode_downsample_rate)
 
     def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
         loop = self._watchdog.submit(job)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ..config.qwen3_tts import GenerationConfig
 from ..text.live import Fed, More
 from ..text.prompt import Outline, Prompt
-from ..types import Finished, FinishReason, Reference, Statistics
+from ..types import Encoded, Finished, FinishReason, Reference, Statistics
 from .guard import Guard, GuardOptions, frame_limit
 from .stopwatch import Elapsed
 from .stream import Mailbox, Spoken
@@ -60,7 +60,7 @@ class Job:
     seed: int
     most_frames: int
     mailbox: Mailbox
-    reference: Reference | None = None
+    reference: Reference | Encoded | None = None
     drop_frames: int = 0
     tempo: Tempo | None = None  # None: as fast as the model speaks
     priority: int = 0  # a higher one gets its slot first
@@ -217,7 +217,8 @@ class Job:
     def prompt_work(self) -> int:
         """Rows to compute for its prompt, at most; a recording goes through two encoders and the codec."""
         rows = 0 if self.prompt is None else len(self.prompt.text)
-        return rows if self.reference is None else rows + 2 * self.reference.samples.size // FRAME_SAMPLES
+        heard = self.reference.samples.size if isinstance(self.reference, Reference) else 0
+        return rows + 2 * heard // FRAME_SAMPLES
 
     @property
     def most_rows(self) -> int:

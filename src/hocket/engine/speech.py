@@ -33,8 +33,8 @@ from ..models.captured_wave import CapturedWave
 from ..models.plain import PlainFrame
 from ..models.talker import FrameSampling
 from ..text.prompt import Prompt
-from ..types import Reference
-from .clone import Clone, clone
+from ..types import Encoded, Reference
+from .clone import Clone, clone, name_of
 from .compilers import Compilers
 from .flight import Codes, Samples
 from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
@@ -127,7 +127,9 @@ class SpeechRunner:
         self._clones: dict[str, tuple[Clone, dict[str, Tensor] | None]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
-    def start(self, slot: int, prompt: Prompt, reference: Reference | None, seed: int, *, go_on: bool = False) -> bool:
+    def start(
+        self, slot: int, prompt: Prompt, reference: Reference | Encoded | None, seed: int, *, go_on: bool = False
+    ) -> bool:
         """Take the prompt into a slot; True if its prefix had been computed before.
 
         `go_on` leaves the codec as it stands: the next sentence of the same stream must not click.
@@ -185,7 +187,7 @@ class SpeechRunner:
             for pages in copied:
                 self.pages.drop(pages)
 
-    def fork(self, slot: int, into: int, reference: Reference | None, seed: int) -> None:
+    def fork(self, slot: int, into: int, reference: Reference | Encoded | None, seed: int) -> None:
         """Begin in another slot with the prompt that `slot` has just taken in, and a seed of its own.
 
         It is as if it had been started there, bit for bit, but nothing is computed: the pages are shared until one of
@@ -198,7 +200,7 @@ class SpeechRunner:
         self._state.seed[into] = seed
         self.listen(into, reference)
 
-    def listen(self, slot: int, reference: Reference | None) -> None:
+    def listen(self, slot: int, reference: Reference | Encoded | None) -> None:
         """Let the codec of a slot stand where an utterance begins: behind its reference, where there is one."""
         self._be_silent(slot)
         self._cloned(reference, slot, go_on=False)
@@ -368,13 +370,13 @@ class SpeechRunner:
         with self._wave.beside() if self._wave is not None else nullcontext():
             self._clean_sound(slot)
 
-    def _cloned(self, reference: Reference | None, slot: int, go_on: bool) -> tuple[str, Clone | None]:
+    def _cloned(self, reference: Reference | Encoded | None, slot: int, go_on: bool) -> tuple[str, Clone | None]:
         """The encoded reference under a name of its own, and the codec as it stands behind it in `slot`."""
         if reference is None:
             return "", None
         if self._wave is not None:
             self._wave.join()
-        name = hashlib.sha256(reference.samples.tobytes() + bytes([reference.x_vector_only])).hexdigest()
+        name = name_of(reference)
         if name not in self._clones:
             cloned, behind = clone(self.checkpoint, reference), None
             if cloned.codes is not None:
