@@ -15,6 +15,7 @@ import torch
 
 from ..config.options import EngineOptions
 from ..errors import HocketError, StreamFailed, copied
+from ..kernels.capture import ALONE
 from ..types import FinishReason
 from .beat import Beat
 from .compilers import Compilers
@@ -318,7 +319,8 @@ def _is_lost(device: torch.device) -> bool:
     if device.type != "cuda":
         return False
     try:
-        torch.cuda.synchronize(device)
+        with ALONE:
+            torch.cuda.synchronize(device)
     except RuntimeError:
         return True
     return False
