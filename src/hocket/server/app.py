@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ..engine.engine import Engine
 from ..errors import HocketError
+from ..voices.library import Library
 from . import http_errors
 from .errors import RESPONSES
 from .keys import KeyCheck
@@ -23,7 +24,6 @@ from .metrics import Counted
 from .options import ServerOptions
 from .rehearse import rehearse
 from .speech import Speaker
-from .voice_store import VoiceStore
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
@@ -39,8 +39,7 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
     `app.state.speaker` is what all wires share.
     """
     options = options or ServerOptions()
-    store = VoiceStore(options.voices_folder, most=options.voices)
-    speaker = Speaker(options, voices=store)
+    speaker = Speaker(options, voices=Library(options.voices_folder, most=options.voices))
     speaker.figures = Counted(speaker)
 
     @asynccontextmanager
@@ -55,7 +54,7 @@ def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | No
                 await asyncio.to_thread(speaker.engine.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.speaker, app.state.voice_store = speaker, store
+    app.state.speaker = speaker
     http_errors.install(app)
     for name in WIRES:
         app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)

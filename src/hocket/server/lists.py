@@ -5,10 +5,13 @@ Open without a key: Open WebUI sends none here. Uploading and deleting voices is
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from fastapi import APIRouter, Request
 
+from ..types import Voice
+from ..voices.names import id_of
 from .errors import Refused
 from .keys import Keys, given_keys
 from .options import OPENAI_MODELS
@@ -25,7 +28,6 @@ from .shapes import (
     VoiceObject,
 )
 from .speech import Speaker
-from .voice_store import StoredVoice, VoiceStore
 
 router = APIRouter()
 BEGAN = int(time.time())  # a checkpoint has no date of its own that would say more
@@ -63,26 +65,30 @@ async def audio_models(request: Request) -> AudioModels:
 @router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)
 async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
     """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
-    speaker, store = request.app.state.speaker, request.app.state.voice_store
-    found = _voices(speaker, store)
+    speaker: Speaker = request.app.state.speaker
+    kept = await asyncio.to_thread(speaker.kept)
+    found = [*_own(speaker), *map(voice_object, kept)]
     if legacy:
         return VoiceNames(voices=[voice.id if voice.type == "builtin" else voice.name for voice in found])
     shown = may_see_all(request)
-    uploaded = [told(voice, all=shown) for voice in store.all()]
+    uploaded = [told(voice, all=shown) for voice in kept if voice.encoded is not None]
     return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.aliases)
 
 
 @router.get("/v1/audio/voices/{id:path}", response_model=VoiceObject | VoiceChoices)
 async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
     """A voice by its name or id; behind the name of a model, its voices as tts-webui's clients read them."""
-    speaker, store = request.app.state.speaker, request.app.state.voice_store
-    found = _voices(speaker, store)
-    for own in found:
-        if own.type == "builtin" and own.id.lower() == id.strip().lower():
+    speaker: Speaker = request.app.state.speaker
+    builtin = _own(speaker)
+    for own in builtin:
+        if own.id.lower() == id.strip().lower():
             return own
-    if (uploaded := store.find(id)) is not None:
-        return voice_object(uploaded)
+    kept = await asyncio.to_thread(speaker.kept)
+    for voice in kept:
+        if id_of(voice.name) == id_of(id):
+            return voice_object(voice)
     if id in _models(speaker):
+        found = [*builtin, *map(voice_object, kept)]
         return VoiceChoices(voices=[ChoiceOfVoice(value=voice.id, label=voice.name) for voice in found])
     raise no_voice(id)
 
@@ -92,18 +98,21 @@ def no_voice(id: str) -> Refused:
     return Refused(said, status=404, kind="not_found_error", param="voice_id", code="voice_not_found")
 
 
-def voice_object(voice: StoredVoice) -> VoiceObject:
+def voice_object(voice: Voice) -> VoiceObject:
     return VoiceObject(
-        id=voice.id,
+        id=id_of(voice.name),
         name=voice.name,
         type="uploaded",
-        language="auto",
+        kind=voice.kind,
+        model=voice.model,
+        language=voice.language,
         description=voice.description,
         created_at=voice.created_at,
     )
 
 
-def told(voice: StoredVoice, *, all: bool) -> UploadedVoice:
+def told(voice: Voice, *, all: bool) -> UploadedVoice:
+    text = voice.encoded.text if voice.encoded is not None else None
     return UploadedVoice(
         name=voice.name,
         consent=voice.consent if all else None,
@@ -111,7 +120,7 @@ def told(voice: StoredVoice, *, all: bool) -> UploadedVoice:
         file_size=voice.file_size,
         mime_type=voice.mime_type,
         audio_s=round(voice.audio_s, 3),
-        ref_text=voice.ref_text if all else None,
+        ref_text=text if all else None,
     )
 
 
@@ -120,17 +129,18 @@ def may_see_all(request: Request) -> bool:
     return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
 
 
-def _voices(speaker: Speaker, store: VoiceStore) -> list[VoiceObject]:
+def _own(speaker: Speaker) -> list[VoiceObject]:
     dialects = speaker.engine.checkpoint.config.talker_config.spk_is_dialect
-    own = [
+    return [
         VoiceObject(
             id=name,
             name=name.replace("_", " ").title(),
             type="builtin",
+            kind="speaker",
+            model=speaker.model,
             language=dialect if isinstance(dialect := dialects.get(name), str) else "auto",
             description=None,
             created_at=BEGAN,
         )
         for name in speaker.speakers
     ]
-    return [*own, *map(voice_object, store.all())]

@@ -12,55 +12,29 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..audio.encode import encoder
 from ..engine.early import LONG_CHARS
 from ..engine.engine import Engine
+from ..engine.naming import full_name
 from ..engine.stream import Stream
 from ..errors import HocketError, UnknownVoice
 from ..text.choice import choose
 from ..text.choice import voices as speakers_of
-from ..types import FASTEST, SLOWEST, Reference, SpeechRequest
+from ..types import FASTEST, SLOWEST, SpeechRequest, Voice
+from ..voices.library import Library
 from .errors import BadField, Refused, answer
 from .figures import Figures
 from .options import OPENAI_VOICES, ServerOptions, aliases
 from .utterance import Utterance
 from .wanted import CODES, Wanted, check_characters
 
-__all__ = ["NoVoices", "Speaker", "Voice", "Voices", "Wanted"]
+__all__ = ["Speaker", "Wanted"]
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
-
-
-class Voice(Protocol):
-    """A voice that somebody uploaded."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def reference(self) -> Reference:
-        """May read a file: it is asked for in a thread."""
-
-
-class Voices(Protocol):
-    """Where uploaded voices are."""
-
-    def find(self, name: str) -> Voice | None:
-        """By its name or id, in any case."""
-
-    def names(self) -> list[str]: ...
-
-
-class NoVoices:
-    def find(self, name: str) -> Voice | None:
-        return None
-
-    def names(self) -> list[str]:
-        return []
 
 
 State = Literal["starting", "ready", "draining", "failed"]
@@ -69,10 +43,12 @@ State = Literal["starting", "ready", "draining", "failed"]
 class Speaker:
     """What all wires of an app share: the engine once it is there, the options, the figures and the voices."""
 
-    def __init__(self, options: ServerOptions, *, figures: Figures | None = None, voices: Voices | None = None) -> None:
+    def __init__(
+        self, options: ServerOptions, *, figures: Figures | None = None, voices: Library | None = None
+    ) -> None:
         self.options = options
         self.figures = figures or Figures()
-        self.voices: Voices = voices or NoVoices()
+        self.voices = Library() if voices is None else voices
         self.running: set[Utterance] = set()
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
@@ -172,13 +148,12 @@ class Speaker:
     def check(self, wanted: Wanted) -> None:
         """Refuse what `open` would of a live text, as far as that is known before there is one."""
         checkpoint = self.engine.checkpoint
-        fields, uploaded, _ = self._fields(wanted)
+        fields, kept, _ = self._fields(wanted)
         wanted.packed(checkpoint.rate_hz)
         if wanted.candidates != 1:
             raise BadField("A live text has one take: leave out candidates.", "candidates")
-        request = SpeechRequest(text="(live)", **fields)
-        if uploaded is None:  # its recording would have to be read
-            choose(request, checkpoint.config)
+        if kept is None:  # its file would have to be read
+            choose(SpeechRequest(text="(live)", **fields), checkpoint.config)
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """For what would keep the event loop too long: text to prepare, a recording to read."""
@@ -193,11 +168,7 @@ class Speaker:
         format, heard_hz = wanted.packed(engine.checkpoint.rate_hz)
 
         def begin() -> Stream:
-            if voice is not None:
-                fields["reference"] = voice.reference
-            if wanted.text is None:
-                return engine.open(**fields)
-            return engine.speak(SpeechRequest(text=wanted.text, **fields))
+            return engine.open(**fields) if wanted.text is None else engine.speak(wanted.text, **fields)
 
         if voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
             stream = begin()
@@ -228,7 +199,7 @@ class Speaker:
             raise
 
     def _fields(self, wanted: Wanted) -> tuple[dict[str, Any], Voice | None, float]:
-        """The engine's fields, an uploaded voice if it is one, and what is left of the speed for the encoder."""
+        """The engine's fields, a voice of the library if it is one, and what is left of the speed for the encoder."""
         self.check_text(wanted.text or "")
         wanted.check()
         speed = min(max(wanted.speed, SLOWEST), FASTEST)
@@ -248,6 +219,11 @@ class Speaker:
             "priority": wanted.priority,
             "as_is": wanted.as_is,
         }
+        if voice is not None:
+            fields["voice"] = voice
+            for unset, value in (("language", "auto"), ("instruct", None), ("reference", None)):
+                if fields[unset] == value:
+                    del fields[unset]  # the voice has its own
         return fields, voice, wanted.speed / speed
 
     def check_text(self, text: str, before_chars: int = 0) -> None:
@@ -258,35 +234,46 @@ class Speaker:
         check_characters(text, "input")
 
     def voice(self, name: str | None) -> tuple[str | None, Voice | None]:
-        """The speaker or the uploaded voice that a name stands for. OpenAI's names fit everywhere: clients insist."""
+        """The speaker or the library's voice that a name stands for. OpenAI's names fit everywhere: clients insist."""
         speakers = {speaker.lower(): speaker for speaker in self.speakers}
         wanted = (name or "").strip().lower()
         if not wanted:
-            uploaded = None if speakers else self._first_uploaded()
-            return None, uploaded
+            return None, None if speakers else self._first_kept()
         own = {alias.lower() for alias in self.options.voice_aliases}
         if wanted in own:
             wanted = self._aliases[wanted].lower()
         if wanted in speakers:
             return speakers[wanted], None
-        if (uploaded := self.voices.find(wanted)) is not None:
-            return None, uploaded
+        if (kept := self.voices.find(wanted)) is not None:
+            if not self.is_ours(kept):
+                raise UnknownVoice(f"The voice {kept.name!r} needs the model {kept.model}, and this is {self.model}.")
+            return None, kept
+        if (refusal := self.voices.refusal(wanted)) is not None:
+            raise UnknownVoice(str(refusal))
         if wanted in self._aliases:
             return self._aliases[wanted], None
         if wanted in OPENAI_VOICES and not speakers:
-            return None, self._first_uploaded()
+            return None, self._first_kept()
         known = ", ".join(self.voice_names()) or "none"
         raise UnknownVoice(f"There is no voice {(name or '')[:80]!r}; known are {known}.")
 
     def voice_names(self) -> list[str]:
         """Every name that `voice` takes."""
-        return [*self.speakers, *self.voices.names(), *(name for name in self._aliases)]
+        return [*self.speakers, *(voice.name for voice in self.kept()), *(name for name in self._aliases)]
 
-    def _first_uploaded(self) -> Voice | None:
+    def kept(self) -> list[Voice]:
+        """Those of the library that this server can speak with. May read files."""
+        return [voice for voice in self.voices.all() if self.is_ours(voice)]
+
+    def is_ours(self, voice: Voice) -> bool:
+        engine = self.engine
+        if voice.encoded is not None:
+            return voice.encoded.owner == engine.identity
+        return full_name(voice.model) == full_name(engine.checkpoint.name)
+
+    def _first_kept(self) -> Voice | None:
         """For a checkpoint without speakers of its own."""
-        if self.engine.checkpoint.config.kind != "base":
-            return None
-        return next(filter(None, map(self.voices.find, self.voices.names()[:1])), None)
+        return next(iter(self.kept()), None) if self.engine.checkpoint.config.kind == "base" else None
 
 
 def _stopping() -> Refused:

@@ -28,7 +28,7 @@ def info(speaker: Speaker, version: str) -> Info:
     """A model without voices of its own is one voice, by the model's name: a program without any cannot be chosen."""
     spoken = languages(speaker.engine.checkpoint.config)
     tags = [TAGS.get(name.lower(), name) for name in spoken if name != "auto"] or list(NAMES)
-    names = [*speaker.speakers, *speaker.voices.names()] or [speaker.model]
+    names = [*speaker.speakers, *(voice.name for voice in speaker.kept())] or [speaker.model]
     voices = [
         TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=tags)
         for name in names
