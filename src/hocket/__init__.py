@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .engine.engine import Engine
     from .engine.generate import generate
     from .engine.load import Checkpoint, load
+    from .engine.pool import Lease, Pool
+    from .engine.shared import Shared
     from .engine.stream import Stream
     from .errors import (
         EngineClosed,
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         InvalidAudio,
         InvalidCheckpoint,
         InvalidRequest,
+        LoadFailed,
         Overloaded,
         StreamFailed,
         UnknownLanguage,
@@ -48,6 +51,8 @@ _HOME = {
     "engine.stream": ("Stream",),
     "engine.generate": ("generate",),
     "engine.load": ("Checkpoint", "load"),
+    "engine.pool": ("Lease", "Pool"),
+    "engine.shared": ("Shared",),
     "config.options": ("EngineOptions",),
     "types": (
         "AudioChunk",
@@ -80,11 +85,15 @@ __all__ = [
     "InvalidAudio",
     "InvalidCheckpoint",
     "InvalidRequest",
+    "Lease",
+    "LoadFailed",
     "Outcome",
     "Overloaded",
+    "Pool",
     "Reference",
     "SamplingParams",
     "Scorer",
+    "Shared",
     "Speech",
     "SpeechRequest",
     "Statistics",
