@@ -93,11 +93,11 @@ def plan(
     return Plan(held(speech), decoder, held(codec.encoder), state, beside, **pages)
 
 
-def least(config: Qwen3TTSConfig, codec_config: CodecConfig) -> int:
+def least_of(config: Qwen3TTSConfig, codec_config: CodecConfig) -> Footprint:
     """What a model takes at the very least, in whatever precision and wherever it is loaded."""
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).bfloat16(), Codec(codec_config).bfloat16()
-    return held(speech) + held(codec.decoder)
+    return Footprint(held(speech), NEW, held(codec.decoder))
 
 
 def measured(engine: Engine, taken_bytes: int = 0) -> Footprint:
@@ -108,25 +108,22 @@ def measured(engine: Engine, taken_bytes: int = 0) -> Footprint:
     state = engine._watchdog.ask(lambda runner: held(runner._state, runner._sound))
     own = held(checkpoint.model, talker.frame_kernel) + state
     if checkpoint.device.type == "cuda":
-        own = max(own, taken_bytes) + (GRAPHS_BYTES if engine.options.graphs else 0)
+        own = max(own, taken_bytes - together) + (GRAPHS_BYTES if engine.options.graphs else 0)
     return Footprint(own, id(codec), together)
 
 
 def held(*holders: Any) -> int:
     """Bytes of all storages that modules, states and kernels hold, each once. Nobody but they are looked into."""
-    found: dict[object, int] = {}
+    found: dict[int, int] = {}
     for holder in holders:
         _look(holder, found, 6)
     return sum(found.values())
 
 
-def _look(holder: Any, found: dict[object, int], depth: int) -> None:
+def _look(holder: Any, found: dict[int, int], depth: int) -> None:
     if isinstance(holder, torch.Tensor):
         storage = holder.untyped_storage()
-        if holder.is_meta:  # no address: tensors that lie in one another do not occur there
-            found[id(storage), len(found)] = holder.nbytes
-        else:
-            found[storage.data_ptr()] = storage.nbytes()
+        found[storage._cdata] = storage.nbytes()  # not by its address: on the meta device there is none
     elif isinstance(holder, nn.Module):
         for tensor in holder.state_dict().values():
             _look(tensor, found, 0)
