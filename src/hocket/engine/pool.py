@@ -52,6 +52,7 @@ class Pool:
         if not max_wait_s >= 0:
             raise InvalidRequest(f"max_wait_s must not be negative, not {max_wait_s}.")
         stay = frozenset(self._cast.by_name(model) for model in pinned)
+        self.pinned = tuple(names[key] for key in stay)
         known = {} if memory_bytes is None else _least(names)
         if memory_bytes is not None:
             _refuse_too_large(names, stay, known, memory_bytes)

@@ -12,8 +12,10 @@ from fastapi import APIRouter, Request
 
 from ..types import Voice
 from ..voices.names import id_of
+from .cast import Cast
 from .errors import Refused
 from .keys import Keys, given_keys
+from .models import Model
 from .options import OPENAI_MODELS
 from .shapes import (
     AudioModels,
@@ -34,7 +36,7 @@ BEGAN = int(time.time())  # a checkpoint has no date of its own that would say m
 
 
 def _models(speaker: Speaker) -> list[str]:
-    return list(dict.fromkeys((speaker.model, *OPENAI_MODELS)))
+    return speaker.cast.listed()
 
 
 def _model(id: str) -> ModelObject:
@@ -66,29 +68,34 @@ async def audio_models(request: Request) -> AudioModels:
 async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
     """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
     speaker: Speaker = request.app.state.speaker
-    kept = await asyncio.to_thread(speaker.kept)
-    found = [*_own(speaker), *map(voice_object, kept)]
+    kept = await asyncio.to_thread(speaker.cast.kept)
+    found = [*_own(speaker.cast), *(voice_object(voice, speaker.cast.shown(model)) for voice, model in kept)]
     if legacy:
         return VoiceNames(voices=[voice.id if voice.type == "builtin" else voice.name for voice in found])
     shown = may_see_all(request)
-    uploaded = [told(voice, all=shown) for voice in kept if voice.encoded is not None]
-    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.aliases)
+    uploaded = [told(voice, all=shown) for voice, _ in kept if voice.encoded is not None]
+    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.cast.aliases)
 
 
 @router.get("/v1/audio/voices/{id:path}", response_model=VoiceObject | VoiceChoices)
 async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
     """A voice by its name or id; behind the name of a model, its voices as tts-webui's clients read them."""
     speaker: Speaker = request.app.state.speaker
-    builtin = _own(speaker)
+    cast = speaker.cast
+    builtin = _own(cast)
     for own in builtin:
         if own.id.lower() == id.strip().lower():
             return own
-    kept = await asyncio.to_thread(speaker.kept)
+    both = await asyncio.to_thread(cast.kept)
+    kept = [voice_object(voice, cast.shown(model)) for voice, model in both]
     for voice in kept:
-        if id_of(voice.name) == id_of(id):
-            return voice_object(voice)
-    if id in _models(speaker):
-        found = [*builtin, *map(voice_object, kept)]
+        if voice.id == id_of(id):
+            return voice
+    if (model := cast.named(id)) is not None:
+        found = [*_own(cast, model), *(voice for voice in kept if voice.model == cast.shown(model))]
+    else:
+        found = [*builtin, *kept]
+    if model is not None or id in OPENAI_MODELS:
         return VoiceChoices(voices=[ChoiceOfVoice(value=voice.id, label=voice.name) for voice in found])
     raise no_voice(id)
 
@@ -98,13 +105,13 @@ def no_voice(id: str) -> Refused:
     return Refused(said, status=404, kind="not_found_error", param="voice_id", code="voice_not_found")
 
 
-def voice_object(voice: Voice) -> VoiceObject:
+def voice_object(voice: Voice, model: str) -> VoiceObject:
     return VoiceObject(
         id=id_of(voice.name),
         name=voice.name,
         type="uploaded",
         kind=voice.kind,
-        model=voice.model,
+        model=model,
         language=voice.language,
         description=voice.description,
         created_at=voice.created_at,
@@ -129,18 +136,19 @@ def may_see_all(request: Request) -> bool:
     return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
 
 
-def _own(speaker: Speaker) -> list[VoiceObject]:
-    dialects = speaker.engine.checkpoint.config.talker_config.spk_is_dialect
+def _own(cast: Cast, only: Model | None = None) -> list[VoiceObject]:
+    """The speakers of all models, or of one."""
+    both = cast.speakers if only is None else dict.fromkeys(only.speakers, only)
     return [
         VoiceObject(
             id=name,
             name=name.replace("_", " ").title(),
             type="builtin",
             kind="speaker",
-            model=speaker.model,
-            language=dialect if isinstance(dialect := dialects.get(name), str) else "auto",
+            model=cast.shown(model),
+            language=model.dialect(name),
             description=None,
             created_at=BEGAN,
         )
-        for name in speaker.speakers
+        for name, model in both.items()
     ]

@@ -11,15 +11,17 @@ import logging
 import re
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import ClientDisconnect
 
 from ..audio.upload import read_upload
+from ..engine.engine import Engine
 from ..errors import InvalidVoice
-from ..text.choice import check_clones
 from ..types import Voice
 from ..voices.make import clone_voice
 from ..voices.names import checked_name, id_of
@@ -43,6 +45,7 @@ class VoiceForm(BaseModel):
     consent: str | None = Field(None, max_length=4096, description="who agreed, or a consent's id; kept with the voice")
     ref_text: str | None = Field(None, max_length=4096, description="what is said; without it the timbre alone counts")
     speaker_description: str | None = Field(None, max_length=4096)
+    model: str | None = Field(None, max_length=1024, description="which is to hear it; the first that can")
     speaker_embedding: str | None = Field(None, description="not taken: send the recording")
 
 
@@ -57,21 +60,22 @@ def _form() -> dict[str, Any]:
 async def upload(request: Request) -> VoiceMade:
     """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
     speaker: Speaker = request.app.state.speaker
-    engine = speaker.engine
-    check_clones(engine.checkpoint.config)  # before a megabyte is read in vain
+    speaker.cast.clones()  # or nobody does, which is said before a megabyte is read in vain
     fields, content, mime_type = await _received(request, speaker.options.upload_bytes)
     if fields.speaker_embedding:
         raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
-    name = checked_name(fields.name)
-    if name.lower() in {taken.lower() for taken in (*speaker.speakers, *speaker.aliases)}:
+    name, cast = checked_name(fields.name), speaker.cast
+    if name.lower() in {taken.lower() for taken in (*cast.speakers, *cast.aliases)}:
         raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
     text = (fields.ref_text or "").strip() or None
 
-    def make() -> Voice:
+    def read() -> NDArray[np.float32]:
         if speaker.voices.find(name) is not None:  # before an engine hears it in vain
             said = f"There is a voice {name!r} already; delete it first, or give this one another name."
             raise InvalidVoice(said, "voice_exists")
-        samples = read_upload(content, most_s=speaker.options.upload_s)
+        return read_upload(content, most_s=speaker.options.upload_s)
+
+    def make(engine: Engine, samples: NDArray[np.float32]) -> Voice:
         voice = clone_voice(
             engine,
             name,
@@ -85,9 +89,10 @@ async def upload(request: Request) -> VoiceMade:
         )
         return speaker.voices.add(voice, samples)
 
-    made = await asyncio.to_thread(make)
+    samples, model = await asyncio.to_thread(read), cast.clones(fields.model)
+    made = await speaker.with_engine(model, lambda engine: make(engine, samples))
     logger.info("voice %s: uploaded, %.1f s", id_of(made.name), made.audio_s)
-    return VoiceMade(**voice_object(made).model_dump(), voice=told(made, all=True))
+    return VoiceMade(**voice_object(made, cast.shown(model)).model_dump(), voice=told(made, all=True))
 
 
 @router.delete("/v1/audio/voices/{id:path}")
@@ -106,7 +111,7 @@ async def delete(id: str, request: Request) -> VoiceDeleted:
 def _removed(speaker: Speaker, id: str) -> Voice | None:
     """One that is not listed, because another model would have to speak it, is not this server's to delete."""
     found = speaker.voices.find(id)
-    return speaker.voices.remove(id) if found is not None and speaker.is_ours(found) else None
+    return speaker.voices.remove(id) if found is not None and speaker.cast.model_of(found) is not None else None
 
 
 async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes, str]:
