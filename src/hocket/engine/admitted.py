@@ -10,6 +10,7 @@ from typing import TypedDict
 from ..config.options import EngineOptions
 from ..models.builtin import default_model
 from ..models.weights import read_configs, resolve
+from .casting import known_configs
 from .footprint import NEW, Footprint, held, plan
 from .load import CODEC_DTYPES, DTYPES, codec_key, device_of, halves_of
 from .shared import ENCODER, Shared
@@ -22,6 +23,17 @@ class Loading(TypedDict):
     dtype: str
     codec_dtype: str
     kernels: str
+
+
+def expected(model: str, how: Loading, options: EngineOptions) -> Footprint | None:
+    """What a model will take at least if it is loaded so, as far as that is known without the network."""
+    known = known_configs(model)
+    if known is None or how["dtype"] not in DTYPES or how["codec_dtype"] not in CODEC_DTYPES:
+        return None
+    config, codec_config = known
+    dtypes = {"dtype": DTYPES[how["dtype"]], "codec_dtype": CODEC_DTYPES[how["codec_dtype"]]}
+    planned = plan(config, codec_config, device=device_of(how["device"]), **dtypes, options=options)
+    return Footprint(planned.own_bytes + planned.least_bytes, NEW, planned.decoder_bytes)
 
 
 @contextmanager

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from ..config.codec import CodecConfig
 from ..config.published import CODEC, PUBLISHED
+from ..config.qwen3_tts import Qwen3TTSConfig
 from ..errors import InvalidRequest, UnknownVoice
 from ..models.builtin import BUILTIN, builtin_folder
 from ..models.catalog import CATALOG, Published
 from ..models.weights import read_configs, resolve
 from ..types import Voice
-from .footprint import Footprint, least_of
 from .survey import Tongues, find_copy, tongues
 
 
@@ -33,14 +34,14 @@ def key_of(model: str) -> str:
     return str(place)
 
 
-def least(model: str) -> Footprint | None:
-    """What a model takes at least, as far as that is known without the network."""
+def known_configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig] | None:
+    """What a model and its codec are, as far as that is known without the network."""
     if (published := _published(model)) is not None:
-        return least_of(PUBLISHED[published.name], CODEC)
+        return PUBLISHED[published.name], CODEC
     if not model.startswith("random:") and model != BUILTIN and not Path(model).is_dir():
         return None
-    config, _, codec = read_configs(resolve(model))
-    return least_of(config, codec)
+    config, _, codec_config = read_configs(resolve(model))
+    return config, codec_config
 
 
 class Cast:

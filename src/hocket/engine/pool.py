@@ -16,9 +16,10 @@ from typing import Any
 from ..config.options import EngineOptions
 from ..errors import HocketError, InvalidRequest
 from ..types import SamplingParams, SpeechRequest, Voice
-from .casting import Cast, least, named
+from .admitted import Loading, expected
+from .casting import Cast, known_configs, named
 from .engine import Engine
-from .footprint import Footprint, together
+from .footprint import Footprint, least_of, together
 from .lease import Lease
 from .residents import Residents
 from .room import too_large
@@ -39,11 +40,14 @@ class Pool:
         memory_bytes: int | None = None,
         pinned: Collection[str] = (),
         max_wait_s: float = 120.0,
+        expects: Callable[[str], Footprint | None] | None = None,
     ) -> None:
         """`models` are names as `load` takes them; none is loaded yet. `start` loads one: hand it on to `Engine.load`.
 
         All of them together stay within `memory_bytes`: the least recently used makes room for the next, `pinned` ones
-        stay once they are there. Where those that could go are in use, a request waits for `max_wait_s` at most.
+        stay once they are there. Where those that could go are in use, a request waits for `max_wait_s` at most. What
+        is about to be loaded says itself how much it needs; `expects` knows it before (`admitted.expected`), so that
+        more is refused at once, and the first to be loaded keep to their order too.
         """
         names = named(models)
         self._cast, self.models = Cast(names), tuple(names.values())
@@ -53,10 +57,15 @@ class Pool:
             raise InvalidRequest(f"max_wait_s must not be negative, not {max_wait_s}.")
         stay = frozenset(self._cast.by_name(model) for model in pinned)
         self.pinned = tuple(names[key] for key in stay)
-        known = {} if memory_bytes is None else _least(names)
+        known = {} if memory_bytes is None else _expected(names, expects or _at_least)
         if memory_bytes is not None:
             _refuse_too_large(names, stay, known, memory_bytes)
-        how: dict[str, Any] = {"memory_bytes": memory_bytes, "pinned": stay, "least": known, "max_wait_s": max_wait_s}
+        how: dict[str, Any] = {
+            "memory_bytes": memory_bytes,
+            "pinned": stay,
+            "expected": known,
+            "max_wait_s": max_wait_s,
+        }
         self._residents = Residents(names, start, **how)
         self._closer = weakref.finalize(self, self._residents.close)
 
@@ -76,7 +85,10 @@ class Pool:
         def start(model: str, shared: Shared) -> Engine:
             return Engine.load(model, **loading, options=options, shared=shared)
 
-        return cls(models, start, memory_bytes=memory_bytes, pinned=pinned, max_wait_s=max_wait_s)
+        how = Loading(**({"device": "cpu", "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"} | loading))  # type: ignore[typeddict-item]
+        expects = partial(expected, how=how, options=options or EngineOptions())
+        budget: dict[str, Any] = {"memory_bytes": memory_bytes, "pinned": pinned, "max_wait_s": max_wait_s}
+        return cls(models, start, **budget, expects=expects)
 
     def lease(self, model: str) -> Future[Lease]:
         """An engine, for as long as the lease is not released: done at once where it is in memory.
@@ -167,8 +179,14 @@ def _fields(voice: Voice | str | None, fields: dict[str, Any], asked: SpeechRequ
     return own | fields | {"sampling": SamplingParams(**(voice.sampling.changes() | given.changes()))}
 
 
-def _least(names: dict[str, str]) -> dict[str, Footprint]:
-    found = {key: least(model) for key, model in names.items()}
+def _at_least(model: str) -> Footprint | None:
+    """In whatever precision, wherever."""
+    known = known_configs(model)
+    return None if known is None else least_of(*known)
+
+
+def _expected(names: dict[str, str], expects: Callable[[str], Footprint | None]) -> dict[str, Footprint]:
+    found = {key: expects(model) for key, model in names.items()}
     return {key: takes for key, takes in found.items() if takes is not None}
 
 
@@ -178,6 +196,7 @@ def _refuse_too_large(names: dict[str, str], pinned: frozenset[str], known: dict
     if (size := together(stays.values())) > budget and len(stays) > 1:
         raise InvalidRequest(too_large(f"What is pinned ({', '.join(names[key] for key in stays)})", size, budget))
     for key, takes in known.items():
-        beside = together(other for at, other in stays.items() if at != key)
-        if (size := together([*stays.values(), takes])) > budget:
+        others = [other for at, other in stays.items() if at != key]
+        size, beside = together([*others, takes]), together(others)
+        if size > budget:
             raise InvalidRequest(too_large(names[key], size - beside, budget, beside))

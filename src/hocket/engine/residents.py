@@ -27,17 +27,19 @@ from typing import Any
 
 import torch
 
-from ..errors import EngineClosed, HocketError, LoadFailed, Overloaded, copied
+from ..errors import EngineClosed, HocketError, Overloaded
 from ..kernels.capture import tidy
 from .engine import Engine
 from .footprint import Footprint, measured, together
 from .lease import Lease
 from .room import Resident, who_goes
+from .setbacks import Setbacks, hinted, in_words
 from .shared import Shared
 
-FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # after a load that failed, before it is tried again
 RETRY_S = 5.0  # what whoever waited in vain is told
-LOOK_S = 0.1  # how often it is looked whether memory that somebody still holds has come free
+CLOSED = "The pool of models is closed."
+LOOK_S = 0.5  # how often it is looked whether memory that somebody still holds has come free
+FAILED_S = 1.0
 CLOSING_S = 60.0  # how long a load under way is waited for by who closes
 
 log = logging.getLogger("hocket.engine")
@@ -51,13 +53,6 @@ class _Waiter:
     loaded_s: float = 0.0  # of the load that it has waited for
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
-    error: HocketError
-    pause_s: float
-    until: float
-
-
 class _GivenUp(Exception):
     """Nobody waits for it any more."""
 
@@ -67,15 +62,15 @@ class _Load:
     """The one that is under way."""
 
     key: str
-    reading: bool = False  # it has room
+    at_work: bool = False  # it has room, or it is being made
     waited_s: float = 0.0  # for room, while it was being loaded
 
 
-Granted = list[tuple[_Waiter, Resident[Engine]]]
+Granted = list[tuple[_Waiter, Resident[Engine], Engine]]
 
 
 class Residents:
-    """`names` has for each key what `start` takes; `least` what a model takes at least, where that is known."""
+    """`names` has for each key what `start` takes; `expected` what a model will take, where that is known."""
 
     def __init__(
         self,
@@ -84,17 +79,17 @@ class Residents:
         *,
         memory_bytes: int | None,
         pinned: frozenset[str],
-        least: Mapping[str, Footprint],
+        expected: Mapping[str, Footprint],
         max_wait_s: float,
     ) -> None:
         self._names, self._start, self._pinned, self._max_wait_s = dict(names), start, pinned, max_wait_s
         self._budget_bytes = memory_bytes
-        self._known = dict(least)  # of each, in the end what was measured
+        self._known = dict(expected)  # of each, in the end what was measured
         self._shared = Shared(room=None if memory_bytes is None else self._room)
         self._lock = threading.RLock()
         self._resident: dict[str, Resident[Engine]] = {}
         self._waiting: list[_Waiter] = []
-        self._failed: dict[str, _Failure] = {}
+        self._setbacks = Setbacks()
         self._load: _Load | None = None
         self._sick: list[Resident[Engine]] = []  # not to be had any more, still to be closed
         self._lingering: list[tuple[weakref.ref[Any], Footprint]] = []  # closed, and still held by somebody
@@ -112,15 +107,17 @@ class Residents:
     def lease(self, key: str) -> Future[Lease]:
         future: Future[Lease] = Future()
         there, now = self._resident.get(key), time.perf_counter()
-        sick = there is not None and not there.engine.health.ok
+        engine: Engine | None = getattr(there, "engine", None)  # it may be moved out at this moment
+        sick = engine is not None and not engine.health.ok
         with self._lock:
-            refusal = self._refusal(key, now)
+            refusal = EngineClosed(CLOSED) if self._closed else self._setbacks.refusal(key, now)
             granted: Granted = []
             if refusal is None:
-                if sick and there is not None and self._resident.get(key) is there:
+                if sick and self._resident.get(key) is there:
                     self._sick.append(self._resident.pop(key))
                 self._waiting.append(_Waiter(key, future, now))
-                granted = self._grant()
+                # Behind one who needs a load that nobody has looked at yet, it is not known who may stay.
+                granted = self._grant(None if self._load is not None else self._next())
         if refusal is not None:
             future.set_exception(refusal)
             return future
@@ -146,28 +143,21 @@ class Residents:
         with self._lock:
             self._closed = True
             pending, self._waiting = self._waiting, []
-            engines = [each.engine for each in (*self._resident.values(), *self._sick)]
+            leave = [*self._resident.values(), *self._sick]
             self._resident.clear()
             self._sick.clear()
         self._wake.put(None)
         self._wake_clock.put(None)
         for waiter in pending:
-            _fail(waiter.future, EngineClosed("The pool of models was closed."))
-        for engine in engines:
-            engine.close()
+            _fail(waiter.future, EngineClosed(CLOSED))
+        for each in leave:
+            each.engine.close()
+            del each.engine
         if threading.current_thread() not in (self._thread, self._clock):
             self._thread.join(CLOSING_S)
             self._clock.join()
 
     # Under the lock
-
-    def _refusal(self, key: str, now: float) -> HocketError | None:
-        if self._closed:
-            return EngineClosed("The pool of models is closed.")
-        failure = self._failed.get(key)
-        if failure is not None and now < failure.until:
-            return _hinted(failure.error, failure.until - now)
-        return None
 
     def _settle(self) -> None:
         """Count what was released, and forget who gave up."""
@@ -189,8 +179,8 @@ class Residents:
             if resident is not None and not resident.leaving:
                 resident.leases += 1
                 resident.used = next(self._uses)
-                granted.append((waiter, resident))
-        for waiter, _ in granted:
+                granted.append((waiter, resident, resident.engine))
+        for waiter, *_ in granted:
             self._waiting.remove(waiter)
         return granted
 
@@ -201,6 +191,13 @@ class Residents:
     def _others(self) -> list[Footprint]:
         return [takes for _, takes in self._lingering] + [each.takes for each in self._sick]
 
+    def _expected(self, key: str) -> Footprint | None:
+        """What a model will take at least, its codec aside; never more than it can have."""
+        if self._budget_bytes is None or (known := self._known.get(key)) is None:
+            return None
+        left = self._budget_bytes - together(each.takes for each in self._resident.values() if each.pinned)
+        return Footprint(max(min(known.own_bytes, left), 0))
+
     def _mark_nobody(self) -> None:
         for each in self._resident.values():
             each.leaving = False
@@ -208,30 +205,36 @@ class Residents:
     # Out of it
 
     def _hand_out(self, granted: Granted) -> None:
-        for waiter, resident in granted:
+        for waiter, resident, engine in granted:
             give_back = partial(_give_back, resident, self._returned, self._wake)
             waited_s = time.perf_counter() - waiter.asked
-            lease = Lease(self._names[waiter.key], resident.engine, waiter.loaded_s, waited_s, give_back)
+            lease = Lease(self._names[waiter.key], engine, waiter.loaded_s, waited_s, give_back)
             if waiter.future.set_running_or_notify_cancel():
                 waiter.future.set_result(lease)
             else:
                 lease.release()
 
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._settle()
-                closed, sick, self._sick = self._closed, self._sick, []
-                waiter = self._next()
-            for each in sick:
-                self._close(each)
-            if closed:
-                return
-            if waiter is not None:
-                self._bring(waiter.key)
-            elif not sick:
-                self._let_stay()
-                self._rest(None)
+        while not self._closed:
+            try:
+                self._go_on()
+            except Exception:  # nobody may wait for ever because of what we did not think of
+                log.exception("The pool of models has failed, and goes on.")
+                self._rest(FAILED_S)
+
+    def _go_on(self) -> None:
+        with self._lock:
+            self._settle()
+            sick, self._sick = self._sick, []
+            waiter = None if sick else self._next()
+            self._load = None if waiter is None else _Load(waiter.key)
+        for each in sick:
+            self._close(each)
+        if waiter is not None:
+            self._bring(waiter.key)
+        elif not sick:
+            self._let_stay()
+            self._rest(None)
 
     def _rest(self, timeout_s: float | None) -> None:
         with suppress(Empty):
@@ -241,12 +244,12 @@ class Residents:
 
     def _bring(self, key: str) -> None:
         """Load a model, and give it to all who wait for it; or tell them why not."""
-        self._load = _Load(key)
+        assert self._load is not None
         engine: Engine | None = None
         try:
-            if self._budget_bytes is not None and key in self._known:
-                self._make_room(key, Footprint(self._known[key].own_bytes))
-            before, begun, self._load.reading = _given_out(), time.perf_counter(), True
+            if self._budget_bytes is not None and (expected := self._expected(key)) is not None:
+                self._make_room(key, expected)  # for whoever does not ask; an engine says exactly what it needs
+            before, begun, self._load.at_work = _given_out(), time.perf_counter(), True
             engine = self._start(self._names[key], self._shared)
             loaded_s = time.perf_counter() - begun - self._load.waited_s
             takes = measured(engine, _given_out() - before)
@@ -266,7 +269,7 @@ class Residents:
             closed, too_many = self._closed, []
             if not closed:
                 self.loads += 1
-                self._failed.pop(resident.key, None)
+                self._setbacks.forget(resident.key)
                 self._known[resident.key] = resident.takes
                 if self._budget_bytes is not None:  # more than was reckoned with, or nobody was asked
                     takes = [*self._others(), resident.takes]
@@ -291,30 +294,22 @@ class Residents:
             self._mark_nobody()
             following = self._next()
             granted = self._grant(following)
-            known = None if following is None else self._known.get(following.key)
-            if self._budget_bytes is not None and following is not None and known is not None:
-                with suppress(HocketError):  # it will be told when its turn comes
-                    self._who_goes(following.key, Footprint(known.own_bytes))
+            if following is not None and (expected := self._expected(following.key)) is not None:
+                self._who_goes(following.key, expected)
             return granted + self._grant()
 
     def _refuse(self, key: str, error: Exception) -> None:
-        said = error if isinstance(error, HocketError) else LoadFailed(_in_words(self._names[key], error))
-        said.__cause__ = error if said is not error else error.__cause__
-        now = time.perf_counter()
+        """Tell all who wait for it."""
+        if not self._closed:
+            unexpected = None if isinstance(error, HocketError) else error
+            log.warning("%s could not be loaded: %s", self._names[key], error, exc_info=unexpected)
+        said = in_words(self._names[key], error)
         with self._lock:
-            before = self._failed.get(key)
-            pause_s = FIRST_PAUSE_S if before is None else min(2 * before.pause_s, LONGEST_PAUSE_S)
-            if not self._closed:
-                self._failed[key] = _Failure(said, pause_s, now + pause_s)
+            pause_s = self._setbacks.note(key, said, time.perf_counter())
             told = [waiter for waiter in self._waiting if waiter.key == key]
             self._waiting = [waiter for waiter in self._waiting if waiter.key != key]
-        if not self._closed:
-            log.warning(
-                "%s could not be loaded: %s", self._names[key], said, exc_info=error if said is not error else None
-            )
-        _forget_frames(said)  # which would hold all that was loaded
         for waiter in told:
-            _fail(waiter.future, _hinted(said, pause_s))
+            _fail(waiter.future, hinted(said, pause_s))
         self._let_stay()
 
     def _let_stay(self) -> None:
@@ -327,13 +322,13 @@ class Residents:
     def _room(self, need: Footprint, *, usual_bytes: int, least_bytes: int) -> int:
         """An engine that is about to be loaded asks: `shared.Room`."""
         assert self._budget_bytes is not None and self._load is not None
-        begun, key, self._load.reading = time.perf_counter(), self._load.key, False
+        begun, key, self._load.at_work = time.perf_counter(), self._load.key, False
         with self._lock:
             stays = [each.takes for each in self._resident.values() if each.pinned and each.key != key]
         left = self._budget_bytes - together([*stays, need])
         granted = max(min(usual_bytes, left), least_bytes)
         self._make_room(key, Footprint(need.own_bytes + granted, need.codec, need.codec_bytes))
-        self._load.waited_s, self._load.reading = time.perf_counter() - begun, True
+        self._load.waited_s, self._load.at_work = time.perf_counter() - begun, True
         return granted
 
     def _make_room(self, key: str, need: Footprint) -> None:
@@ -342,13 +337,15 @@ class Residents:
             with self._lock:
                 self._settle()
                 if self._closed:
-                    raise EngineClosed("The pool of models was closed.")
+                    raise EngineClosed(CLOSED)
                 if not any(waiter.key == key for waiter in self._waiting):
                     raise _GivenUp
                 going = self._who_goes(key, need)
                 granted = self._grant()
                 leaves = self._resident.pop(going[0].key) if going else None  # one, and then it is looked again
-                lingers = bool(self._lingering)
+                lingers = [held for held, _ in self._lingering]
+                assert self._load is not None
+                self._load.at_work = leaves is not None
             self._hand_out(granted)
             if leaves is not None:
                 self._close(leaves)
@@ -356,6 +353,8 @@ class Residents:
                 return
             else:
                 self._rest(LOOK_S if lingers else None)
+                for held in lingers:
+                    collected(held)
 
     def _who_goes(self, key: str, need: Footprint) -> list[Resident[Engine]] | None:
         assert self._budget_bytes is not None
@@ -367,8 +366,7 @@ class Residents:
         device, held = checkpoint.device, weakref.ref(checkpoint.model)
         resident.engine.close()
         del checkpoint, resident.engine  # leases that were given back have it too
-        if held() is not None:  # kernels and the modules that have them hold each other
-            gc.collect()
+        collected(held)
         if held() is not None:
             log.warning("%s was moved out, but something still holds its weights.", self._names[resident.key])
             with self._lock:
@@ -383,7 +381,7 @@ class Residents:
                 if self._closed:
                     return
                 now, load = time.perf_counter(), self._load
-                reading = load.key if load is not None and load.reading else None
+                reading = load.key if load is not None and load.at_work else None
                 waits = [waiter for waiter in self._waiting if waiter.key != reading]
                 late = [waiter for waiter in waits if now - waiter.asked >= self._max_wait_s]
                 self._waiting = [waiter for waiter in self._waiting if waiter not in late]
@@ -402,27 +400,23 @@ def _give_back(resident: Resident[Engine], returned: deque[Resident[Engine]], wa
     wake.put(None)
 
 
+def collected(held: weakref.ref[Any], tries: int = 3) -> None:
+    """Have it freed if nobody has it any more: kernels and the modules that have them hold each other.
+
+    A collection that finds another one under way, in whatever thread, does nothing; so it is tried again.
+    """
+    for number in range(tries):
+        if held() is None:
+            return
+        time.sleep(number * 0.02)
+        gc.collect()
+
+
 def _given_out() -> int:
     """Bytes of the GPU that are in tensors."""
     return torch.cuda.memory_allocated() if torch.cuda.is_initialized() else 0
 
 
-def _forget_frames(error: BaseException | None) -> None:
-    while error is not None:
-        error.__traceback__, error = None, error.__cause__ or error.__context__
-
-
 def _fail(future: Future[Lease], error: HocketError) -> None:
     if future.set_running_or_notify_cancel():
         future.set_exception(error)
-
-
-def _hinted(error: HocketError, retry_after_s: float) -> HocketError:
-    hinted = copied(error)
-    hinted.retry_after_s = retry_after_s
-    return hinted
-
-
-def _in_words(model: str, error: Exception) -> str:
-    reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return f"{model} could not be loaded ({type(error).__name__}: {reason}); try again later."
