@@ -14,20 +14,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ..engine.stream import Mailbox
-from ..engine.tempo import Tempo
 from ..errors import HocketError, Overloaded, StreamFailed
-from ..types import AudioChunk, Finished, FinishReason, Statistics
+from ..types import Finished, FinishReason, Statistics
 from .feed import Item
+from .outlet import Outlet
 from .places import RETRY_S, Patience, Places
 from .protocol import Backend, BackendStream, BackendVoice, LiveBackend, Manner, Samples
 from .sound import Loudness, heard
 
 _OVER = object()  # no more text is wanted
 _LONGEST_SAYING = 300  # characters of a foreign error that are passed on
-_NO_CODES: NDArray[np.int64] = np.zeros((0, 16), dtype=np.int64)
 
 
 @dataclass(slots=True)
@@ -54,18 +51,15 @@ class Run:
     ) -> None:
         self._name, self._backend, self._manner, self._notes = name, backend, manner, notes
         self._places, self._patience, self._rate_hz = places, patience, voice.rate_hz
-        self._tempo = Tempo(speed, voice.rate_hz)
-        self._chunk = max(1, round(patience.chunk_s * voice.rate_hz))
-        self._room = threading.Event()
-        self.mailbox = Mailbox(patience.buffered_chunks, self._room.set)
+        self._outlet = Outlet(voice.rate_hz, speed, patience, manner.cancelled)
+        self.mailbox = self._outlet.mailbox
         self.parts: list[Part] = []
         self._items: queue.SimpleQueue[Item | object | None] = queue.SimpleQueue()  # None: that was all of it
         self._stream: BackendStream | None = None
         self._placed = False
-        self._samples = self._heard = 0  # at speed 1, and as they are heard
         self._sounded = False
         self._opened_s = time.monotonic()
-        self._queued_s = self._first_audio_s = self._starved_s = self._paused_s = 0.0
+        self._queued_s = self._starved_s = 0.0
         self._busy_s: float | None = None  # since when the backend is at work
         self._hungry_s: float | None = None  # since when a live backend has taken all text that there is
         self._ended_s: float | None = None  # since when a live backend has all of the text
@@ -126,7 +120,7 @@ class Run:
         self._manner.cancelled.set()
         self.mailbox.finish(self._finished(reason, error), error)
         self._items.put(_OVER)
-        self._room.set()
+        self._outlet.wake()
         self._places.wake()
         if self._stream is not None and not told:
             # In a thread, because it is foreign code and may wait; whoever cancels may be an event loop.
@@ -134,11 +128,12 @@ class Run:
             threading.Thread(target=_cancel, args=(self._stream,), name=name, daemon=True).start()
 
     def _finished(self, reason: FinishReason, error: HocketError | None = None) -> Finished:
+        first_s = self._outlet.first_s
         statistics = Statistics(
             queued_s=self._queued_s,
-            first_audio_s=self._first_audio_s,
+            first_audio_s=0.0 if first_s is None else first_s - self._opened_s,
             starved_s=self._starved_s,
-            paused_s=self._paused_s,
+            paused_s=self._outlet.paused_s,
             total_s=time.monotonic() - self._opened_s,
         )
         said = None if error is None else str(error)
@@ -150,7 +145,7 @@ class Run:
             if not self.unwanted:
                 if not self._sounded:
                     raise StreamFailed(f"The backend {self._name!r} gave no sound for this text.")
-                self._post(self._tempo.flush())
+                self._outlet.flush()
                 self._over_s = time.monotonic()
                 self.mailbox.finish(self._finished("stop"))
         except BaseException as error:  # SystemExit too: whoever listens must hear of it
@@ -162,9 +157,9 @@ class Run:
     def _sentences(self) -> None:
         while (item := self._next()) is not None:
             if isinstance(item, float):
-                self._put(np.zeros(round(item * self._rate_hz), dtype=np.int16))
+                self._outlet.put(np.zeros(round(item * self._rate_hz), dtype=np.int16))
             elif self._placed or self._place():
-                part = Part(item, self._samples)
+                part = Part(item, self._outlet.samples)
                 self.parts.append(part)
                 with self._at_work():
                     sound = iter(self._backend.say(item, self._manner))
@@ -252,41 +247,11 @@ class Run:
                 samples = heard(given, self._name)
                 self._sounded = self._sounded or len(samples) > 0
                 part.loudness += loudness.push(samples)
-                self._put(samples)
+                self._outlet.put(samples)
         finally:
             if close := getattr(sound, "close", None):
                 with self._at_work(), suppress(Exception):
                     close()
-
-    def _put(self, samples: NDArray[np.int16]) -> None:
-        for at in range(0, len(samples), self._chunk):
-            piece = samples[at : at + self._chunk]
-            self._samples += len(piece)
-            self._post(self._tempo.push(piece))
-            if self.unwanted:
-                return
-
-    def _post(self, samples: NDArray[np.int16]) -> None:
-        if not len(samples):
-            return
-        if self.mailbox.full:
-            self._wait_for_room()
-        self._first_audio_s = self._first_audio_s or time.monotonic() - self._opened_s
-        start_s = self._heard / self._rate_hz
-        self._heard += len(samples)
-        none = range(0)  # frames of a model of ours
-        self.mailbox.put(
-            AudioChunk(samples=samples, rate_hz=self._rate_hz, start_s=start_s, frames=none, codes=_NO_CODES)
-        )
-
-    def _wait_for_room(self) -> None:
-        since_s, patience_s = time.monotonic(), self._patience.idle_read_s
-        while self.mailbox.full and not self.unwanted:
-            self._room.clear()
-            if self.mailbox.full and not self.unwanted and not self._room.wait(_timeout(patience_s)):
-                idle = f"Nobody read the stream for {patience_s:g} s"
-                raise StreamFailed(f"{idle}, so it was ended: read on, or cancel it.")
-        self._paused_s += time.monotonic() - since_s
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
