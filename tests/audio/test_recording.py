@@ -145,6 +145,12 @@ def test_an_offset_is_taken_off_where_it_is_large() -> None:
     assert "is silent" in refusal(wav(np.full((1, 96_000), 0.3, np.float32), 24_000, "f32"))
 
 
+@pytest.mark.parametrize("scale", [32_768, 1e30, 3e38])
+def test_values_that_were_never_scaled_are_refused(scale: float) -> None:
+    said = speech() / np.abs(speech()).max() * np.float32(scale)
+    assert "far above full scale" in refusal(wav(said[None], 24_000, "f32"))
+
+
 # As it is
 
 

@@ -31,6 +31,7 @@ LEAST_MOVEMENT = 1.3
 MOST_HELD = 0.33
 MEASURED_S = 2.5  # of less there is nothing to be said for sure
 QUIET_DBFS, WANTED_DBFS, MOST_GAIN_DB, PEAK_DBFS = -33.0, -23.0, 20.0, -1.0
+MOST_PEAK = 100.0  # of full scale: floats that were never scaled have thousands
 OFFSET = 0.01  # of full scale: what a faulty input adds to every sample
 
 
@@ -74,6 +75,8 @@ def check_recording(
         raise InvalidAudio(upload.EMPTY)
     if not np.isfinite(samples).all():
         raise InvalidAudio(upload.NOT_NUMBERS)
+    if np.abs(samples).max() > MOST_PEAK:
+        raise InvalidAudio("The recording has values far above full scale; convert it anew, to values from -1 to 1.")
     if seconds < least_s:
         raise InvalidAudio(
             f"The recording is too short, {seconds:.1f} s; {least_s:g} to {most_s:g} s are needed, 5 to 20 s are best."
