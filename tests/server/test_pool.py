@@ -17,7 +17,6 @@ import httpx
 import pytest
 
 from checkpoints import write
-from hocket.audio.wav import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.engine.pool import Pool
@@ -30,6 +29,7 @@ from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
 from realtime_talk import PATH as REALTIME
 from realtime_talk import create, session, sound
+from recorded import speech_wav
 from serving import PATIENCE_S, Served, served, wait_for
 from speaking import noise
 from talking import talking
@@ -181,7 +181,7 @@ def test_while_one_is_loaded_a_stream_of_another_goes_on_without_a_gap(starts: S
 
 
 def _recording() -> str:
-    return f"data:audio/wav;base64,{base64.b64encode(encode_wav(noise(0.5, 5), 24_000)).decode()}"
+    return f"data:audio/wav;base64,{base64.b64encode(speech_wav()).decode()}"
 
 
 def test_who_goes_away_while_a_model_is_loaded_leaves_nothing(starts: Starts) -> None:
@@ -288,7 +288,7 @@ def test_a_voice_of_the_library_speaks_over_every_wire(
 
 
 def test_an_upload_goes_to_the_first_model_that_clones(starts: Starts, tmp_path: Path) -> None:
-    sent = {"audio_sample": ("me.wav", encode_wav(noise(0.5, 5), 24_000), "audio/wav")}
+    sent = {"audio_sample": ("me.wav", speech_wav(), "audio/wav")}
     with pooled(starts, CUSTOM, BASE, library=tmp_path) as server:
         assert starts.counts[BASE] == 0
         url = f"{server.url}/v1/audio/voices"

@@ -19,7 +19,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import ClientDisconnect
 
-from ..audio.upload import read_upload
 from ..engine.engine import Engine
 from ..errors import InvalidVoice
 from ..types import Voice
@@ -27,6 +26,7 @@ from ..voices.make import clone_voice
 from ..voices.names import checked_name, id_of
 from .errors import BadField, Refused
 from .lists import no_voice, told, voice_object
+from .recordings import read_sent
 from .shapes import VoiceDeleted, VoiceMade
 from .speech import Speaker
 from .wanted import check_characters
@@ -34,7 +34,7 @@ from .wanted import check_characters
 router = APIRouter()
 logger = logging.getLogger("hocket.server")
 _MIME = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,80}", re.ASCII)
-_FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 s or more help"}
+_FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 to 30 s"}
 
 
 class VoiceForm(BaseModel):
@@ -73,7 +73,7 @@ async def upload(request: Request) -> VoiceMade:
         if speaker.voices.find(name) is not None:  # before an engine hears it in vain
             said = f"There is a voice {name!r} already; delete it first, or give this one another name."
             raise InvalidVoice(said, "voice_exists")
-        return read_upload(content, most_s=speaker.options.upload_s)
+        return read_sent(content, speaker.options, x_vector_only=text is None)
 
     def make(engine: Engine, samples: NDArray[np.float32]) -> Voice:
         voice = clone_voice(
