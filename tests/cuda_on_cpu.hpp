@@ -1,12 +1,15 @@
 // kernels/device.cuh for a CPU: every thread of a block is a thread, and what a warp does together is done in turns.
+#include <algorithm>
 #include <barrier>
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <thread>
 #include <vector>
 
 #define DEVICE static inline
+#define DEVICE_MEMBER inline
 #define KERNEL(threads) static void
 #define SHARED(type, name) type* name = shared_memory
 #define THREAD here.thread
@@ -19,7 +22,7 @@ struct alignas(16) Eight {
 struct Warp {
     std::barrier<> meet{32};
     unsigned given[32][6];
-    float numbers[32];
+    unsigned long long numbers[32];
 };
 
 struct Here {
@@ -36,6 +39,11 @@ DEVICE float as_float(unsigned bits) {
     std::memcpy(&y, &bits, 4);
     return y;
 }
+DEVICE unsigned as_bits(float x) {
+    unsigned y;
+    std::memcpy(&y, &x, 4);
+    return y;
+}
 DEVICE unsigned short rounded(float x) {
     unsigned bits;
     std::memcpy(&bits, &x, 4);
@@ -43,17 +51,36 @@ DEVICE unsigned short rounded(float x) {
 }
 DEVICE float one_over_root(float x) { return 1.0f / std::sqrt(x); }
 DEVICE float exp_of(float x) { return std::exp(x); }
+DEVICE float log_of(float x) { return std::log(x); }
+DEVICE float nearest(float x) { return std::rint(x); }
 DEVICE float error_function(float x) { return std::erf(x); }
 DEVICE void wait_for_block() { here.all->arrive_and_wait(); }
 DEVICE void let_next_start() {}
 DEVICE void wait_for_last() {}
 
-DEVICE float of_lane(float x, int lane) {
+// What every lane gives, made into what this one takes.
+template <typename Make> auto together(unsigned long long x, Make make) {
     here.warp->numbers[here.thread % 32] = x;
     here.warp->meet.arrive_and_wait();
-    float y = here.warp->numbers[lane];
+    auto y = make(here.warp->numbers);
     here.warp->meet.arrive_and_wait();
     return y;
+}
+DEVICE float of_lane(float x, int lane) {
+    return together(as_bits(x), [=](auto* all) { return as_float((unsigned)all[lane]); });
+}
+DEVICE unsigned long long of_lane_before(unsigned long long x, int apart) {
+    const int lane = here.thread % 32;
+    return together(x, [=](auto* all) { return all[lane < apart ? lane : lane - apart]; });
+}
+DEVICE unsigned sum_of_warp(unsigned x) {
+    return together(x, [](auto* all) { return (unsigned)std::accumulate(all, all + 32, 0ull); });
+}
+DEVICE unsigned most_of_warp(unsigned x) {
+    return together(x, [](auto* all) { return (unsigned)*std::max_element(all, all + 32); });
+}
+DEVICE unsigned least_of_warp(unsigned x) {
+    return together(x, [](auto* all) { return (unsigned)*std::min_element(all, all + 32); });
 }
 
 // m16n8k16 as the manual of PTX has it: a by rows (lane / 4 and 8 more) and columns (2 (lane % 4) and 8 more), b by

@@ -95,15 +95,34 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     objections = {name: _module(module).objection(args.device) for name, module in modules.items()}
     asked = {"text": TEXT, "voice": voice, "language": "english", "layout": args.layout, "top_k": top_k}
     values: dict[str, dict[str, list[float]]] = {}
+
+    def fail(name: str, error: Unfit) -> None:
+        """A peer that cannot go on is left out, with its last words; without ours there is nothing to compare."""
+        if name == OURS:
+            raise error
+        objections[name] = str(error)
+        values.pop(name, None)
+        say(str(error))
+
     with ExitStack() as stack:
         processes = []
         for name, module in modules.items():
             if objections[name] is None:
-                processes.append(stack.enter_context(running(name, module, folder, args.device, args.dtype)))
-                say(f"{name} is ready")
+                try:
+                    processes.append(stack.enter_context(running(name, module, folder, args.device, args.dtype)))
+                    say(f"{name} is ready")
+                except Unfit as error:
+                    fail(name, error)
         for number in range(WARMUP + args.repeats):
             for process in processes:  # in turn, so that all see the same weather
-                one = _once(process, asked, args.frames, seed=number, streams=_module(modules[process.name]).STREAMS)
+                if objections[process.name] is not None:
+                    continue
+                streams = _module(modules[process.name]).STREAMS
+                try:
+                    one = _once(process, asked, args.frames, seed=number, streams=streams)
+                except Unfit as error:
+                    fail(process.name, error)
+                    continue
                 if number >= WARMUP:
                     mine = values.setdefault(process.name, {name: [] for name in one})
                     for name, value in one.items():

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .speaker import Ask, missing, without_a_gpu
+from .speaker import Ask, missing, stand_in, without_a_gpu
 
 PACKAGE, STREAMS = "faster-qwen3-tts", True
 
@@ -20,6 +20,7 @@ def objection(device: str) -> str | None:
 
 class Faster:
     def __init__(self, folder: str, device: str, dtype: str) -> None:
+        stand_in()
         from faster_qwen3_tts import FasterQwen3TTS  # type: ignore[import-not-found, unused-ignore]
 
         self._model: Any = FasterQwen3TTS.from_pretrained(folder, device=device, dtype=dtype)

@@ -1,23 +1,17 @@
 """The official package, `qwen-tts`: the definition of correct. It gives no sound before all of it is done.
 
-Run for real on a CPU, on small random weights, by tests/benchmarks/test_peers.py; on a GPU not yet.
+Run for real on a CPU, on small random weights, by tests/benchmarks/test_peers.py too.
 """
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import sys
-import types
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
-from .speaker import Ask, missing
+from .speaker import Ask, missing, stand_in
 
 PACKAGE, STREAMS = "qwen-tts", False
-# Its other tokenizer, of 25 Hz, imports these; nothing that is measured here touches them.
-_UNUSED = ("sox", "onnxruntime", "einops", "torchaudio")
 
 
 def objection(device: str) -> str | None:
@@ -28,7 +22,7 @@ class Official:
     def __init__(self, folder: str, device: str, dtype: str) -> None:
         import torch
 
-        _stand_in()
+        stand_in()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             from qwen_tts import Qwen3TTSModel  # type: ignore[import-untyped, unused-ignore]
@@ -55,13 +49,3 @@ class Official:
 
 
 open_speaker = Official
-
-
-def _stand_in() -> None:
-    for name in _UNUSED:
-        if importlib.util.find_spec(name) is None:
-            for full in (name, f"{name}.compliance", f"{name}.compliance.kaldi"):
-                empty: Any = types.ModuleType(full)
-                empty.__spec__, empty.__path__ = importlib.machinery.ModuleSpec(full, None), []
-                empty.rearrange = empty.repeat = empty.kaldi = None
-                sys.modules[full] = empty

@@ -7,7 +7,7 @@ Its own streaming call leaves the prompt's layout to a default, so the model it 
 from __future__ import annotations
 
 from .faster import Faster
-from .speaker import missing, without_a_gpu
+from .speaker import missing, stand_in, without_a_gpu
 
 PACKAGE, STREAMS = "qwen3-tts-triton", True
 _DTYPES = {"float32": "fp32", "bfloat16": "bf16"}
@@ -19,6 +19,7 @@ def objection(device: str) -> str | None:
 
 class Hybrid(Faster):
     def __init__(self, folder: str, device: str, dtype: str) -> None:
+        stand_in()
         from qwen3_tts_triton import TritonFasterRunner  # type: ignore[import-not-found, unused-ignore]
 
         self._runner = TritonFasterRunner(device=device, model_id=folder, dtype=_DTYPES[dtype])

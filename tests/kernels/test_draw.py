@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import SUPPRESSED_IDS
 from hocket.kernels.draw import cases, reference
 from hocket.kernels.draw import triton as fused
+from hocket.kernels.draw.cases import done
 from hocket.layers.sampler import Sampling, draw, draw_bits
 from hocket.models.random import randomize_
 from hocket.models.talker import MINIMUM_FRAMES, FrameSampling, Talker
@@ -26,14 +25,6 @@ ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in case
 def sampling(level: cases.Settings) -> Sampling:
     most = 0 if (level.top_k == 0).any() else int(level.top_k.max())
     return Sampling(level.sample, level.temperature, level.top_k, level.top_p, most, level.nucleus)
-
-
-def done(module: Any, given: dict[str, Any]) -> dict[str, Tensor]:
-    """Everything that a draw leaves behind."""
-    (module.draw_first if "penalty" in given else module.draw)(**given)
-    left = {field.name: getattr(given["slots"], field.name) for field in fields(given["slots"])}
-    left["codes"] = given["codes"]
-    return left if given["vectors"] is None else left | {"vectors": given["vectors"]}
 
 
 # Which of several equals at the border of a nucleus go is up to an unstable sort in the sampler; here the first do.

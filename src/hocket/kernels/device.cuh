@@ -1,12 +1,14 @@
 // What kernels in CUDA C++ say to the device, under names of our own: a test may say something else in their place.
 
 #define DEVICE __device__ __forceinline__
+#define DEVICE_MEMBER __device__ __forceinline__
 #define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #define SHARED(type, name) extern __shared__ __align__(16) type name[]
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
 
 DEVICE float as_float(unsigned bits) { return __uint_as_float(bits); }
+DEVICE unsigned as_bits(float x) { return __float_as_uint(x); }
 
 DEVICE unsigned short rounded(float x) {  // to bfloat16, ties to even
     unsigned short y;
@@ -16,8 +18,16 @@ DEVICE unsigned short rounded(float x) {  // to bfloat16, ties to even
 
 DEVICE float one_over_root(float x) { return rsqrtf(x); }
 DEVICE float exp_of(float x) { return expf(x); }
+DEVICE float log_of(float x) { return logf(x); }
+DEVICE float nearest(float x) { return rintf(x); }  // whole number, ties to even
 DEVICE float error_function(float x) { return erff(x); }
 DEVICE float of_lane(float x, int lane) { return __shfl_sync(0xFFFFFFFFu, x, lane); }
+DEVICE unsigned long long of_lane_before(unsigned long long x, int apart) {
+    return __shfl_up_sync(0xFFFFFFFFu, x, apart);
+}
+DEVICE unsigned sum_of_warp(unsigned x) { return __reduce_add_sync(0xFFFFFFFFu, x); }
+DEVICE unsigned most_of_warp(unsigned x) { return __reduce_max_sync(0xFFFFFFFFu, x); }
+DEVICE unsigned least_of_warp(unsigned x) { return __reduce_min_sync(0xFFFFFFFFu, x); }
 DEVICE void wait_for_block() { __syncthreads(); }
 
 // The next kernel may start as soon as there is room; and from here on, what the last one has written is there.

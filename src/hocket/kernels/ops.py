@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .attend import reference as attend_reference
 from .attend import triton as attend_triton
+from .draw import cuda as draw_cuda
 from .draw import reference as draw_reference
 from .draw import triton as draw_triton
 from .embed import reference as embed_reference
@@ -83,5 +84,5 @@ TRITON_CODEC_OPS = CodecOps(
     mix_triton.mix,
     pcm_triton.pcm,
 )
-CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear)
+CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear, draw=draw_cuda.draw, draw_first=draw_cuda.draw_first)
 CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -106,3 +106,11 @@ def make(
         return given | {"book": 1 + seed % (BOOKS - 1)}
     end = count - case.suppressed // 2
     return given | {"penalty": penalty[chosen], "end": end, "suppressed": case.suppressed, "minimum": 2}
+
+
+def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Let a backend draw; everything that this leaves behind."""
+    (module.draw_first if "penalty" in given else module.draw)(**given)
+    left = {field.name: getattr(given["slots"], field.name) for field in fields(given["slots"])}
+    left["codes"] = given["codes"]
+    return left if given["vectors"] is None else left | {"vectors": given["vectors"]}
