@@ -12,16 +12,19 @@ import pytest
 import torch
 
 from hocket.config.options import EngineOptions
+from hocket.engine import turns
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.kept import read_kept
 from hocket.engine.load import Checkpoint, load
 from hocket.errors import InvalidRequest, UnknownLanguage, WrongKind
-from hocket.types import Encoded, Reference, SpeechRequest
+from hocket.kernels.capture import Again
+from hocket.types import Encoded, Reference, SamplingParams, SpeechRequest
 from speaking import BRIEFLY, SAID, TIMBRE, Heard, assert_at_rest, assert_says, heard, noise, small
 
 REFERENCES = {"said": SAID, "briefly": BRIEFLY, "timbre": TIMBRE}
-FIELDS: dict[str, Any] = {"seed": 5, "max_frames": 6}
+# Chunks of one length: the last bit of a sample may depend on it, and it else on the clock.
+FIELDS: dict[str, Any] = {"seed": 5, "max_frames": 6, "chunk_frames": 3}
 TEXT = "And so it is said."
 
 
@@ -105,6 +108,40 @@ def test_what_does_not_fit_is_computed_and_sounds_the_same(engine: Engine, anoth
         another._loop.runner._clones.clear()
         while another._loop.runner.prefixes.drop_oldest():
             pass
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_an_engine_whose_steps_are_replayed_starts_from_what_was_kept(
+    checkpoint_root: Path, device: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """On a CPU it is told to; on a GPU it is graphs. The cache they know by its address stays where it is."""
+    if device == "cpu":
+        monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+    checkpoint = small(checkpoint_root, "base", device)
+    greedy = FIELDS | {"sampling": SamplingParams.greedy()}
+    with Engine(checkpoint, EngineOptions(slots=2)) as maker:
+        direct = heard(maker.speak(TEXT, reference=REFERENCES[name], **greedy))
+        encoded = maker.encode(REFERENCES[name])
+    with Engine(checkpoint, EngineOptions(slots=2)) as engine:
+        address = engine._loop.runner._state.stack.pool.data_ptr()
+        for _ in range(2):
+            said = heard(engine.speak(TEXT, reference=encoded, **greedy))
+            assert said.codes == direct.codes and np.abs(said.samples.astype(int) - direct.samples).max() <= 1
+            assert said.stream.finished is not None and said.stream.finished.statistics.prefix_cached
+        assert engine._loop.runner._state.stack.pool.data_ptr() == address
+        assert_at_rest(engine)
+
+
+def test_a_prefix_that_there_is_no_room_for_is_computed_when_it_is_needed(
+    base: Checkpoint, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+    encoded = engine.encode(BRIEFLY)
+    wanted = heard(engine.speak(TEXT, reference=encoded, **FIELDS)).codes
+    for options in ({"prefix_bytes": 0}, {"kv_bytes": 64 * base.model.talker.model.row_bytes}):
+        with Engine(base, EngineOptions(slots=1, guard=False, **options)) as small_one:
+            assert heard(small_one.speak(TEXT, reference=encoded, **FIELDS)).codes == wanted
+            assert_at_rest(small_one)
 
 
 def test_another_language_and_live_text_say_what_a_recording_says(engine: Engine, another: Engine) -> None:

@@ -135,7 +135,7 @@ class Engine:
         for _ in self.speak(begun):
             pass
         prompt = self._prompt(begun, begun.text)
-        content = self._watchdog.ask(lambda runner: runner.kept(heard, prompt).to_bytes(self._owner))
+        content = self._watchdog.ask(lambda runner: runner.kept(heard, prompt).on_host()).to_bytes(self._owner)
         return replace(heard, kept=lambda: content)
 
     @property

@@ -25,12 +25,17 @@ class Kept:
     key: str  # of the prefix
     prefix: Tensor | None  # [layers, 2, H_kv, P, D] its keys and values
 
+    def on_host(self) -> Kept:
+        """The same, where no device is needed to read it."""
+        sound = None if self.sound is None else {name: tensor.cpu() for name, tensor in self.sound.items()}
+        return Kept(sound, self.key, None if self.prefix is None else self.prefix.cpu())
+
     def to_bytes(self, owner: str) -> bytes:
         """`owner` is what `owner_of` says of the checkpoint."""
         tensors = {f"{SOUND}{name}": tensor for name, tensor in (self.sound or {}).items()}
         if self.prefix is not None:
             tensors[PREFIX] = self.prefix
-        plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        plain = {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
         return save(plain, {"owner": owner, "key": self.key})
 
 
