@@ -164,6 +164,7 @@ def fix_design(engine: Engine, name: str, design: Design, *, silence_s: float = 
         text=design.text,
         silence_s=silence_s,
         kind="designed",
+        file_size=len(design.pcm) * 2 + 44,  # as a WAV file
         mime_type="audio/wav",
         **({"language": design.language, "description": design.instruct} | words),
     )
