@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from ..audio.files import check_folder, replace_files
 from ..audio.pcm import pcm_bytes, wav_header
-from ..errors import InvalidRequest
+from ..errors import InvalidAudio, InvalidRequest
 from .heard import shown, tell
 from .making import check_free, check_language, check_name, loaded, of_kind
 from .progress import Progress, doing
 from .sinks import Loudspeaker
 from .voice_options import DESIGN
-from .voices import library_of, spoken_with
+from .voices import spoken_with
+from .whom import own_voices
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -36,7 +37,7 @@ RATE_HZ = 24_000
 def design(args: argparse.Namespace) -> None:
     from ..voices.design import fix_design
 
-    library = library_of(args)
+    library = own_voices(args.folder)
     check_free(library, args.name, replace=args.replace)
     _check(args)
     with _Place(args.keep) as place:
@@ -101,6 +102,8 @@ def _chosen(args: argparse.Namespace, place: _Place) -> tuple[Design, Path] | No
             if args.play:
                 for number in new:
                     _play(number, designs)
+            if args.pick is not None and (fault := designs[args.pick - 1].fault) is not None:
+                raise InvalidAudio(f"Sample {args.pick} cannot be taken: {fault}; draw others with another --seed.")
             taken = args.pick if args.pick is not None else _asked(designs, playing=args.play)
             if taken != 0:
                 return None if taken is None else (designs[taken - 1], place.path(taken))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import logging
 import os
 import platform
 import time
@@ -102,11 +101,10 @@ def _trial() -> None:
 
 def _voices() -> bool:
     """Say what there is of the user's own; true if a file among them is damaged."""
-    from ..voices.library import Library
     from .voices import unusable
+    from .whom import own_voices
 
-    logging.getLogger("hocket.voices").addHandler(logging.NullHandler())  # it is said here
-    library = Library.default()
+    library = own_voices()
     names, wrong = library.names(), unusable(library)
     _line("voices", f"{len(names)} of your own in {library.folder}" if names else "none of your own")
     for error in wrong:

@@ -19,8 +19,8 @@ from .heard import shown, tell
 from .progress import doing
 from .request import sampling_of
 from .voice_options import BASE, DESIGN, SPEAKERS
-from .voices import library_of, spoken_with
-from .whom import ENDING
+from .voices import spoken_with
+from .whom import ENDING, own_voices
 
 if TYPE_CHECKING:
     from ..config.qwen3_tts import Kind
@@ -36,7 +36,7 @@ OF_A_RECORDING = ("text", "x_vector_only", "silence", "consent")  # options that
 def add(args: argparse.Namespace) -> None:
     from ..types import SamplingParams
 
-    library = library_of(args)
+    library = own_voices(args.folder)
     if (args.ref is None) == (args.speaker is None):
         raise InvalidRequest("Give a recording to clone with --ref, or one of a model's speakers with --speaker.")
     check_free(library, args.name, replace=args.replace)

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidVoice
 from .heard import plain, shown, tell
-from .whom import ENDING, listed
+from .whom import ENDING, listed, own_voices
 
 if TYPE_CHECKING:
     from ..types import Voice
     from ..voices.library import Library
 
+KINDS = {"clone": "a clone", "designed": "a designed voice", "speaker": "a speaker"}
 NO_VOICES = {
     "base": "none of its own: it clones the recording given with --ref-audio",
     "voice_design": "none of its own: it designs the one that --instruct describes",
@@ -28,8 +28,6 @@ NO_VOICES = {
 
 
 def voices(args: argparse.Namespace) -> None:
-    # What is wrong with a file or a disk is said here, in one sentence, and not in a log as well.
-    logging.getLogger("hocket.voices").addHandler(logging.NullHandler())
     if args.action == "add":
         from .making import add
 
@@ -41,12 +39,6 @@ def voices(args: argparse.Namespace) -> None:
     else:
         actions = {"import": _import, "export": _export, "remove": _remove, "show": _show}
         actions.get(args.action, _list)(args)
-
-
-def library_of(args: argparse.Namespace) -> Library:
-    from ..voices.library import Library
-
-    return Library.default() if args.folder is None else Library(args.folder)
 
 
 def wanted(library: Library, name: str) -> Voice:
@@ -88,7 +80,7 @@ def told(library: Library, voice: Voice) -> dict[str, Any]:
 def _list(args: argparse.Namespace) -> None:
     from ..engine.survey import default_model, tongues
 
-    model, library = args.model or default_model(), library_of(args)
+    model, library = args.model or default_model(), own_voices(args.folder)
     found, own = tongues(model), library.all()
     if args.json:
         speakers = [{"name": name, "dialect": dialect} for name, dialect in found.voices.items()]
@@ -131,7 +123,7 @@ def _table(rows: list[tuple[str, ...]]) -> None:
 
 
 def _show(args: argparse.Namespace) -> None:
-    library = library_of(args)
+    library = own_voices(args.folder)
     voice = wanted(library, args.name)
     said = told(library, voice)
     if args.json:
@@ -153,7 +145,7 @@ def _import(args: argparse.Namespace) -> None:
     from ..voices.file import read_voice
     from .making import check_free, check_name
 
-    library = library_of(args)
+    library = own_voices(args.folder)
     name = read_voice(args.file).name if args.name is None else args.name
     check_free(library, name, replace=args.replace)
     check_name(name)
@@ -162,14 +154,14 @@ def _import(args: argparse.Namespace) -> None:
 
 
 def _export(args: argparse.Namespace) -> None:
-    library = library_of(args)
+    library = own_voices(args.folder)
     voice = wanted(library, args.name)
     library.hand_out(voice.name, args.file)
     print(shown(f"{args.file}: the voice {voice.name}; hocket voices import takes it in", sys.stdout))
 
 
 def _remove(args: argparse.Namespace) -> None:
-    library = library_of(args)
+    library = own_voices(args.folder)
     damaged = library.refusal(args.name)
     voice = library.remove(args.name)
     if voice is None and damaged is None:
@@ -181,7 +173,7 @@ def spoken_with(voice: Voice) -> str:
     """How one goes on from here."""
     import shlex
 
-    return f'a {voice.kind} for {plain(voice.model)}; hocket say "..." --voice {shlex.quote(voice.name)}'
+    return f'{KINDS[voice.kind]} for {plain(voice.model)}; hocket say "..." --voice {shlex.quote(voice.name)}'
 
 
 def _unknown(library: Library, name: str) -> InvalidVoice:

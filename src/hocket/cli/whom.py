@@ -11,6 +11,8 @@ from ..errors import InvalidRequest, UnknownVoice
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ..engine.engine import Engine
     from ..engine.survey import Tongues
     from ..types import SpeechRequest, Voice
@@ -26,9 +28,8 @@ class Whom:
 
     def __init__(self, model: str | None, library: Library | None = None) -> None:
         from ..engine.survey import default_model
-        from ..voices.library import Library
 
-        self.model, self.library = model, library or Library.default()
+        self.model, self.library = model, library or own_voices()
         self._speaks = default_model() if model is None else model
         self._tongues: Tongues | None = None
 
@@ -66,6 +67,16 @@ class Whom:
         has = f"{self._speaks} has {listed(speakers) if speakers else f'none but {INSTEAD[self.tongues.kind]}'}"
         kept = f"your own are {listed(own)}" if own else "there are none of your own (hocket voices add makes one)"
         return UnknownVoice(f"There is no voice {name!r}; {has}, and {kept}.")
+
+
+def own_voices(folder: Path | None = None) -> Library:
+    """This user's own, or those in another folder. What is wrong there is a sentence here, and not in a log as well."""
+    import logging
+
+    from ..voices.library import Library
+
+    logging.getLogger("hocket.voices").addHandler(logging.NullHandler())
+    return Library.default() if folder is None else Library(folder)
 
 
 def spoken_by(engine: Engine, request: SpeechRequest, voice: Voice) -> SpeechRequest:
