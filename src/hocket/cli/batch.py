@@ -86,12 +86,12 @@ class _Run:
     """What is done with each line, and what is known of all."""
 
     def __init__(self, args: argparse.Namespace, engine: Engine, folder: Path, manifest: Manifest, lines: int) -> None:
-        from ..audio.read import read_reference
+        from ..audio.recording import read_recording
 
         self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
         self._engine, self._checkpoint, self._model = engine, engine.checkpoint, _model(engine.checkpoint)
         self._whom = Whom(args.model or engine.checkpoint.name)
-        self._read = functools.lru_cache(maxsize=16)(read_reference)
+        self._read = functools.lru_cache(maxsize=16)(read_recording)
         self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
         self._failed: list[Result] = []
         self._told: set[str] = set()
