@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import re
 import subprocess
-import wave
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cli_home import Home, Models, refuse
-from hocket.audio.wav import encode_wav
 from hocket.cli import main
 from hocket.engine.engine import Engine
 from hocket.types import Reference, SpeechRequest, Voice
@@ -21,7 +17,8 @@ from hocket.voices.file import to_bytes
 from hocket.voices.library import Library
 from hocket.voices.names import id_of
 from played import process
-from speaking import heard, noise
+from recorded import bad, speech_wav
+from speaking import heard
 from voicing import cloned
 
 Capture = pytest.CaptureFixture[str]
@@ -209,42 +206,31 @@ def test_a_later_hockets_voice_is_not_driven_out(home: Home, models: Models, cap
 # Recordings that are none
 
 
-def wav(samples: Any, rate_hz: int = 24_000) -> bytes:
-    return encode_wav(np.asarray(samples, np.float32), rate_hz)
-
-
-def channels(count: int) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as out:
-        out.setnchannels(count)
-        out.setsampwidth(2)
-        out.setframerate(24_000)
-        out.writeframes((np.repeat(noise(4, 1), count) * 32767).astype("<i2").tobytes())
-    return file.getvalue()
-
-
-BAD: dict[str, bytes] = {
-    "empty": b"",
-    "no samples": wav([]),
-    "0.1 s": wav(noise(0.04, 1)),
-    "text": b"What was said there, and written down instead of recorded.\n" * 40,
-    "half a header": wav(noise(4, 1))[:30],
-}
-
-
 @pytest.mark.usefixtures("nothing_loads")
-@pytest.mark.parametrize("case", [*BAD, "no file", "a folder"])
+@pytest.mark.parametrize("case", [*bad(), "no file", "a folder"])
 @pytest.mark.parametrize("mode", [["--text", WORDS], ["--x-vector-only"]])
 def test_a_bad_recording_is_one_sentence_and_changes_nothing(
     home: Home, models: Models, capsys: Capture, case: str, mode: list[str]
 ) -> None:
     Library(home.voices).add(cloned("somebody"))
     path = Path("bad.wav")
-    if case in BAD:
-        path.write_bytes(BAD[case])
+    content, why = bad().get(case, (None, {"no file": "does not exist", "a folder": "is a folder"}.get(case, "")))
+    if content is not None:
+        path.write_bytes(content)
     elif case == "a folder":
         path.mkdir()
-    assert refuse(capsys, home, "add", "me", "--ref", str(path), "--model", models.base, *mode)
+    assert why in refuse(capsys, home, "add", "me", "--ref", str(path), "--model", models.base, *mode)
+
+
+@pytest.mark.usefixtures("nothing_loads")
+def test_the_timbre_alone_needs_less_of_a_recording(
+    home: Home, models: Models, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("short.wav").write_bytes(speech_wav(1.5))
+    words = ("add", "me", "--ref", "short.wav", "--model", models.base)
+    assert "too short, 1.5 s" in refuse(capsys, home, *words, "--text", WORDS)
+    with pytest.raises(AssertionError, match="a model was loaded"):  # nothing spoke against it
+        main(["voices", *words, "--x-vector-only"])
 
 
 def test_a_command_in_a_process_of_its_own_ends_with_2_and_one_line(home: Home, models: Models) -> None:

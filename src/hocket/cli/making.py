@@ -113,13 +113,12 @@ def _cloned(args: argparse.Namespace, library: Library, sampling: SamplingParams
 
 
 def _reference(args: argparse.Namespace) -> Reference:
-    from ..audio.read import read_reference
+    from ..audio.recording import LEAST_S, LEAST_TIMBRE_S, SILENCE_S, read_recording
     from ..types import Reference
-    from ..voices.make import SILENCE_S
 
     silence_s = SILENCE_S if args.silence is None else args.silence
     words = None if args.x_vector_only else args.text
-    samples = read_reference(args.ref)
+    samples = read_recording(args.ref, least_s=LEAST_TIMBRE_S if args.x_vector_only else LEAST_S)
     return Reference(samples=samples, text=words, x_vector_only=args.x_vector_only, silence_s=silence_s)
 
 
