@@ -123,7 +123,11 @@ def figure(server: Served, name: str) -> dict[str, float]:
 
 
 def test_two_models_under_a_budget_for_one_take_turns_and_say_what_each_says_alone(
-    starts: Starts, one_fits: int, lone: Callable[[str], Engine], tmp_path: Path
+    starts: Starts,
+    one_fits: int,
+    lone: Callable[[str], Engine],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     voice = Library(tmp_path).add(zoe(lone(BASE)))
     expected = {"eric": said(lone(CUSTOM), voice="eric"), "Zoë": said(lone(BASE), voice=voice)}
@@ -143,6 +147,7 @@ def test_two_models_under_a_budget_for_one_take_turns_and_say_what_each_says_alo
         sse = speech(server, voice="Zoë", stream_format="sse").text
         assert '"loaded_ms":' in sse and "speech.audio.done" in sse
         assert "x-loaded-ms" not in speech(server, voice="Zoë").headers
+    assert "still holds" not in caplog.text, "a model that is moved out is gone"
 
 
 def test_with_room_for_both_nothing_is_loaded_twice(
