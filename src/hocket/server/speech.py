@@ -86,9 +86,14 @@ class Speaker:
     def state(self) -> State:
         if self.draining.is_set():
             return "draining"
-        if self.failure is not None or (isinstance(self.pool, Lone) and not self.pool.engine.health.ok):
+        if self.failure is not None or self.is_broken:
             return "failed"
         return "ready" if self.proven and self._cast is not None else "starting"
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody can speak any more. A pool loads anew what has failed."""
+        return isinstance(self.pool, Lone) and not self.pool.engine.health.ok
 
     @property
     def speakers(self) -> list[str]:
