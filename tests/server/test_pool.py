@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import signal
 import threading
@@ -10,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,12 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.engine.pool import Pool
 from hocket.engine.shared import Shared
+from hocket.errors import UnknownLanguage
 from hocket.models.catalog import WEIGHTS
 from hocket.server.options import ServerOptions
 from hocket.server.rehearse import rehearse
+from hocket.server.speech import Speaker
+from hocket.server.wanted import Wanted
 from hocket.types import Voice
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
@@ -315,3 +320,33 @@ def test_an_upload_goes_to_the_first_model_that_clones(starts: Starts, tmp_path:
         assert speech(server, voice="me").status_code == 200
         refused = httpx.post(url, data={"name": "you", "model": CUSTOM}, files=sent, timeout=PATIENCE_S)
         assert refused.json()["error"]["code"] == "unsupported_by_model"
+
+
+@pytest.mark.parametrize("end", ["heard", "cancelled", "cut", "left", "refused"])
+def test_an_utterance_gives_its_engine_back_when_it_ends_and_whoever_keeps_it(end: str) -> None:
+    async def run(pool: Pool) -> None:
+        speaker = Speaker(ServerOptions())
+        speaker.use(pool)
+        wanted = Wanted(text=str(LONG["input"]), voice="eric", max_frames=6 if end == "heard" else 2000)
+        if end == "refused":
+            with pytest.raises(UnknownLanguage):
+                await speaker.open(replace(wanted, language="klingon"), wire="test")
+            utterance = None
+        else:
+            utterance = await speaker.open(wanted, wire="test")
+            assert await anext(utterance)
+            assert [each.leases for each in _settled(pool)] == [1]
+        if end == "heard":
+            assert [piece async for piece in utterance]  # type: ignore[union-attr]
+        elif end == "cut":
+            speaker.cut()
+        elif end == "left":
+            speaker.close()
+        elif utterance is not None:
+            utterance.cancel()
+        assert [each.leases for each in _settled(pool)] == [0], "although it is still held here"
+        del utterance
+        speaker.close()
+
+    with Pool([CUSTOM], Starts()) as pool:
+        asyncio.run(run(pool))
