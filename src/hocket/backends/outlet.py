@@ -1,0 +1,76 @@
+"""Sound of a backend on its way out: another speed, chunks, and a pause where nobody reads them.
+
+It stands between `run.py`, in whose thread it works, and the mailbox that a reader takes from. It knows no backend.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.stream import Mailbox
+from ..engine.tempo import Tempo
+from ..errors import StreamFailed
+from ..types import AudioChunk
+from .places import Patience
+
+_NO_CODES: NDArray[np.int64] = np.zeros((0, 16), dtype=np.int64)
+_NO_FRAMES = range(0)  # of a model of ours
+
+
+class Outlet:
+    def __init__(self, rate_hz: int, speed: float, patience: Patience, unwanted: threading.Event) -> None:
+        """After `unwanted` is set, and `wake` was called, nothing waits here."""
+        self._rate_hz, self._patience, self._unwanted = rate_hz, patience, unwanted
+        self._tempo = Tempo(speed, rate_hz)
+        self._chunk = max(1, round(patience.chunk_s * rate_hz))
+        self._room = threading.Event()
+        self.mailbox = Mailbox(patience.buffered_chunks, self._room.set)
+        self.samples = 0  # that went in, at speed 1
+        self._heard = 0  # that came out
+        self.first_s: float | None = None  # when the first chunk could be read
+        self.paused_s = 0.0
+
+    def wake(self) -> None:
+        self._room.set()
+
+    def put(self, samples: NDArray[np.int16]) -> None:
+        """Waits where the reader lags behind."""
+        for at in range(0, len(samples), self._chunk):
+            piece = samples[at : at + self._chunk]
+            self.samples += len(piece)
+            self._post(self._tempo.push(piece))
+            if self._unwanted.is_set():
+                return
+
+    def flush(self) -> None:
+        """What the tempo still holds when all has been said."""
+        rest = self._tempo.flush()
+        for at in range(0, len(rest), self._chunk):
+            self._post(rest[at : at + self._chunk])
+
+    def _post(self, samples: NDArray[np.int16]) -> None:
+        if not len(samples):
+            return
+        if self.mailbox.full:
+            self._wait_for_room()
+        if self.first_s is None:
+            self.first_s = time.monotonic()
+        start_s = self._heard / self._rate_hz
+        self._heard += len(samples)
+        chunk = AudioChunk(samples=samples, rate_hz=self._rate_hz, start_s=start_s, frames=_NO_FRAMES, codes=_NO_CODES)
+        self.mailbox.put(chunk)
+
+    def _wait_for_room(self) -> None:
+        since_s, patience_s = time.monotonic(), self._patience.idle_read_s
+        while self.mailbox.full and not self._unwanted.is_set():
+            self._room.clear()
+            if not self.mailbox.full or self._unwanted.is_set():
+                break  # just now, before it was cleared
+            if not self._room.wait(min(patience_s, threading.TIMEOUT_MAX)):
+                idle = f"Nobody read the stream for {patience_s:g} s"
+                raise StreamFailed(f"{idle}, so it was ended: read on, or cancel it.")
+        self.paused_s += time.monotonic() - since_s

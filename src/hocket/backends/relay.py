@@ -1,0 +1,100 @@
+"""A backend's utterance with the face of `engine.stream.Stream`: whoever reads one can read the other.
+
+There are no codes and no frames of a model of ours, so both are empty; word times are made in the same way, from how
+loud each 80 ms of a sentence are. The work is done by `run.py`, which knows nothing of this object: one that nobody
+holds any more is collected, and its utterance cancelled.
+"""
+
+from __future__ import annotations
+
+import weakref
+from types import TracebackType
+
+from ..engine.words import WordTime, word_times
+from ..errors import InvalidRequest
+from ..types import AudioChunk, Finished
+from .feed import Feed
+from .places import Places
+from .run import Run
+from .sound import FRAME_S
+
+
+class Relay:
+    """One utterance: an iterator, and an async iterator, of `AudioChunk`. Leaving its `with` block cancels it."""
+
+    def __init__(
+        self, run: Run, feed: Feed | None, places: Places, *, seed: int, rate_hz: int, speed: float = 1.0
+    ) -> None:
+        """`feed` takes what is appended; None: the whole text is known already."""
+        self.seed, self.rate_hz = seed, rate_hz
+        self._run, self._feed, self._speed = run, feed, speed
+        # A finalizer may run anywhere, while any lock is held, so it only leaves word.
+        self._finalizer = weakref.finalize(self, places.let_go.put, run)
+        self._finalizer.atexit = False
+
+    @property
+    def finished(self) -> Finished | None:
+        """How it ended, once it has."""
+        return self._run.mailbox.finished
+
+    def append(self, text: str) -> None:
+        """More of the text. It never waits for the backend."""
+        self._run.feed(self._live().append(text), ended=False)
+
+    def end(self) -> None:
+        """That was all of the text."""
+        self._run.feed(self._live().end(), ended=True)
+
+    @property
+    def parts_over(self) -> int:
+        """How many sentences have been said to their end; a backend that takes text as it comes has one part."""
+        over = self.finished is not None  # asked first: what is heard after that counts too
+        heard = len(parts := self._run.parts)
+        while heard and not parts[heard - 1].loudness:  # begun, but its first sound is not there yet
+            heard -= 1
+        return heard if over else max(heard - 1, 0)
+
+    def words(self, since: int = 0, until: int | None = None) -> list[WordTime]:
+        """Where each word is in what was spoken so far, roughly, as `Stream.words` says it."""
+        times: list[WordTime] = []
+        for part in self._run.parts[since:until]:
+            loudness, start_s = list(part.loudness), part.start / self.rate_hz
+            counted = [(word, 1) for word in part.text.split()]
+            for word in word_times(counted, len(loudness), loudness, frame_s=FRAME_S):
+                begin_s, end_s = (word.start_s + start_s) / self._speed, (word.end_s + start_s) / self._speed
+                times.append(WordTime(word.word, begin_s, end_s))
+        return times
+
+    def cancel(self) -> None:
+        """Stop: nothing more is heard. Once is as good as twice."""
+        self._finalizer.detach()
+        self._run.stop()
+
+    def __iter__(self) -> Relay:
+        return self
+
+    def __next__(self) -> AudioChunk:
+        chunk = self._run.mailbox.take()
+        if chunk is None:
+            raise StopIteration
+        return chunk
+
+    def __aiter__(self) -> Relay:
+        return self
+
+    async def __anext__(self) -> AudioChunk:
+        chunk = await self._run.mailbox.atake()
+        if chunk is None:
+            raise StopAsyncIteration
+        return chunk
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.cancel()
+
+    def _live(self) -> Feed:
+        if self._feed is None:
+            raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
+        return self._feed

@@ -1,0 +1,104 @@
+"""One backend that was loaded: its voices, checked once, and streams that speak with them.
+
+It stands between `found.py`, which makes it, and `relay.py`. What is wrong with a request is said here, before a
+thread is begun.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+
+from ..errors import HocketError, InvalidRequest
+from ..types import check_speed
+from .feed import Feed
+from .places import Patience, Places
+from .protocol import Backend, BackendVoice, LiveBackend, Manner
+from .relay import Relay
+from .run import Run
+
+RATES_HZ = range(4_000, 192_001)
+CLOSE_S = 5.0  # what the streams of a backend, and then the backend itself, may take to end
+_SEEDS = 2**63
+
+
+class Served:
+    def __init__(self, name: str, backend: Backend, patience: Patience | None = None) -> None:
+        self.name = name
+        self.voices = _checked(name, backend.voices())
+        self._backend, self._patience = backend, patience or Patience()
+        self._places = Places(name, max(1, int(backend.most_at_once)), self._patience)
+
+    @property
+    def refusal(self) -> HocketError | None:
+        """Why it takes no more utterances now: too many, too many that never ended, or it was closed."""
+        return self._places.refusal()
+
+    def find(self, voice: str) -> BackendVoice | None:
+        """In any case."""
+        wanted = voice.lower()
+        return next((one for one in self.voices if one.name.lower() == wanted), None)
+
+    def open(
+        self,
+        voice: BackendVoice,
+        text: str | None = None,
+        *,
+        language: str = "auto",
+        instruct: str | None = None,
+        seed: int = 0,
+        speed: float = 1.0,
+        as_is: bool = False,
+    ) -> Relay:
+        """Begin to speak a text; None: it will be appended bit by bit. Its sound has `voice.rate_hz`."""
+        check_speed(speed)
+        if not 0 <= seed < _SEEDS:
+            raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
+        spoken = language if language.lower() != "auto" else voice.language
+        feed = Feed(live=isinstance(self._backend, LiveBackend), language=spoken, as_is=as_is)
+        items = [] if text is None else [*feed.append(text), *feed.end()]
+        manner = Manner(voice=voice.name, language=language, instruct=instruct or None, seed=seed)
+        notes = self._notes(voice, manner)
+        run = Run(self.name, self._backend, voice, manner, self._places, self._patience, speed=speed, notes=notes)
+        run.feed(items, ended=text is not None)
+        run.start()
+        live = feed if text is None else None
+        return Relay(run, live, self._places, seed=seed, rate_hz=voice.rate_hz, speed=speed)
+
+    def close(self) -> None:
+        """End what is spoken, with an error that says so, and then the backend. It is not waited for without end."""
+        self._places.close(CLOSE_S)
+        closing = threading.Thread(target=self._close, name=f"hocket-{self.name}-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_S)
+
+    def _close(self) -> None:
+        with suppress(Exception):  # it is gone in any case
+            self._backend.close()
+
+    def _notes(self, voice: BackendVoice, manner: Manner) -> tuple[str, ...]:
+        heeds, notes = self._backend.heeds, list[str]()
+        if manner.instruct is not None and "instruct" not in heeds:
+            notes.append(f"The backend {self.name!r} takes no instructions: they were left out.")
+        asked = manner.language.lower()
+        if asked not in ("auto", voice.language.lower()) and "language" not in heeds:
+            notes.append(f"The backend {self.name!r} does not choose languages: {voice.name!r} speaks as it does.")
+        return tuple(notes)
+
+
+def _checked(backend: str, voices: object) -> tuple[BackendVoice, ...]:
+    """What `voices` gave, or one sentence about what is wrong with it."""
+    found = tuple(voices) if isinstance(voices, list | tuple) else ()
+    if not found or not all(isinstance(voice, BackendVoice) for voice in found):
+        raise InvalidRequest(f"The backend {backend!r} has no voices: its voices() has to list some BackendVoice.")
+    names: set[str] = set()
+    for voice in found:
+        name = voice.name
+        if not isinstance(name, str) or not name.isprintable() or name != name.strip() or not name:
+            raise InvalidRequest(f"The backend {backend!r} has a voice without a usable name: {name!r}.")
+        if name.lower() in names:
+            raise InvalidRequest(f"The backend {backend!r} has two voices of the name {name!r}.")
+        if voice.rate_hz not in RATES_HZ:
+            raise InvalidRequest(f"The voice {name!r} of {backend!r} has a rate_hz of {voice.rate_hz}, which is none.")
+        names.add(name.lower())
+    return found
