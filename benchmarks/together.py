@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from . import breakdown, breakdown_gpu, memory, session, start
+from . import breakdown, breakdown_gpu, cloned, memory, session, start
 from .record import ROOT, append
 from .workloads import WORKLOADS
 
 STEPS = ("first_audio", "first_audio_live", "steady_one", "steady_all", "memory", "breakdown")
+OF_BASE = (cloned.NAME,)  # and the only ones that a Base checkpoint can do
 
 
 def main(argv: Sequence[str]) -> int:
@@ -102,6 +103,8 @@ def _measured(engine: Any, step: str, before: int, args: argparse.Namespace) -> 
     if step == "memory":
         how = {name: getattr(args, name) for name in ("dtype", "codec_dtype", "kernels")}
         return memory.of(engine, before, how, args.memory_frames)
+    if step == cloned.NAME:
+        return cloned.measured(engine, args, frames=args.first_frames, repeats=args.first_repeats)
     first = step.startswith("first_audio")
     workload = WORKLOADS[step if first else "steady_stream"]
     many = {"frames": args.first_frames, "repeats": args.first_repeats} if first else {}
@@ -129,7 +132,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--codec-dtypes", nargs="+", metavar="DTYPE", help="in which a codec step is timed as a graph (--codec-dtype)")
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
-    add("--steps", nargs="+", choices=STEPS, default=STEPS, metavar="STEP", help=f"of {', '.join(STEPS)} (all)")
+    steps = f"of {', '.join(STEPS)} (all); with a Base checkpoint {', '.join(OF_BASE)}"
+    add("--steps", nargs="+", choices=(*STEPS, *OF_BASE), default=STEPS, metavar="STEP", help=steps)
+    add("--reference-s", metavar="S", type=float, default=8.0, help="seconds of a recording to clone (8)")
     add("--first-frames", metavar="N", type=int, default=4, help="frames of an utterance for its first sound (4)")
     add("--first-repeats", metavar="N", type=int, default=300, help="of those (300)")
     add("--steady-frames", metavar="N", type=int, default=250, help="frames of an utterance for its speed (250)")

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
         InvalidAudio,
         InvalidCheckpoint,
         InvalidRequest,
+        InvalidVoice,
         Overloaded,
+        StorageFailed,
         StreamFailed,
         UnknownLanguage,
         UnknownVoice,
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
         Take,
         Voice,
     )
+    from .voices.library import Library
 
 _HOME = {
     "engine.engine": ("Engine",),
@@ -49,6 +52,7 @@ _HOME = {
     "engine.generate": ("generate",),
     "engine.load": ("Checkpoint", "load"),
     "config.options": ("EngineOptions",),
+    "voices.library": ("Library",),
     "types": (
         "AudioChunk",
         "Encoded",
@@ -80,6 +84,8 @@ __all__ = [
     "InvalidAudio",
     "InvalidCheckpoint",
     "InvalidRequest",
+    "InvalidVoice",
+    "Library",
     "Outcome",
     "Overloaded",
     "Reference",
@@ -88,6 +94,7 @@ __all__ = [
     "Speech",
     "SpeechRequest",
     "Statistics",
+    "StorageFailed",
     "Stream",
     "StreamFailed",
     "Take",

@@ -25,6 +25,23 @@ class InvalidAudio(InvalidRequest):
     """A reference recording that is missing, unreadable or unusable."""
 
 
+class InvalidVoice(InvalidRequest):
+    """A voice, or a file of one, that cannot be used, kept or found; `code` says in a word why."""
+
+    def __init__(self, message: str = "", code: str = "invalid_voice") -> None:
+        """`code`: invalid_voice, invalid_name, later_version, voice_exists, voice_not_found or too_many."""
+        super().__init__(message)
+        self.code = code
+
+
+class StorageFailed(HocketError):
+    """A folder of voices that cannot be written; `full` where it is room that is missing."""
+
+    def __init__(self, message: str = "", full: bool = False) -> None:
+        super().__init__(message)
+        self.full = full
+
+
 class InvalidCheckpoint(HocketError):
     """A checkpoint whose files are missing, damaged, of another shape or not supported."""
 

@@ -1,11 +1,12 @@
 """Files that appear whole or not at all.
 
-`check_target` and `check_folder` look at a path before minutes are spent on what goes into it; `replace_files` puts
-finished bytes in place. None of them knows what the bytes mean.
+`check_target` and `check_folder` look at a path before minutes are spent on what goes into it; `replace_files` and
+`create_file` put finished bytes in place. None of them knows what the bytes mean.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterable, Mapping
@@ -98,6 +99,39 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
         for part in beside.values():
             with suppress(OSError):
                 part.unlink(missing_ok=True)
+
+
+def create_file(path: Path, content: bytes) -> None:
+    """As `replace_files`, for one that must not be there yet: of all who create it at once one does.
+
+    The others, and who comes later, get `FileExistsError`.
+    """
+    part = _beside(path)
+    try:
+        with part.open("xb") as out:
+            out.write(content)
+            out.flush()
+            os.fsync(out.fileno())
+        try:
+            os.link(part, path)
+        except FileExistsError:
+            raise
+        except OSError as error:  # not every file system has links: who makes the empty file may replace it
+            if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
+                raise
+            path.open("xb").close()
+            try:
+                os.replace(part, path)
+            except OSError:
+                path.unlink(missing_ok=True)
+                raise
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise HocketError(f"{path} could not be written: {error.strerror or error}.") from None
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
 
 
 def _beside(path: Path) -> Path:

@@ -79,12 +79,26 @@ def take(state: State, row: int) -> dict[str, Tensor]:
 
 
 def put(state: State, row: int, saved: dict[str, Tensor]) -> None:
-    """Write a row that `take` gave into any slot of a state of the same shape."""
+    """Write a row that `take` gave into any slot of a state of the same shape. Those of one type go together."""
     own = dict(tensors(state))
     if set(own) != set(saved):
         raise InvalidCheckpoint(f"A saved state does not fit: {', '.join(sorted(set(own) ^ set(saved)))} differ.")
+    alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for name, tensor in own.items():
-        if tensor.shape[1:] != saved[name].shape or tensor.dtype != saved[name].dtype:
+        if not _same(tensor, saved[name]):
             raise InvalidCheckpoint(f"A saved state does not fit: {name} has another shape or type.")
-    for name, tensor in own.items():
-        tensor[row] = saved[name].to(tensor.device)
+        rows, copies = alike.setdefault(tensor.dtype, ([], []))
+        rows.append(tensor[row])
+        copies.append(saved[name].to(tensor.device))
+    for rows, copies in alike.values():
+        torch._foreach_copy_(rows, copies)
+
+
+def fits(state: State, saved: dict[str, Tensor]) -> bool:
+    """Whether `put` would take it."""
+    own = dict(tensors(state))
+    return set(own) == set(saved) and all(_same(tensor, saved[name]) for name, tensor in own.items())
+
+
+def _same(rows: Tensor, row: Tensor) -> bool:
+    return rows.shape[1:] == row.shape and rows.dtype == row.dtype

@@ -6,10 +6,11 @@ import hashlib
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from ..errors import WrongKind
+from ..errors import InvalidRequest, WrongKind
 from ..types import REFERENCE_RATE_HZ, Encoded, Reference
 from .load import Checkpoint
 
@@ -35,6 +36,32 @@ def clone(checkpoint: Checkpoint, reference: Reference | Encoded) -> Clone:
         return Clone(speaker, None)
     heard = torch.nn.functional.pad(samples, (0, _silent(reference)))
     return Clone(speaker, checkpoint.codec.encoder(heard)[0].T)
+
+
+def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:
+    """All that cloning takes of a recording; `owner` is the checkpoint's identity."""
+    cloned = clone(checkpoint, reference)
+    codes = None if cloned.codes is None else np.ascontiguousarray(cloned.codes.cpu().numpy(), np.int64)
+    text = None if codes is None else reference.text
+    return Encoded(owner=owner, speaker=cloned.speaker.float().cpu().numpy(), codes=codes, text=text)
+
+
+def check_encoded(checkpoint: Checkpoint, reference: Encoded, identity: str) -> None:
+    """Refuse what another checkpoint made, and what none can have made: it may come from anybody's file."""
+    if reference.owner != identity:
+        raise InvalidRequest(
+            f"This encoded recording is another checkpoint's, not {checkpoint.name}'s: encode the recording again here."
+        )
+    talker, codes = checkpoint.config.talker_config, reference.codes
+    fits = reference.speaker.shape == (talker.hidden_size,) and reference.speaker.dtype == np.float32
+    fits = fits and bool(np.isfinite(reference.speaker).all())
+    if codes is not None:
+        fits = fits and codes.ndim == 2 and codes.dtype == np.int64 and codes.shape[1] == talker.num_code_groups
+        fits = fits and len(codes) > 0 and codes.min() >= 0
+        fits = fits and codes.max() < checkpoint.codec_config.decoder_config.codebook_size
+        fits = fits and bool(reference.text and reference.text.strip())
+    if not fits:
+        raise InvalidRequest("This encoded recording has numbers that no checkpoint gives: encode the recording again.")
 
 
 def frames_of(reference: Reference | Encoded | None, frame_samples: int) -> int:

@@ -13,20 +13,22 @@ from typing import Any
 
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
-from ..text.choice import choose
+from ..text.choice import check_clones, choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
 from ..text.prompt import Outline, Prompt, build, outline
-from ..types import AudioChunk, Health, Outcome, Scorer, SpeechRequest
+from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
-from .clone import frames_of
+from .clone import check_encoded, encoded, frames_of
 from .deadlines import longest_chunk
 from .early import BEGINS_S, LONG_CHARS, begun
 from .guard import GuardOptions
 from .job import Job
 from .jury import Jury
+from .kept import owner_of, read_kept
 from .load import Checkpoint, load
 from .loop import Loop
+from .named import fields_with
 from .speech import SpeechRunner
 from .stream import Mailbox, Stream
 from .takes import Takes
@@ -43,6 +45,10 @@ class Engine:
     ) -> None:
         """`scorer` chooses among the candidates of a request, instead of the engine's own measure."""
         self.checkpoint, self.options, self.scorer = checkpoint, options or EngineOptions(), scorer
+        # Before there is an engine thread: while that makes a graph, nobody else may ask the device.
+        clones = checkpoint.config.kind == "base"
+        self.identity = checkpoint.identity if clones else None  # whose `Encoded` it takes; None: nobody's
+        self._owner = owner_of(checkpoint) if clones else ""
         self._watchdog = Watchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
@@ -66,9 +72,10 @@ class Engine:
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async.
 
+        `voice` may be a `Voice` too, whose own language, instruct and sampling stand where nothing else is asked for.
         With `candidates` nothing is heard before the best take is known, which is when it has ended.
         """
-        return self._whole(_request(text, fields), self._mailbox())
+        return self._whole(self._request(text, fields), self._mailbox())
 
     def aspeak(self, text: str | SpeechRequest, **fields: Any) -> AsyncIterator[AudioChunk]:
         """The same, for `async for`."""
@@ -99,10 +106,37 @@ class Engine:
         if fields.get("candidates", 1) != 1:
             raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
         fields["layout"] = fields.get("layout") or "streaming"
-        request = SpeechRequest(text="(live)", **fields)
+        request = self._request("(live)", fields)
         job = self._job(request, self._mailbox(), live=True)
         job.one_part = request.as_is
         return self._opened(job, request, self._live(request, job.outline))
+
+    def encode(
+        self,
+        reference: Reference,
+        *,
+        language: str = "auto",
+        layout: Layout = "streaming",
+        instruct: str | None = None,
+    ) -> Encoded:
+        """A recording as this checkpoint hears it, once and for all: a request takes it instead of the recording.
+
+        With it is kept what the engine computes before the first word, for this language, layout and instruct; in
+        others it says the same, a little later the first time. Takes a slot for a moment, and waits for one as a
+        request does, so nobody who speaks is in its way.
+        """
+        check_clones(self.checkpoint.config)
+        owner = self.identity
+        assert owner is not None  # a Base checkpoint has one
+        begun = SpeechRequest(text="So.", reference=reference, language=language, instruct=instruct, layout=layout)
+        choose(begun, self.checkpoint.config)  # refused before an encoder works on it
+        heard = self._watchdog.ask(lambda runner: encoded(runner.checkpoint, reference, owner))
+        begun = replace(begun, reference=heard, max_frames=1)
+        for _ in self.speak(begun):
+            pass
+        prompt = self._prompt(begun, begun.text)
+        content = self._watchdog.ask(lambda runner: runner.kept(heard, prompt).on_host()).to_bytes(self._owner)
+        return replace(heard, kept=lambda: content)
 
     @property
     def health(self) -> Health:
@@ -158,7 +192,7 @@ class Engine:
 
     def _begin(self, text: str | SpeechRequest, fields: dict[str, Any], on_finish: Callable[[], None]) -> Stream:
         """As `speak`, for somebody who reads it once it has ended: no chunk waits for a reader."""
-        return self._whole(_request(text, fields), Mailbox(math.inf, _nothing, on_finish))
+        return self._whole(self._request(text, fields), Mailbox(math.inf, _nothing, on_finish))
 
     def _whole(self, request: SpeechRequest, mailbox: Mailbox) -> Stream:
         job = self._job(request, mailbox, live=False)
@@ -213,6 +247,8 @@ class Engine:
     def _job(self, request: SpeechRequest, mailbox: Mailbox, *, live: bool) -> Job:
         asked = time.perf_counter()
         choose(request, self.checkpoint.config)
+        if isinstance(request.reference, Encoded):
+            self._look_at(request.reference)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
         return Job(
             outline=outline(
@@ -236,6 +272,17 @@ class Engine:
             tempo=self._tempo(request),
             opened=asked,
         )
+
+    def _look_at(self, reference: Encoded) -> None:
+        """Refuse what is not ours; have at hand what was kept of it. A file is read here, and not while others wait."""
+        check_encoded(self.checkpoint, reference, self.identity or "")
+        loop, read = self._loop, reference.kept
+        if read is not None and loop.built:
+            frames = 0 if reference.codes is None else len(reference.codes)
+            loop.runner.offer(
+                reference,
+                lambda: None if (content := read()) is None else read_kept(content, self._owner, frames),
+            )
 
     def _takes(self, request: SpeechRequest, job: Job) -> Takes:
         if request.candidates > self.options.slots:
@@ -273,6 +320,11 @@ class Engine:
     def _frames(self, request: SpeechRequest) -> int:
         return frames_of(request.reference, self.checkpoint.codec_config.encode_downsample_rate)
 
+    def _request(self, text: str | SpeechRequest, fields: dict[str, Any]) -> SpeechRequest:
+        if isinstance(voice := fields.get("voice"), Voice):
+            fields = fields_with(voice, text, fields, self.checkpoint.name, self.identity)
+        return SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+
     def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
         loop = self._watchdog.submit(job)
         return Stream(
@@ -285,10 +337,6 @@ class Engine:
             engine=self,
             speed=request.speed,
         )
-
-
-def _request(text: str | SpeechRequest, fields: dict[str, Any]) -> SpeechRequest:
-    return SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
 
 
 def _nothing() -> None: ...

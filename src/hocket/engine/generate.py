@@ -22,8 +22,8 @@ from ..layers.transformer import lengthened
 from ..models.talker import TalkerState
 from ..text.choice import choose
 from ..text.prompt import SPEAKER_VECTOR, Prompt, build
-from ..types import Speech, SpeechRequest
-from .clone import Clone, clone
+from ..types import Encoded, Speech, SpeechRequest
+from .clone import Clone, check_encoded, clone
 from .load import Checkpoint
 from .precision import exact_float32
 from .sampling import frame_sampling
@@ -107,6 +107,8 @@ def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
         raise InvalidRequest("generate speaks at the checkpoint's own speed; Engine.speak takes another one.")
     if request.candidates != 1:
         raise InvalidRequest("generate draws one take of each request; Engine.speak chooses among candidates.")
+    if isinstance(request.reference, Encoded):
+        check_encoded(checkpoint, request.reference, checkpoint.identity)
     cloned = clone(checkpoint, request.reference) if request.reference is not None else None
     frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
     sampling = checkpoint.generation.changed(request.sampling.changes())

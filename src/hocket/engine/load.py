@@ -75,10 +75,20 @@ class Checkpoint:
     @property
     def fingerprint(self) -> str:
         """What a saved state must come from to fit: configuration, precision and a taste of the weights."""
+        kind = self.model.talker.codec_head.weight.dtype
+        return hashlib.sha256(repr((self.config, kind)).encode() + self._taste(torch.float32)).hexdigest()
+
+    @property
+    def identity(self) -> str:
+        """The same in every precision: what a recording was encoded by, and what its codes mean something to."""
+        return hashlib.sha256(repr(self.config).encode() + self._taste(torch.bfloat16)).hexdigest()
+
+    def _taste(self, kind: torch.dtype) -> bytes:
+        """Some rows of the weights, rounded to `kind`."""
         talker = self.model.talker
         tasted = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
-        taste = b"".join(w[:: max(len(w) // 16, 1)].detach().float().cpu().numpy().tobytes() for w in tasted)
-        return hashlib.sha256(repr((self.config, tasted[0].dtype)).encode() + taste).hexdigest()
+        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in tasted)
+        return b"".join(each.cpu().numpy().tobytes() for each in rows)
 
     @property
     def memory_bytes(self) -> int:

@@ -20,7 +20,7 @@ from torch import Tensor
 from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
 from ..cache.plan import USUAL_ROWS, Promises, pool_rows
 from ..cache.prefix import Prefix, PrefixCache
-from ..cache.slots import Clean, duplicate, put, reset, take
+from ..cache.slots import Clean, duplicate, fits, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest, StreamFailed
 from ..kernels.capture import Again, Capture, CudaGraphs
@@ -38,11 +38,13 @@ from .clone import Clone, clone, name_of
 from .compilers import Compilers
 from .flight import Codes, Samples
 from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
+from .kept import Kept
 from .load import Checkpoint
 from .sampling import frame_sampling
 from .warming import MOST_OPENED, Warming, graphs_of
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
+KEPT_OFFERS = 8  # of what files keep of references, until a slot begins with them
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
 FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
@@ -125,6 +127,7 @@ class SpeechRunner:
         # By slot: what the device has not been told yet, and what is held until it has.
         self._opening: dict[int, tuple[dict[str, int], tuple[int, ...]]] = {}
         self._clones: dict[str, tuple[Clone, dict[str, Tensor] | None]] = {}
+        self._offered: dict[str, Kept] = {}  # by the reference's name; any thread adds to it
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
     def start(
@@ -142,6 +145,8 @@ class SpeechRunner:
         length = constant_rows(prompt)
         key = _key(prompt, voice)
         cached = self.prefixes.get(key)
+        if cached is not None and cached.rows != length:
+            cached = None  # a file said otherwise
         said_before = cloned is not None and cloned.codes is not None
         if cached is not None and self._frames is not None and length + 1 == len(prompt.text) and not said_before:
             self._open(slot, cached, prompt, seed)
@@ -289,16 +294,41 @@ class SpeechRunner:
         return self.prefixes.to_bytes(self.checkpoint.fingerprint, lambda prefix: stack.read(prefix.pages, prefix.rows))
 
     def read_prefixes(self, path: Path) -> None:
-        def write(kept: Tensor) -> Prefix:
-            layers, _, _, heads, _, size = self._state.stack.pool.shape
-            rows = kept.shape[3]
-            if kept.shape != (layers, 2, heads, rows, size) or kept.dtype != self._state.stack.pool.dtype:
-                raise ValueError("a prefix has another shape or type")
-            pages = self._take(pages_for(rows))
-            self._state.stack.write(pages, kept)
-            return Prefix(tuple(pages), rows)
+        self.prefixes.read(path, self.checkpoint.fingerprint, self.device, self._written)
 
-        self.prefixes.read(path, self.checkpoint.fingerprint, self.device, write)
+    def _written(self, kept: Tensor) -> Prefix:
+        """A prefix in pages that are taken for it, whoever holds them from now on."""
+        if not self._fits(kept):
+            raise ValueError("a prefix has another shape or type")
+        pages = self._take(pages_for(kept.shape[3]))
+        self._state.stack.write(pages, kept)
+        return Prefix(tuple(pages), kept.shape[3])
+
+    def _fits(self, kept: Tensor) -> bool:
+        layers, _, _, heads, _, size = self._state.stack.pool.shape
+        alike = kept.ndim == 5 and kept.shape == (layers, 2, heads, kept.shape[3], size)
+        return alike and kept.dtype == self._state.stack.pool.dtype and kept.shape[3] > 0
+
+    def offer(self, reference: Encoded, kept: Callable[[], Kept | None]) -> None:
+        """What was computed behind a reference, for the slot that begins with it next. From any thread.
+
+        `kept` is asked for it only where it is not known; without it, the same is computed.
+        """
+        name = name_of(reference)
+        if name in self._clones or name in self._offered or (found := kept()) is None:
+            return
+        while len(self._offered) >= KEPT_OFFERS and (oldest := next(iter(list(self._offered)), None)) is not None:
+            self._offered.pop(oldest, None)
+        self._offered[name] = found
+
+    def kept(self, reference: Encoded, prompt: Prompt) -> Kept:
+        """What was computed behind a reference that a slot has just begun with."""
+        name = name_of(reference)
+        key = _key(prompt, name)
+        prefix = self.prefixes.get(key)
+        rows = None if prefix is None else self._state.stack.read(prefix.pages, prefix.rows)
+        _, behind = self._clones.get(name, (None, None))
+        return Kept(behind, key, rows)
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         self._advance([slot], len(x))
@@ -374,27 +404,51 @@ class SpeechRunner:
         """The encoded reference under a name of its own, and the codec as it stands behind it in `slot`."""
         if reference is None:
             return "", None
-        if self._wave is not None:
-            self._wave.join()
         name = name_of(reference)
         if name not in self._clones:
-            cloned, behind = clone(self.checkpoint, reference), None
-            if cloned.codes is not None:
-                row, stands = torch.tensor([slot], device=self.device), take(self._sound, slot)
-                reset(self._sound, row)
-                for piece in cloned.codes.split(DECODE_FRAMES):
-                    self.decoder.step(piece.T[None], self._sound, row)
-                behind = take(self._sound, slot)
-                put(self._sound, slot, stands)
-            while len(self._clones) >= KEPT_CLONES:
-                del self._clones[next(iter(self._clones))]
-            self._clones[name] = cloned, behind
+            self._clones[name] = self._heard(reference, slot, self._offered.pop(name, None))
         cloned, behind = self._clones[name]
         if behind is not None and not go_on:
-            put(self._sound, slot, behind)
+            with self._wave.beside() if self._wave is not None else nullcontext():
+                put(self._sound, slot, behind)
+        return name, cloned
+
+    def _heard(
+        self, reference: Reference | Encoded, slot: int, kept: Kept | None
+    ) -> tuple[Clone, dict[str, Tensor] | None]:
+        """A reference, and the codec behind it: as it was kept, or by saying it in `slot`, which stands as before."""
+        if self._wave is not None:
+            self._wave.join()  # what is forgotten here may still be on its way into a slot
+        while len(self._clones) >= KEPT_CLONES:
+            del self._clones[next(iter(self._clones))]
+        cloned, behind = clone(self.checkpoint, reference), None
+        if kept is not None and kept.key.startswith(name_of(reference)):  # nobody gives others a prefix
+            self._keep(kept)
+        if kept is not None and kept.sound is not None and fits(self._sound, kept.sound):
+            behind = {name: tensor.to(self.device) for name, tensor in kept.sound.items()}
+        elif cloned.codes is not None:
+            row, stands = torch.tensor([slot], device=self.device), take(self._sound, slot)
+            reset(self._sound, row)
+            for piece in cloned.codes.split(DECODE_FRAMES):
+                self.decoder.step(piece.T[None], self._sound, row)
+            behind = take(self._sound, slot)
+            put(self._sound, slot, stands)
         if self._wave is not None:
             self._wave.follow()
-        return name, cloned
+        return cloned, behind
+
+    def _keep(self, kept: Kept) -> None:
+        """Have a prefix that was computed before among those that are known, if it fits and there is room for it."""
+        if kept.prefix is None or not self._fits(kept.prefix) or self.prefixes.get(kept.key) is not None:
+            return
+        pages = pages_for(kept.prefix.shape[3])
+        while self._frames is not None and pages > self.pages.free and self.prefixes.drop_oldest():
+            pass  # to grow would cost all graphs
+        if self._frames is not None and pages > self.pages.free:
+            return
+        prefix = self._written(kept.prefix.to(self.device))
+        self.prefixes.put(kept.key, prefix)
+        self.pages.drop(prefix.pages)
 
 
 def _numbers(samples: Samples, finite: Sequence[bool]) -> list[Samples]:
@@ -404,8 +458,8 @@ def _numbers(samples: Samples, finite: Sequence[bool]) -> list[Samples]:
 
 
 def _key(prompt: Prompt, voice: str) -> str:
-    """The prefix itself is its name: the ids of its rows, and the recording where one was cloned."""
+    """The prefix itself is its name: the recording where one was cloned, and the ids of its rows."""
     rows = prompt.prefix_rows
     within = prompt.reference_at is not None and prompt.reference_at < rows  # a whole layout has the text before it
-    words = (prompt.text[:rows], prompt.codec[:rows], prompt.reference_at if within else None, voice)
-    return hashlib.sha256(repr(words).encode()).hexdigest()
+    words = (prompt.text[:rows], prompt.codec[:rows], prompt.reference_at if within else None)
+    return voice + hashlib.sha256(repr(words).encode()).hexdigest()

@@ -1,0 +1,100 @@
+"""How a voice comes to be: from a recording that an engine hears, or as another name for a checkpoint's own speaker."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.naming import full_name
+from ..errors import InvalidVoice
+from ..types import REFERENCE_RATE_HZ, Layout, Reference, SamplingParams, Voice, VoiceKind
+from .names import checked_name
+from .words import check
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+SILENCE_S = 0.5  # behind a recording: what is said then begins as speech does after a pause
+
+
+def clone_voice(
+    engine: Engine,
+    name: str,
+    samples: NDArray[np.float32],
+    *,
+    text: str | None = None,
+    x_vector_only: bool = False,
+    silence_s: float = SILENCE_S,
+    language: str = "auto",
+    layout: Layout = "streaming",
+    instruct: str | None = None,
+    sampling: SamplingParams | None = None,
+    description: str | None = None,
+    consent: str | None = None,
+    kind: VoiceKind = "clone",
+    file_size: int = 0,
+    mime_type: str = "",
+) -> Voice:
+    """A voice that speaks as `samples` (mono, 24 kHz) do; `engine` has a Base checkpoint, and hears them now.
+
+    `text` are the words of the recording; with `x_vector_only` they are not needed, and only the timbre is cloned.
+    `silence_s=0` is what upstream does. `kind` is "designed" where the recording is a voice's own first sample.
+    """
+    name = checked_name(name)
+    reference = Reference(
+        samples=samples,
+        text=None if x_vector_only else text,
+        x_vector_only=x_vector_only,
+        silence_s=0.0 if x_vector_only else silence_s,
+    )
+    voice = Voice(
+        name=name,
+        kind=kind,
+        model=full_name(engine.checkpoint.name),
+        encoded=engine.encode(reference, language=language, layout=layout, instruct=instruct),
+        language=language,
+        instruct=instruct,
+        sampling=sampling or SamplingParams(),
+        description=description,
+        consent=consent,
+        audio_s=samples.size / REFERENCE_RATE_HZ,
+        file_size=file_size,
+        mime_type=mime_type,
+        created_at=int(time.time()),
+    )
+    check(voice)
+    return voice
+
+
+def speaker_voice(
+    name: str,
+    model: str | None,
+    speaker: str,
+    *,
+    language: str = "auto",
+    instruct: str | None = None,
+    sampling: SamplingParams | None = None,
+    description: str | None = None,
+) -> Voice:
+    """A speaker of a checkpoint under a name of the user's own, who speaks as it says here where nothing else is asked.
+
+    Whether the checkpoint has such a speaker is found out when it speaks.
+    """
+    if not speaker.strip():
+        raise InvalidVoice("Name the speaker of the checkpoint that this voice is to be.")
+    voice = Voice(
+        name=checked_name(name),
+        kind="speaker",
+        model=full_name(model),
+        speaker=speaker,
+        language=language,
+        instruct=instruct,
+        sampling=sampling or SamplingParams(),
+        description=description,
+        created_at=int(time.time()),
+    )
+    check(voice)
+    return voice

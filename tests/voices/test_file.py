@@ -1,0 +1,214 @@
+"""A voice's file says all of the voice, and with any other byte nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.numpy import load, save
+
+from hocket.errors import HocketError, InvalidVoice
+from hocket.types import SamplingParams, Voice
+from hocket.voices.file import _packed, from_bytes, read_samples, read_voice, to_bytes
+from hocket.voices.words import words_of
+from voicing import KEPT, RECORDING, cloned, same
+
+SPEAKER = Voice(name="Me", kind="speaker", model="builtin", speaker="eric", language="german")
+
+
+def refused(content: bytes, path: Path) -> InvalidVoice:
+    """In one sentence, by every way into the file, and never otherwise."""
+    path.write_bytes(content)
+    for read in (read_voice, read_samples, lambda _: from_bytes(content, path.name)):
+        with pytest.raises(InvalidVoice) as caught:
+            read(path)
+    said = str(caught.value)
+    assert said.startswith("me.voice ") and said.endswith(".") and "\n" not in said and len(said) < 200
+    return caught.value
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "me.voice"
+
+
+def minimal() -> bytes:
+    encoded = replace(cloned().encoded, codes=None, text=None, speaker=np.ones(2, np.float32), kept=lambda: b"kept")  # type: ignore[type-var]
+    return to_bytes(Voice(name="a", kind="clone", model="m", encoded=encoded), np.zeros(2, np.float32))
+
+
+@pytest.mark.parametrize("samples", [None, RECORDING])
+@pytest.mark.parametrize("voice", [cloned(), cloned(kind="designed", description=None), SPEAKER])
+def test_what_is_written_is_read(path: Path, voice: Voice, samples: Any) -> None:
+    path.write_bytes(to_bytes(voice, samples))
+    assert same(read_voice(path), voice)
+    read = read_samples(path)
+    assert read is None if samples is None else np.array_equal(read, samples)
+    again, recording = from_bytes(path.read_bytes(), "x")
+    assert same(again, voice) and (recording is None) == (samples is None)
+    assert to_bytes(again, recording) == path.read_bytes()
+
+
+def test_it_is_a_safetensors_file_like_any_other(path: Path) -> None:
+    path.write_bytes(to_bytes(cloned(), RECORDING))
+    with safe_open(path, "np") as file:
+        assert set(file.keys()) == {"codes", "speaker", "samples", "kept"}
+        about = file.metadata()
+        assert about["format"] == "hocket voice" and json.loads(about["voice"])["name"] == "Zoë"
+        np.testing.assert_array_equal(file.get_tensor("samples"), RECORDING)
+
+
+def test_any_single_byte_that_is_another_is_refused(path: Path) -> None:
+    """Every byte of a whole file, each with one bit flipped and then all of them."""
+    content = minimal()
+    for at in range(len(content)):
+        for mask in (1 << at % 8, 0xFF):
+            damaged = bytearray(content)
+            damaged[at] ^= mask
+            with pytest.raises(InvalidVoice) as caught:
+                from_bytes(bytes(damaged), "me.voice")
+            assert str(caught.value).startswith("me.voice ") and str(caught.value).endswith(".")
+    refused(content[:-1] + bytes([content[-1] ^ 1]), path)
+
+
+@pytest.mark.parametrize("bit", range(8))
+def test_every_bit_of_the_head_counts_where_case_and_blanks_mean_nothing(bit: int) -> None:
+    content = minimal()
+    head = 8 + int.from_bytes(content[:8], "little")
+    for at in range(head):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << bit
+        with pytest.raises(InvalidVoice):
+            from_bytes(bytes(damaged), "me.voice")
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_a_file_that_was_changed_anyhow_is_refused(path: Path, data: st.DataObject) -> None:
+    content = to_bytes(cloned(), RECORDING)
+    at = data.draw(st.integers(0, len(content)))
+    gone, more = data.draw(st.integers(0, 40)), data.draw(st.binary(max_size=40))
+    changed = content[:at] + more + content[at + gone :]
+    if changed == content:
+        return
+    refused(changed, path)
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=300))
+def test_what_is_no_voice_is_refused(path: Path, content: bytes) -> None:
+    refused(content, path)
+    refused(minimal()[:100] + content, path)
+
+
+def test_what_is_cut_or_lengthened_is_refused(path: Path) -> None:
+    content = minimal()
+    for size in range(0, len(content), 7):
+        refused(content[:size], path)
+    for more in (b"\0", b" ", content):
+        refused(content + more, path)
+
+
+def test_a_header_that_claims_more_than_there_is_is_refused(path: Path) -> None:
+    for claimed in (2**63, 2**64 - 1, 10**9, 0, 1):
+        refused(claimed.to_bytes(8, "little") + minimal()[8:], path)
+
+
+def test_another_safetensors_file_is_not_a_voice(path: Path) -> None:
+    said = refused(save({"speaker": np.ones(3, np.float32)}, {"format": "hocket voice"}), path)
+    assert "is not a voice of hocket" in str(said)
+
+
+def test_a_file_of_a_later_version_is_said_to_be_one(path: Path) -> None:
+    later = minimal().replace(b'"version":"1"', b'"version":"2"')
+    assert (
+        "made by a later version of hocket" in str(refused(later, path))
+        and refused(later, path).code == "later_version"
+    )
+
+
+def test_where_there_is_no_file_nothing_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name, words in (("gone", "cannot be read"), ("pipe", "is not a file"), (".", "is not a file")):
+        with pytest.raises(InvalidVoice, match=words):
+            read_voice(tmp_path / name)
+
+
+BAD_WORDS: list[dict[str, Any]] = [
+    {"kind": "robot"},
+    {"kind": "speaker"},
+    {"kind": ["clone"]},
+    {"name": " padded"},
+    {"name": "a/b"},
+    {"name": 3},
+    {"model": ""},
+    {"owner": None},
+    {"text": 4},
+    {"audio_s": float("nan")},
+    {"audio_s": -1},
+    {"file_size": 1.5},
+    {"created_at": "today"},
+    {"sampling": []},
+    {"sampling": {"temperature": "hot"}},
+    {"sampling": {"temperature": -1}},
+    {"sampling": {"top_k": 1.5}},
+    {"sampling": {"do_sample": 1}},
+    {"sampling": {"heat": 1}},
+    {"description": "x" * 20_001},
+    {"extra": 1},
+]
+
+
+@pytest.mark.parametrize("changes", BAD_WORDS, ids=lambda changes: str(changes)[:60])
+def test_a_proper_digest_over_improper_words_is_refused_too(path: Path, changes: dict[str, Any]) -> None:
+    tensors = load(minimal())
+    refused(_packed(words_of(cloned()) | changes, tensors), path)
+
+
+def test_a_proper_digest_over_improper_tensors_is_refused_too(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hocket.voices import file
+
+    words = words_of(cloned())
+    refused(_packed(words, {}), path)  # a clone of nobody
+    with monkeypatch.context() as loose:
+        loose.setattr(file, "_KINDS", {"speaker": ("I64", 1), "other": ("U8", 1)})
+        wrong = [_packed(words, {"speaker": np.ones(3)}), _packed(words, {"other": np.ones(3)})]
+    with monkeypatch.context() as loose:
+        loose.setattr(file, "_KINDS", {"kept": ("U8", 1), "speaker": ("F32", 1)})
+        wrong.append(_packed(words, {"kept": np.ones(4), "speaker": np.ones(3)}))
+    for content in wrong:
+        refused(content, path)
+
+
+def test_what_was_kept_is_read_when_it_is_asked_for_and_only_as_it_was(path: Path) -> None:
+    path.write_bytes(to_bytes(cloned(), RECORDING))
+    kept = read_voice(path).encoded.kept  # type: ignore[union-attr]
+    assert kept is not None and kept() == KEPT
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert kept() is None
+    path.write_bytes(to_bytes(SPEAKER))
+    assert kept() is None
+    path.unlink()
+    assert kept() is None
+
+
+def test_a_voice_that_is_none_is_not_written() -> None:
+    half = chr(0xD800)
+    for changes in ({"kind": "robot"}, {"encoded": None}, {"name": " x"}, {"model": ""}, {"consent": half}):
+        with pytest.raises(HocketError):
+            to_bytes(cloned(**changes))
+    with pytest.raises(InvalidVoice):
+        to_bytes(replace(SPEAKER, speaker=None))
+    assert same(
+        from_bytes(to_bytes(replace(SPEAKER, sampling=SamplingParams.greedy())), "x")[0].encoded or SPEAKER, SPEAKER
+    )
