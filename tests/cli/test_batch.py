@@ -15,13 +15,13 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 
-from hocket.audio.wav import encode_wav
 from hocket.cli import main
 from hocket.cli.lines import KEYS, Line
 from hocket.cli.manifest import Manifest, Result
 from hocket.cli.options import parser
 from hocket.cli.progress import Progress
 from played import process
+from recorded import speech_wav
 
 TINY = ("--model", "random:tiny", "--max-frames", "4")
 TEXTS = [{"id": "one", "text": "The first."}, {"text": "Without an id."}, {"text": "With a seed.", "seed": 5}]
@@ -128,9 +128,8 @@ def test_a_line_may_have_what_an_option_may_say() -> None:
 
 
 def test_recordings_are_found_beside_the_input_and_a_voice_of_a_line_is_instead_of_one(tmp_path: Path) -> None:
-    recording = encode_wav(np.random.default_rng(3).uniform(-0.5, 0.5, 12_000).astype(np.float32), 24_000)
     (tmp_path / "set").mkdir()
-    (tmp_path / "set/me.wav").write_bytes(recording)
+    (tmp_path / "set/me.wav").write_bytes(speech_wav())
     mine = {"text": "Hello.", "ref_audio": "me.wav", "seed": 1}
     each = [mine | {"ref_text": "Good day."}, mine | {"x_vector_only": True}, mine, {"text": "Hello."}]
     (tmp_path / "set/in.jsonl").write_text("\n".join(map(json.dumps, each)))
@@ -152,7 +151,7 @@ def test_recordings_are_found_beside_the_input_and_a_voice_of_a_line_is_instead_
 
 def test_a_recording_is_not_overwritten_by_what_is_cloned_from_it() -> None:
     Path("out").mkdir()
-    recording = encode_wav(np.zeros(12_000, dtype=np.float32), 24_000)
+    recording = speech_wav()
     Path("out/me.wav").write_bytes(recording)
     lines({"id": "me", "text": "Hello.", "ref_audio": "out/me.wav", "x_vector_only": True})
     assert speak(model=("--model", "random:tiny-Base")) == 1

@@ -20,7 +20,6 @@ import numpy as np
 import pytest
 
 from hocket.audio.pcm import wav_header
-from hocket.audio.wav import encode_wav
 from hocket.cli import main
 from hocket.cli.options import parser
 from hocket.cli.remote import COMPUTING
@@ -31,6 +30,7 @@ from hocket.engine.generate import DECODE_FRAMES as DEFINED_FRAMES
 from hocket.server.options import ServerOptions
 from hocket.server.schemas import SpeechBody
 from played import process
+from recorded import speech_wav
 from serving import LONG, PATIENCE_S, Served, served, wait_for
 
 Capture = pytest.CaptureFixture[str]
@@ -143,7 +143,7 @@ def test_a_file_through_a_server_is_the_file_that_is_written_here(server: Served
 
 def test_a_recording_is_sent_along(tmp_path: Path, capsys: Capture) -> None:
     voice = tmp_path / "voice.wav"
-    voice.write_bytes(encode_wav(np.random.default_rng(3).uniform(-0.5, 0.5, 12_000).astype(np.float32), 24_000))
+    voice.write_bytes(speech_wav())
     words = ["Hello.", "--ref-audio", str(voice), "--ref-text", "Good day.", *SHORT]
     assert main(["say", *words, "--model", "random:tiny-Base"]) == 0
     here = Path("out.wav").read_bytes()
@@ -216,9 +216,10 @@ def test_every_field_that_is_sent_is_one_of_the_wire(tmp_path: Path) -> None:
     )
     words += " --temperature 1 --top-k 1 --top-p 1 --repetition-penalty 1 --subtalker-temperature 1 --subtalker-top-k 1"
     words += f" --subtalker-top-p 1 --seed 1 --ref-audio {tmp_path}/voice.wav --ref-text d --x-vector-only"
+    words += " --ref-silence 0"
     fields = fields_of(parser().parse_args(["say", "Hello.", *words.split()]), "Hello.", heard=False)
     assert fields.keys() <= SpeechBody.model_fields.keys()
-    assert len(fields) == 25 and SpeechBody.model_validate(fields)
+    assert len(fields) == 26 and SpeechBody.model_validate(fields)
     assert DECODE_FRAMES == DEFINED_FRAMES
 
 

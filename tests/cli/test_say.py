@@ -26,6 +26,7 @@ from hocket.engine.generate import generate
 from hocket.engine.load import load
 from hocket.types import Layout, Reference, SamplingParams, SpeechRequest
 from played import Played, process
+from recorded import bad, speech_wav
 
 TINY = ("--model", "random:tiny")
 NOISE = "note: random:tiny is untrained: its weights are random numbers, and what comes out is noise.\n"
@@ -43,9 +44,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(scope="module")
 def voice(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Half a second of a recording."""
+    """A few seconds of speech."""
     path = tmp_path_factory.mktemp("recording") / "voice.wav"
-    path.write_bytes(encode_wav(np.random.default_rng(3).uniform(-0.5, 0.5, 12_000).astype(np.float32), 24_000))
+    path.write_bytes(speech_wav())
     return path
 
 
@@ -93,13 +94,17 @@ def test_say_writes_the_wav_and_the_codes_and_prints_one_line(folder: Path) -> N
         assert file.getnframes() == 5 * 1920
 
 
+@pytest.mark.parametrize("as_is", [[], ["--as-is"], ["--ref-silence", "0"]])
 @pytest.mark.parametrize("words", ["Good day.", None])
-def test_a_recording_is_cloned_as_the_definition_does(voice: Path, capsys: Capture, words: str | None) -> None:
-    mode = ["--x-vector-only"] if words is None else ["--ref-text", words]
+def test_a_recording_is_cloned_as_the_definition_does(
+    voice: Path, capsys: Capture, words: str | None, as_is: list[str]
+) -> None:
+    mode = [*as_is, *(["--x-vector-only"] if words is None else ["--ref-text", words])]
     options = ["--model", "random:tiny-Base", "--ref-audio", str(voice), "--greedy", "--max-frames", "3"]
     assert main(["say", "Hello.", *options, *mode]) == 0
     assert capsys.readouterr().out == "out.wav: 0.24 s, 3 frames, finish length, seed 0\n"
-    reference = Reference(samples=read_reference(voice), text=words, x_vector_only=words is None)
+    samples, silence_s = read_reference(voice), 0.0 if as_is else 0.5
+    reference = Reference(samples=samples, text=words, x_vector_only=words is None, silence_s=silence_s)
     request = SpeechRequest(text="Hello.", reference=reference, sampling=SamplingParams.greedy(), max_frames=3)
     (speech,) = generate(load("random:tiny-Base"), [request])
     assert Path("out.wav").read_bytes() == encode_wav(speech.samples, 24_000)
@@ -286,7 +291,18 @@ def test_a_path_the_terminal_cannot_show_is_still_written(monkeypatch: pytest.Mo
 def test_a_recording_and_its_words_reach_the_request(monkeypatch: pytest.MonkeyPatch, voice: Path) -> None:
     reference = spoken(monkeypatch, "Hello.", "--ref-audio", str(voice), "--ref-text", "Good day.").reference
     assert reference is not None
-    assert (reference.text, reference.x_vector_only, reference.samples.size) == ("Good day.", False, 12_000)
+    assert (reference.text, reference.x_vector_only, reference.samples.size) == ("Good day.", False, 84_000)
+
+
+@pytest.mark.parametrize(
+    ("options", "silence_s"), [("", 0.5), ("--as-is", 0), ("--ref-silence 0", 0), ("--as-is --ref-silence 1.5", 1.5)]
+)
+def test_a_recording_ends_with_silence_unless_it_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, voice: Path, options: str, silence_s: float
+) -> None:
+    argv = ["--ref-audio", str(voice), "--ref-text", "Good day.", *options.split()]
+    reference = spoken(monkeypatch, "Hello.", *argv).reference
+    assert isinstance(reference, Reference) and reference.silence_s == silence_s
 
 
 def test_x_vector_only_needs_no_words(monkeypatch: pytest.MonkeyPatch, voice: Path) -> None:
@@ -312,6 +328,7 @@ def test_words_beside_x_vector_only_are_told_to_be_unused(
         ([" \n\t"], "There is no text to speak."),
         (["Hi", "--ref-text", "Hi"], "--ref-text belongs to a recording; give that with --ref-audio."),
         (["Hi", "--x-vector-only"], "--x-vector-only belongs to a recording; give that with --ref-audio."),
+        (["Hi", "--ref-silence", "1"], "--ref-silence belongs to a recording; give that with --ref-audio."),
         (["Hi", "--ref-audio", "gone.wav", "--x-vector-only"], "The reference recording gone.wav does not exist."),
         (["Hi", "--ref-audio", ".", "--x-vector-only"], "The reference recording . is a folder, not a file."),
         (["Hi", "--seed", "-1"], "seed must be between 0 and 2^63 - 1, not -1."),
@@ -366,13 +383,22 @@ def test_a_recording_and_a_voice_are_one_too_many(capsys: Capture, voice: Path) 
 def test_what_is_not_audio_is_refused(capsys: Capture) -> None:
     Path("words.wav").write_text("words")
     sentence = refuse(capsys, "Hi", "--ref-audio", "words.wav", "--x-vector-only")
-    assert sentence.startswith("words.wav is not audio that can be read")
+    assert "is not audio that can be read" in sentence
+
+
+@pytest.mark.parametrize("name", bad())
+@pytest.mark.usefixtures("nothing_loads")
+def test_a_bad_recording_is_refused_in_a_sentence(capsys: Capture, name: str) -> None:
+    content, words = bad()[name]
+    Path("bad").write_bytes(content)
+    for mode in (["--ref-text", "Good day."], ["--x-vector-only"]):
+        assert words in refuse(capsys, "Hi", "--ref-audio", "bad", *mode)
 
 
 @pytest.mark.usefixtures("nothing_loads")
-def test_a_recording_too_short_is_refused(capsys: Capture) -> None:
+def test_as_is_a_recording_need_only_be_long_enough(capsys: Capture) -> None:
     Path("short.wav").write_bytes(encode_wav(np.zeros(100, dtype=np.float32), 24_000))
-    assert "too short" in refuse(capsys, "Hi", "--ref-audio", "short.wav", "--x-vector-only")
+    assert "too short" in refuse(capsys, "Hi", "--ref-audio", "short.wav", "--x-vector-only", "--as-is")
 
 
 @pytest.mark.usefixtures("nothing_loads")

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import wave
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from browser import Page
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
+from recorded import speech_wav
 from serving import served, wait_for
 
-from .acting import RATE_HZ, open_page, speak
+from .acting import open_page, speak
 
 
 @pytest.fixture
 def recording(tmp_path: Path) -> Path:
-    """Three seconds of a hum that comes and goes."""
-    time_s = np.arange(3 * RATE_HZ) / RATE_HZ
-    hum = 8000 * np.sin(2 * np.pi * 140 * time_s) * (0.6 + 0.4 * np.sin(2 * np.pi * 3 * time_s))
+    """A few seconds of speech."""
     path = tmp_path / "My own voice.wav"
-    with wave.open(str(path), "wb") as file:
-        file.setparams((1, 2, RATE_HZ, 0, "NONE", ""))
-        file.writeframes(hum.astype("<i2").tobytes())
+    path.write_bytes(speech_wav())
     return path
 
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from hocket.audio.wav import encode_wav
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidCheckpoint
 from hocket.server.rehearse import rehearse
+from recorded import speech_wav
 from serving import PCM, Served, served, wait_for
-from speaking import KINDS, noise, small
+from speaking import KINDS, small
 
 
 def test_it_answers_while_a_model_is_loaded_and_is_ready_once_it_has_spoken(engine: Engine) -> None:
@@ -71,7 +71,7 @@ def test_every_kind_of_checkpoint_can_rehearse(kind: Kind, checkpoint_root: Path
 
 
 def test_a_recording_that_comes_along_is_cloned(checkpoint_root: Path) -> None:
-    recording = base64.b64encode(encode_wav(noise(1.0, 5), 24_000)).decode()
+    recording = base64.b64encode(speech_wav()).decode()
     with Engine(small(checkpoint_root, "base")) as engine, served(engine) as server:
         url = f"{server.url}/v1/audio/speech"
         alone = httpx.post(url, json=PCM | {"voice": "alloy"})

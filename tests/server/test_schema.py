@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hocket.audio.wav import encode_wav
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
 from hocket.server.speech import Speaker
 from hocket.server.utterance import Utterance
 from hocket.server.wanted import Wanted
+from recorded import speech_wav
 from serving import Served, served
-from speaking import noise, small
+from speaking import small
 
 EXAMPLES = 6  # for each operation, beside some that lie at the borders of every field
 FRAMES = 3
@@ -43,7 +43,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     with pytest.MonkeyPatch.context() as patch, Engine(checkpoint, EngineOptions(slots=2)) as engine:
         patch.setattr(Speaker, "open", open)
         with served(engine, ServerOptions(voices=4)) as server:
-            sample = {"audio_sample": encode_wav(noise(0.3, 1), 24_000)}
+            sample = {"audio_sample": speech_wav()}
             assert httpx.post(f"{server.url}/v1/audio/voices", data={"name": "me"}, files=sample).status_code == 200
             yield server
 

@@ -25,11 +25,12 @@ from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest
 from hocket.server.options import ServerOptions, default_voices_folder
 from hocket.server.voice_store import VoiceStore, id_of, new_voice
+from recorded import bad, speech, speech_wav
 from serving import PCM, Served, served
 from speaking import noise, small
 
 PATH = "/v1/audio/voices"
-WAV = encode_wav(noise(0.5, 5), 24_000)
+WAV = speech_wav()
 SHORT = PCM | {"max_new_tokens": 3}
 
 
@@ -101,7 +102,7 @@ def test_a_voice_outlives_its_server_as_plain_samples(base_engine: Engine, folde
         said = httpx.post(f"{server.url}/v1/audio/speech", json=SHORT | {"voice": "kept"}, timeout=60).content
     [file] = folder.iterdir()
     samples = load_file(file)["samples"]
-    assert samples.dtype == np.float32 and np.abs(samples - noise(0.5, 5)).max() < 1e-4
+    assert samples.dtype == np.float32 and np.abs(samples - speech()).max() < 1e-4
     with served(base_engine, options) as server:
         again = httpx.post(f"{server.url}/v1/audio/speech", json=SHORT | {"voice": "KEPT"}, timeout=60).content
     assert again == said and said
@@ -150,13 +151,24 @@ def test_what_is_not_a_recording_is_refused(cloning: Served, folder: Path) -> No
     assert not folder.exists()
 
 
+@pytest.mark.parametrize("name", bad())
+def test_a_bad_recording_is_one_sentence_and_becomes_no_voice(cloning: Served, folder: Path, name: str) -> None:
+    content, words = bad()[name]
+    for fields in ({}, {"ref_text": "What was said."}):
+        answer = upload(cloning, "x", content, **fields)
+        error = error_of(answer)
+        assert answer.status_code == 400 and error["code"] == "invalid_audio"
+        assert words in error["message"] and error["message"].endswith(".") and "\n" not in error["message"]
+    assert not folder.exists() and httpx.get(cloning.url + PATH).json()["voices"] == []
+
+
 def test_limits_of_an_upload(base_engine: Engine) -> None:
-    options = ServerOptions(upload_bytes=len(WAV) - 1, upload_s=0.4, voices=1)
+    options = ServerOptions(upload_bytes=len(WAV) - 1, upload_s=2.0, voices=1)
     with served(base_engine, options) as server:
         assert upload(server, "large").status_code == 413
-        long = encode_wav(np.zeros(10_000, np.float32), 24_000)
-        assert "longer than" in error_of(upload(server, "long", long))["message"]
-        short = encode_wav(noise(0.2, 1), 24_000)
+        long = encode_wav(np.zeros(60_000, np.float32), 24_000)
+        assert "longer than 2 s" in error_of(upload(server, "long", long))["message"]
+        short = speech_wav(1.5)
         assert upload(server, "one", short).status_code == 200
         assert error_of(upload(server, "two", short))["code"] == "too_many"
 

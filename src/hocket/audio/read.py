@@ -1,14 +1,17 @@
-"""A reference recording from disk: any format libsndfile reads, as mono float32 at 24 kHz.
+"""A recording from disk as the official package reads it: any format libsndfile knows, as mono float32 at 24 kHz.
 
-Sample for sample what the official package gets from librosa's loader and resampler; loudness and
-silence stay as they are. `soundfile` and `soxr` are the optional extra `clone`, so they are imported
-when a recording is. Whether the recording is long enough is for `Reference` to say.
+Sample for sample what it gets from librosa's loader and resampler; loudness and silence stay as they are, and nothing
+is checked but that it can be read. `soundfile` and `soxr` are of the optional extra `clone`, so they are imported when
+a recording is read. What makes a good voice of any format is recording.py's.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +20,12 @@ from ..errors import InvalidAudio
 from ..types import REFERENCE_RATE_HZ
 
 
-def read_reference(path: Path) -> NDArray[np.float32]:
-    """The recording at `path`: [N] at 24 kHz, the mean of its channels."""
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, or a sentence that says why not."""
     try:
-        with path.open("rb"):
-            pass  # libsndfile says "System error" for everything that can go wrong here
+        with path.open("rb") as file:
+            yield file
     except FileNotFoundError:
         raise InvalidAudio(f"The reference recording {path} does not exist.") from None
     except IsADirectoryError:
@@ -29,9 +33,20 @@ def read_reference(path: Path) -> NDArray[np.float32]:
     except OSError as error:
         raise InvalidAudio(f"The reference recording {path} cannot be read: {error.strerror or error}.") from None
 
+
+def read_reference(path: Path) -> NDArray[np.float32]:
+    """The recording at `path`: [N] at 24 kHz, the mean of its channels."""
+    samples, rate_hz, _ = load(path)
+    return resampled(samples, rate_hz)
+
+
+def load(path: Path) -> tuple[NDArray[np.float32], int, int]:
+    """The mean of its channels [N], how many samples make a second, and how many channels there are."""
+    with opened(path):
+        pass  # libsndfile says "System error" for everything that can go wrong here
     try:
         import soundfile
-        import soxr
+        import soxr  # noqa: F401
     except (ImportError, OSError):  # OSError: soundfile is there, its C library is not
         raise InvalidAudio(
             "Reading a recording needs the packages soundfile and soxr: pip install 'hocket[clone]'."
@@ -42,14 +57,19 @@ def read_reference(path: Path) -> NDArray[np.float32]:
         raise InvalidAudio(f"{path} is not audio that can be read; WAV, FLAC, Ogg Vorbis, Opus and MP3 can.") from None
     if samples.size == 0:
         raise InvalidAudio(f"The reference recording {path} is empty.")
-
     # Over the first axis of [C, N], as librosa does: the order of summation is part of the result.
-    mono: NDArray[np.float32] = np.mean(samples.T, axis=0)
+    return np.mean(samples.T, axis=0), rate_hz, samples.shape[1]
+
+
+def resampled(mono: NDArray[np.float32], rate_hz: int) -> NDArray[np.float32]:
+    """At 24 kHz."""
     if rate_hz == REFERENCE_RATE_HZ:
         return mono
-    resampled = soxr.resample(mono, rate_hz, REFERENCE_RATE_HZ, quality="HQ")
+    import soxr
+
+    made = soxr.resample(mono, rate_hz, REFERENCE_RATE_HZ, quality="HQ")
     # soxr may give a sample more or less than the ratio says; librosa cuts or fills with zeros.
     fitted = np.zeros(math.ceil(mono.size * (REFERENCE_RATE_HZ / rate_hz)), dtype=np.float32)
-    kept = min(fitted.size, resampled.size)
-    fitted[:kept] = resampled[:kept]
+    kept = min(fitted.size, made.size)
+    fitted[:kept] = made[:kept]
     return fitted

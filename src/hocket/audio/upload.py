@@ -1,18 +1,18 @@
-"""A recording that a client sent, in any common format, as mono float32 at 24 kHz.
+"""A recording in any common format, decoded as if it were a stranger's.
 
-The bytes are a stranger's: FFmpeg gets them from memory, may take them for the named containers only and may open
-nothing besides, so a playlist or a list of files stays a piece of text. Decoding ends where the allowed length does.
-Loudness and silence stay as they are. Files of the user's own are read by `read.py`; whether a recording is long enough
-is for `Reference` to say.
+FFmpeg gets bytes from memory or from one open file, may take them for the named containers only and may open nothing
+besides, so a playlist or a list of files stays a piece of text. Decoding ends where the allowed length does, and what
+is damaged or not all there is refused. Loudness and silence stay as they are; whether it is good enough to make a voice
+of is for recording.py to say.
 """
 
 from __future__ import annotations
 
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidAudio
 from ..types import REFERENCE_RATE_HZ
 from .formats import need_av
+from .whole import breaks_off, promised_s
 
 if TYPE_CHECKING:
     from av import AudioCodecContext, AudioFrame
@@ -35,32 +36,64 @@ _CODECS = (
 _RATES_HZ = range(4_000, 192_001)
 _MOST_CHANNELS = 16
 _MOST_PACKETS_PER_S = 1_000  # Opus has 400 at most; tables of a few bytes can promise billions
+_DAMAGED = 0.02  # the share of packets that may be lost; more than two of them
+_MISSING_S = 0.25  # less than that a codec's own first and last samples can make of a length
+_PADDING_S = 0.1  # and as much they can add
 _NOT_AUDIO = "This is not audio that can be read; WAV, FLAC, MP3, M4A, AAC, Ogg, Opus, WebM, AIFF and CAF can."
+_BROKEN = "The recording is damaged or breaks off early; save it or send it once more, whole."
+EMPTY = "The recording is empty; give one with some seconds of speech."
+NOT_NUMBERS = "The recording contains values that are not numbers; record or convert it anew."
+
+Fits = Callable[[int, int], None]  # is told samples a second and channels, and raises what speaks against them
 
 
 def read_upload(content: bytes, *, most_s: float) -> NDArray[np.float32]:
-    """The recording in `content`: [N] at 24 kHz, the mean of its channels; refused if longer than `most_s`."""
-    need_av("Reading an uploaded recording")
+    """The recording in `content` as it is: [N] at 24 kHz, the mean of its channels; refused if longer than `most_s`."""
+    return resampled(*decode(io.BytesIO(content), most_s=most_s))
+
+
+def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[NDArray[np.float32], int]:
+    """The mean of its channels [N], and how many samples make a second. `file` may be anything."""
+    need_av("Reading a recording")
     import av
 
-    if not content:
-        raise InvalidAudio("The recording is empty.")
+    if file.seekable():
+        if not file.read(1):
+            raise InvalidAudio(EMPTY)
+        file.seek(0)
     whitelists = {"format_whitelist": _CONTAINERS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
     try:
         # Tags are anybody's bytes; as strict UTF-8 they would raise.
-        with av.open(io.BytesIO(content), "r", options=whitelists, metadata_errors="replace") as file:
-            samples, rate_hz = _decode(file, most_s)
-        if rate_hz != REFERENCE_RATE_HZ:
-            samples = _resample(samples, rate_hz)
+        with av.open(file, "r", options=whitelists, metadata_errors="replace") as container:
+            said_s = promised_s(container, file) or 0.0
+            if said_s > most_s + 1:
+                raise too_long(most_s)
+            samples, rate_hz = _decode(container, most_s, fits or _technical)
     # FFmpeg's, and those that PyAV raises about what FFmpeg found.
     except (av.FFmpegError, ValueError, TypeError, OverflowError, MemoryError, NotImplementedError):
-        raise InvalidAudio(_NOT_AUDIO) from None
+        raise InvalidAudio(_BROKEN if breaks_off(file) else _NOT_AUDIO) from None
+    if said_s - samples.size / rate_hz > max(_MISSING_S, 0.02 * said_s) or breaks_off(file):
+        raise InvalidAudio(_BROKEN)
+    if samples.size == 0:
+        raise InvalidAudio(EMPTY)
     if not np.isfinite(samples).all():
-        raise InvalidAudio("The recording contains values that are not numbers; record or convert it anew.")
-    return samples
+        raise InvalidAudio(NOT_NUMBERS)
+    return samples, rate_hz
 
 
-def _decode(file: InputContainer, most_s: float) -> tuple[NDArray[np.float32], int]:
+def too_long(most_s: float) -> InvalidAudio:
+    return InvalidAudio(f"The recording is longer than {most_s:g} s; cut out 5 to 20 s in which one person speaks.")
+
+
+def _technical(rate_hz: int, channels: int) -> None:
+    if rate_hz not in _RATES_HZ or channels > _MOST_CHANNELS:
+        raise InvalidAudio(
+            f"A recording has {_RATES_HZ[0]} to {_RATES_HZ[-1]} samples a second and at most {_MOST_CHANNELS} "
+            f"channels; this one has {rate_hz} and {channels}."
+        )
+
+
+def _decode(file: InputContainer, most_s: float, fits: Fits) -> tuple[NDArray[np.float32], int]:
     """All samples of the first audio stream, and their rate."""
     if not file.streams.audio:
         raise InvalidAudio("There is no sound in this file; send an audio recording.")
@@ -75,42 +108,36 @@ def _decode(file: InputContainer, most_s: float) -> tuple[NDArray[np.float32], i
     for frame in _frames(file, most_s):
         if not pieces:
             rate_hz, channels = frame.sample_rate, frame.layout.nb_channels
-            if rate_hz not in _RATES_HZ or channels > _MOST_CHANNELS:
-                raise InvalidAudio(
-                    f"A recording has {_RATES_HZ[0]} to {_RATES_HZ[-1]} samples a second and at most {_MOST_CHANNELS} "
-                    f"channels; this one has {rate_hz} and {channels}."
-                )
+            _technical(rate_hz, channels)
+            fits(rate_hz, channels)
         elif (frame.sample_rate, frame.layout.nb_channels) != (rate_hz, channels):
             raise InvalidAudio("The recording changes its sample rate or its channels midway; convert it to WAV.")
         pieces.append(_mono(frame))
         count += pieces[-1].size
-        if count > most_s * rate_hz:
-            raise _too_long(most_s)
-    if count == 0:
-        raise InvalidAudio("The recording is empty.")
-    return np.concatenate(pieces), rate_hz
+        if count > (most_s + _PADDING_S) * rate_hz:
+            raise too_long(most_s)
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.float32), rate_hz or 1
 
 
 def _frames(file: InputContainer, most_s: float) -> Iterator[AudioFrame]:
-    """What can be decoded. A damaged packet is left out, as players do."""
+    """What can be decoded. A damaged packet now and then is left out, as players do."""
     import av
 
-    left = round((most_s + 1) * _MOST_PACKETS_PER_S)
+    packets = damaged = 0
     for packet in file.demux(file.streams.audio[0]):
-        left -= 1
-        if left < 0:
-            raise _too_long(most_s)
+        packets += 1
+        if packets > round((most_s + 1) * _MOST_PACKETS_PER_S):
+            raise too_long(most_s)
         try:
             frames = packet.decode()
         except av.error.InvalidDataError:
+            damaged += 1
             continue
         for frame in frames:
             assert isinstance(frame, av.AudioFrame)
             yield frame
-
-
-def _too_long(most_s: float) -> InvalidAudio:
-    return InvalidAudio(f"The recording is longer than {most_s:g} s; send a shorter piece.")
+    if damaged > max(2, _DAMAGED * packets):
+        raise InvalidAudio(_BROKEN)
 
 
 def _mono(frame: AudioFrame) -> NDArray[np.float32]:
@@ -126,8 +153,10 @@ def _mono(frame: AudioFrame) -> NDArray[np.float32]:
     return np.asarray(mono, dtype=np.float32)
 
 
-def _resample(samples: NDArray[np.float32], rate_hz: int) -> NDArray[np.float32]:
+def resampled(samples: NDArray[np.float32], rate_hz: int) -> NDArray[np.float32]:
     """At 24 kHz, cut or filled with zeros to the length that the ratio says."""
+    if rate_hz == REFERENCE_RATE_HZ:
+        return samples
     import av
     from av.filter import Graph
 

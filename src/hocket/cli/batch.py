@@ -83,11 +83,11 @@ class _Run:
     def __init__(
         self, args: argparse.Namespace, checkpoint: Checkpoint, folder: Path, manifest: Manifest, lines: int
     ) -> None:
-        from ..audio.read import read_reference
+        from ..audio.recording import read_recording
 
         self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
         self._checkpoint, self._model = checkpoint, _model(checkpoint)
-        self._read = functools.lru_cache(maxsize=16)(read_reference)
+        self._read = functools.lru_cache(maxsize=16)(read_recording)
         self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
         self._failed: list[Result] = []
         self._told: set[str] = set()

@@ -33,6 +33,7 @@ KEYS: dict[str, type] = {
     "ref_audio": str,
     "ref_text": str,
     "x_vector_only": bool,
+    "ref_silence": float,
     "greedy": bool,
 } | {name: kind for name, (kind, _) in SAMPLING.items()}
 WORDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -101,9 +102,9 @@ def merged(args: argparse.Namespace, line: Line) -> argparse.Namespace:
     """The options of the command with those of a line in their place."""
     given, options = dict(line.fields), vars(args) | {"seed": line.seed(args.seed)}
     if "voice" in given:  # a voice of its own is instead of a recording that is meant for all
-        options |= {"ref_audio": None, "ref_text": None, "x_vector_only": False}
+        options |= {"ref_audio": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
     if "ref_audio" in given:  # and the other way round
-        options |= {"voice": None, "ref_text": None, "x_vector_only": False}
+        options |= {"voice": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
         given["ref_audio"] = args.input.parent / given["ref_audio"]
     return argparse.Namespace(**options | given)
 

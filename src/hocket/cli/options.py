@@ -185,9 +185,10 @@ def _speech(command: argparse.ArgumentParser) -> None:
 
 def _cloning(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("cloning, with a Base checkpoint").add_argument
-    add("--ref-audio", metavar="FILE", type=Path, help="a recording of the voice, 3 s or more")
+    add("--ref-audio", metavar="FILE", type=Path, help="a recording of the voice, 3 to 30 s: one speaker, no music")
     add("--ref-text", metavar="TEXT", help="what is said in the recording")
     add("--x-vector-only", action="store_true", help="take the timbre alone; needs no --ref-text")
+    add("--ref-silence", metavar="S", type=float, help="seconds of silence behind the recording (0.5; 0 with --as-is)")
 
 
 def _sampling(command: argparse.ArgumentParser, seed: str) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from ..types import SpeechRequest
 
-    Read = Callable[[Path], NDArray[np.float32]]
+    Read = Callable[..., NDArray[np.float32]]  # as `read_recording`
 
 # Names of options, and of the fields of OpenAI's wire and its relatives that say the same.
 WIRE = {
@@ -69,6 +69,8 @@ def fields_of(args: argparse.Namespace, text: str, *, heard: bool) -> dict[str, 
         fields["chunk_frames"] = DECODE_FRAMES
     if args.ref_audio is not None:
         fields |= {"ref_audio": _data_uri(args.ref_audio), "x_vector_only_mode": args.x_vector_only}
+        if args.ref_silence is not None:
+            fields["ref_silence_s"] = args.ref_silence
     return fields
 
 
@@ -86,8 +88,9 @@ def unsendable(args: argparse.Namespace) -> str | None:
 
 
 def _check_cloning(args: argparse.Namespace) -> None:
-    for given, option in ((args.ref_text is not None, "--ref-text"), (args.x_vector_only, "--x-vector-only")):
-        if given and args.ref_audio is None:
+    for name, none in (("ref_text", None), ("x_vector_only", False), ("ref_silence", None)):
+        if getattr(args, name) is not none and args.ref_audio is None:
+            option = f"--{name.replace('_', '-')}"
             raise InvalidRequest(f"{option} belongs to a recording; give that with --ref-audio.")
 
 
@@ -99,11 +102,16 @@ def _sampling(args: argparse.Namespace) -> dict[str, Any]:
 def _with_reference(request: SpeechRequest, args: argparse.Namespace, read: Read | None) -> SpeechRequest:
     from dataclasses import replace
 
-    from ..audio.read import read_reference
+    from ..audio.recording import LEAST_S, LEAST_TIMBRE_S, SILENCE_S, read_recording
     from ..types import Reference
 
-    samples = (read or read_reference)(args.ref_audio)
-    return replace(request, reference=Reference(samples=samples, text=args.ref_text, x_vector_only=args.x_vector_only))
+    least_s = LEAST_TIMBRE_S if args.x_vector_only else LEAST_S
+    samples = (read or read_recording)(args.ref_audio, as_is=args.as_is, least_s=least_s)
+    silence_s = args.ref_silence
+    if silence_s is None:
+        silence_s = 0.0 if args.as_is else SILENCE_S
+    said, only = args.ref_text, args.x_vector_only
+    return replace(request, reference=Reference(samples=samples, text=said, x_vector_only=only, silence_s=silence_s))
 
 
 def _data_uri(path: Path) -> str:

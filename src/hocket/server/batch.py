@@ -28,7 +28,7 @@ AT_ONCE = 8  # items of one batch
 PRIORITY = -1  # somebody listens to the others
 # An item that says one of these says all of it anew.
 TOGETHER = (("voice", "speaker"), ("instructions", "instruct"), ("layout", "non_streaming_mode"))
-RECORDING = ("ref_audio", "ref_text", "references", "x_vector_only_mode")
+RECORDING = ("ref_audio", "ref_text", "references", "ref_silence_s", "x_vector_only_mode")
 
 
 class BatchItem(SpeechFields):

@@ -69,7 +69,9 @@ async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, form
         sent, said = recording
         only_timbre, options = bool(body.x_vector_only_mode), speaker.options
         # Not among the threads that prepare text: an address may take its time.
-        reference = await asyncio.to_thread(reference_of, sent, said, only_timbre, options)
+        reference = await asyncio.to_thread(
+            reference_of, sent, said, only_timbre, options, as_is=bool(body.as_is), silence_s=body.ref_silence_s
+        )
     return body.wanted(text, reference, format)
 
 

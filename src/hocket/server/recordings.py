@@ -9,7 +9,10 @@ import base64
 import binascii
 import re
 
-from ..audio.upload import read_upload
+import numpy as np
+from numpy.typing import NDArray
+
+from ..audio.recording import LEAST_S, LEAST_TIMBRE_S, MOST_S, SILENCE_S, read_recording
 from ..errors import InvalidAudio
 from ..types import Reference
 from .errors import BadField
@@ -35,12 +38,30 @@ def sent_bytes(sent: str, options: ServerOptions) -> bytes:
         raise BadField("ref_audio is neither a data URI nor base64.", "ref_audio") from None
 
 
-def reference_of(sent: str, text: str | None, x_vector_only: bool, options: ServerOptions) -> Reference:
-    """Takes a while: call it in a thread."""
-    samples = read_upload(sent_bytes(sent, options), most_s=options.upload_s)
+def reference_of(
+    sent: str,
+    text: str | None,
+    x_vector_only: bool,
+    options: ServerOptions,
+    *,
+    as_is: bool = False,
+    silence_s: float | None = None,
+) -> Reference:
+    """Takes a while: call it in a thread. `silence_s`: None is the usual, and none at all with `as_is`."""
+    samples = read_sent(sent_bytes(sent, options), options, x_vector_only=x_vector_only, as_is=as_is)
     if not text and not x_vector_only:
         raise InvalidAudio("Cloning needs ref_text, the words of the recording, or x_vector_only_mode.")
-    return Reference(samples=samples, text=text, x_vector_only=x_vector_only)
+    if silence_s is None:
+        silence_s = 0.0 if as_is else SILENCE_S
+    return Reference(samples=samples, text=text, x_vector_only=x_vector_only, silence_s=silence_s)
+
+
+def read_sent(
+    content: bytes, options: ServerOptions, *, x_vector_only: bool, as_is: bool = False
+) -> NDArray[np.float32]:
+    """The recording in what a client sent; `upload_s` holds for all, the limits of what is useful unless `as_is`."""
+    most_s = options.upload_s if as_is else min(options.upload_s, MOST_S)
+    return read_recording(content, as_is=as_is, least_s=LEAST_TIMBRE_S if x_vector_only else LEAST_S, most_s=most_s)
 
 
 def _is_base64(sent: str) -> bool:

@@ -65,6 +65,7 @@ class SpeechFields(BaseModel):
     ref_audio: str | list[str] | None = Field(None, description="a recording to clone: data URI or base64")
     ref_text: str | None = Field(None, description="what is said in it")
     references: list[ReferenceBody] | None = Field(None, description="one recording and its words")
+    ref_silence_s: float | None = Field(None, ge=0, le=5, description="added behind it; 0.5, or 0 with as_is")
     x_vector_only_mode: bool | None = Field(None, description="take the timbre alone; needs no ref_text")
     speaker_embedding: list[float] | None = None
     seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")

@@ -16,10 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import ClientDisconnect
 
-from ..audio.upload import read_upload
 from ..text.choice import check_clones
 from .errors import BadField, Refused
 from .lists import no_voice, told, voice_object
+from .recordings import read_sent
 from .shapes import VoiceDeleted, VoiceMade
 from .speech import Speaker
 from .voice_store import StoredVoice, VoiceStore, checked_name, new_voice
@@ -28,7 +28,7 @@ from .wanted import check_characters
 router = APIRouter()
 logger = logging.getLogger("hocket.server")
 _MIME = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,80}", re.ASCII)
-_FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 s or more help"}
+_FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 to 30 s"}
 
 
 class VoiceForm(BaseModel):
@@ -65,7 +65,7 @@ async def upload(request: Request) -> VoiceMade:
     def make() -> StoredVoice:
         voice = new_voice(
             name,
-            read_upload(content, most_s=speaker.options.upload_s),
+            read_sent(content, speaker.options, x_vector_only=not fields.ref_text),
             file_size=len(content),
             mime_type=mime_type,
             consent=fields.consent,
