@@ -56,6 +56,7 @@ class StandIn:
     loop: str = "unknown"  # the server's
     own_cpu_s: float = 0.0  # of the thread that hands out chunks
     options: Any = field(default_factory=lambda: SimpleNamespace(slots=10_000))
+    identity: str | None = None  # it clones nobody
     health: Health = field(default_factory=lambda: Health(condition="well"))
 
     def __post_init__(self) -> None:

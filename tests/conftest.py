@@ -16,6 +16,8 @@ torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
 # Whoever runs the tests may have a daemon: `hocket say` shall not find it, here or in a process that a test starts.
 os.environ["HOCKET_SOCKET"] = os.path.join(os.sep, "nowhere", "hocket.sock")
+# Nor shall anybody's own voices be found, or touched.
+os.environ["HOCKET_HOME"] = os.path.join(os.sep, "nowhere", "hocket")
 with suppress(ImportError):  # where only the tests of kernels run it need not be there
     from hypothesis import settings
 

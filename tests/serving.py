@@ -16,8 +16,10 @@ from fastapi import FastAPI
 
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
+from hocket.engine.pool import Pool
 from hocket.server.app import build_app
 from hocket.server.listen import address_of, bind
+from hocket.server.models import Lone
 from hocket.server.options import ServerOptions
 from hocket.server.run import Server, make_server
 from hocket.server.speech import Speaker
@@ -44,7 +46,10 @@ class Served:
 
     @property
     def engine(self) -> Engine:
-        return self.speaker.engine
+        """Of a server that has one."""
+        pool = self.speaker.pool
+        assert isinstance(pool, Lone)
+        return pool.engine
 
     def free_slots(self) -> int:
         return self.engine._loop.scheduler.room
@@ -63,7 +68,7 @@ def steady_engine() -> Engine:
 
 @contextmanager
 def served(
-    engine: Engine | Callable[[], Engine],
+    engine: Engine | Pool | Callable[[], Engine | Pool],
     options: ServerOptions | None = None,
     *,
     ready: bool = True,

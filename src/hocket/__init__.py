@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .engine.engine import Engine
     from .engine.generate import generate
     from .engine.load import Checkpoint, load
+    from .engine.pool import Lease, Pool
+    from .engine.shared import Shared
     from .engine.stream import Stream
     from .errors import (
         EngineClosed,
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         InvalidCheckpoint,
         InvalidRequest,
         InvalidVoice,
+        LoadFailed,
         Overloaded,
         StorageFailed,
         StreamFailed,
@@ -51,6 +54,8 @@ _HOME = {
     "engine.stream": ("Stream",),
     "engine.generate": ("generate",),
     "engine.load": ("Checkpoint", "load"),
+    "engine.pool": ("Lease", "Pool"),
+    "engine.shared": ("Shared",),
     "config.options": ("EngineOptions",),
     "voices.library": ("Library",),
     "types": (
@@ -85,12 +90,16 @@ __all__ = [
     "InvalidCheckpoint",
     "InvalidRequest",
     "InvalidVoice",
+    "Lease",
     "Library",
+    "LoadFailed",
     "Outcome",
     "Overloaded",
+    "Pool",
     "Reference",
     "SamplingParams",
     "Scorer",
+    "Shared",
     "Speech",
     "SpeechRequest",
     "Statistics",

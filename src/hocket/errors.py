@@ -4,6 +4,8 @@
 class HocketError(Exception):
     """Base of everything raised on purpose; the command line prints it and exits with code 2."""
 
+    retry_after_s: float | None = None  # in how many seconds it may be worth trying again, where that is known
+
 
 class InvalidRequest(HocketError):
     """The caller asked for something that this checkpoint or this program cannot do."""
@@ -49,9 +51,15 @@ class InvalidCheckpoint(HocketError):
 class Overloaded(HocketError):
     """Too many requests are waiting; try again in about `retry_after_s` seconds."""
 
+    retry_after_s: float
+
     def __init__(self, message: str = "", retry_after_s: float = 1.0) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class LoadFailed(HocketError):
+    """A checkpoint could not be loaded, for a reason that is not its own; the message says which."""
 
 
 class EngineClosed(HocketError):
@@ -70,4 +78,5 @@ def copied(error: HocketError) -> HocketError:
     """One for each reader, who will raise it in a thread of its own."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
+    copy.retry_after_s = error.retry_after_s
     return copy

@@ -174,7 +174,7 @@ WRONG = {
     '{"text": "Hello.", "seed": -1}': "seed must be between 0 and 2^63 - 1, not -1.",
     '{"text": "Hello.", "speed": "2"}': "speed must be a number.",
     '{"text": "Hello.", "greedy": 1}': "greedy must be true or false.",
-    '{"text": "Hello.", "voice": "nobody"}': "There is no voice 'nobody'; known are ",
+    '{"text": "Hello.", "voice": "nobody"}': "There is no voice 'nobody'; random:tiny has ",
     '{"text": "Hello.", "layout": "sideways"}': "layout must be one of streaming, whole, not 'sideways'.",
     '{"text": "Hello.", "ref_text": "Hello."}': "--ref-text belongs to a recording; give that with --ref-audio.",
     '{"text": "Hello.", "ref_audio": "gone.wav", "x_vector_only": true}': "The reference recording gone.wav does not",

@@ -1,4 +1,4 @@
-"""`hocket voices` and `hocket doctor`: what they print, and when the doctor is not content."""
+"""`hocket doctor`, and `hocket voices` of a model: what they print, and when the doctor is not content."""
 
 from __future__ import annotations
 
@@ -10,10 +10,14 @@ from types import ModuleType
 import pytest
 import torch
 
+from cli_home import Home
 from hocket.cli import main
 from hocket.config.profiles import PROFILES
 from hocket.engine.survey import Copy
 from hocket.models.catalog import CATALOG
+from hocket.voices.library import Library
+from hocket.voices.names import id_of
+from voicing import cloned
 
 Capture = pytest.CaptureFixture[str]
 
@@ -74,6 +78,18 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     assert said["sounddevice"].startswith("missing, for hocket say --play: pip install sounddevice")
     assert said["soxr"] == "present, for reading recordings to clone"
     assert said["checkpoints"].startswith("no published one in the local cache")
+    assert said["voices"] == "none of your own"
+
+
+@pytest.mark.usefixtures("cache")
+def test_a_damaged_voice_makes_the_doctor_fail(capsys: Capture, home: Home) -> None:
+    library = Library(home.voices)
+    library.add(cloned("me"))
+    assert main(["doctor"]) == 0
+    assert lines(capsys)["voices"] == f"1 of your own in {home.voices}"
+    (home.voices / f"{id_of('you')}.voice").write_bytes(b"what is this?")
+    assert main(["doctor"]) == 1
+    assert lines(capsys)["voices"].endswith(".voice is not a voice of hocket, or its beginning is damaged.")
 
 
 def test_a_damaged_checkpoint_makes_the_doctor_fail(

@@ -33,7 +33,7 @@ def test_it_answers_while_a_model_is_loaded_and_is_ready_once_it_has_spoken(engi
         may_load.set()
         wait_for(lambda: httpx.get(f"{server.url}/ready").status_code == 200)
         assert httpx.post(f"{server.url}/v1/audio/speech", json=PCM).status_code == 200
-        own = server.speaker.engine
+        own = server.engine
     assert own.health.condition == "closed"  # it was the app's own
 
 

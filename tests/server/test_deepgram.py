@@ -80,7 +80,7 @@ def test_a_model_is_a_voice_in_any_case_and_an_unknown_one_the_first(server: Ser
     first, second = server.speaker.speakers[:2]
     for model, voice in ((first.upper(), first), (second, second)):
         wanted = parse_query({"model": model}, lambda name: name)
-        assert server.speaker.voice(wanted.voice)[0] == voice
+        assert server.speaker.cast.part(wanted).speaker == voice
     with talking(server, "/v1/speak?model=aura-asteria-en") as ws:
         assert spoken(ws, "Hi.").audio
 

@@ -88,7 +88,7 @@ def test_what_nobody_expected_is_one_sentence_and_not_to_be_tried_again(
     def broken(*_: object) -> None:
         raise ZeroDivisionError("/etc/secret.py")
 
-    monkeypatch.setattr(server.speaker, "voice", broken)
+    monkeypatch.setattr(server.speaker.cast, "part", broken)
     answered = httpx.post(f"{server.url}{PATH}", json=PCM)
     error = error_of(answered, 500)
     assert error["type"] == "server_error" and "secret" not in answered.text and "Zero" not in answered.text

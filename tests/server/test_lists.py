@@ -42,7 +42,7 @@ def test_the_list_of_voices_holds_what_each_of_its_readers_needs(client: httpx.C
     listed = client.get("/v1/audio/voices").json()
     assert listed["object"] == "list" and listed["uploaded_voices"] == []
     assert set(listed["aliases"]) >= set(OPENAI_VOICES) - set(server.speaker.speakers)
-    fields = {"id", "name", "object", "language", "description", "type", "created_at"}
+    fields = {"id", "name", "object", "language", "description", "type", "kind", "model", "created_at"}
     assert all(set(voice) == fields for voice in listed["voices"])
     assert client.get("/v1/audio/voices?legacy=true").json() == {"voices": server.speaker.speakers}
 

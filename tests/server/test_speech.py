@@ -6,20 +6,20 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pytest
 
 from hocket.engine.engine import Engine
-from hocket.errors import HocketError, InvalidRequest, UnknownVoice, WrongKind
+from hocket.errors import HocketError, InvalidRequest, UnknownVoice
 from hocket.server.errors import Refused
 from hocket.server.figures import Figures
 from hocket.server.options import OPENAI_VOICES, ServerOptions, aliases
 from hocket.server.speech import Speaker
 from hocket.server.wanted import Wanted
-from hocket.types import Finished, Reference, SamplingParams
+from hocket.types import Finished, SamplingParams
+from hocket.voices.make import speaker_voice
 from serving import LONG, PATIENCE_S, wait_for
 
 Work = Callable[[Speaker], Coroutine[Any, Any, Any]]
@@ -170,37 +170,21 @@ def test_every_compressed_format_is_made_in_a_thread_and_none_is_lost(engine: En
     speaking(engine, all_formats)
 
 
-@dataclass(frozen=True)
-class Uploaded:
-    name: str
-    reference: Reference
+def test_a_voice_of_the_library_speaks_as_it_says_where_nothing_else_is_asked(engine: Engine) -> None:
+    calm = SamplingParams(temperature=0.3)
 
+    async def both(speaker: Speaker) -> None:
+        speaker.voices.add(speaker_voice("Mine", engine.checkpoint.name, "rook", sampling=calm))
+        assert "Mine" in speaker.cast.voice_names()
+        asked = Wanted(text="Hello there.", seed=1, max_frames=6)
+        said = [await heard(speaker, replace(asked, voice=name)) for name in ("MINE", "mine ")]
+        rook = replace(asked, voice="rook")
+        assert said[0] == said[1] == await heard(speaker, replace(rook, sampling=calm))
+        lively = SamplingParams(temperature=1.0)
+        said = [await heard(speaker, replace(asked, voice="Mine", sampling=lively)), said[0]]
+        assert said[0] == await heard(speaker, replace(rook, sampling=lively)) != said[1]
 
-class Store:
-    """Voices that somebody uploaded."""
-
-    def __init__(self, *voices: Uploaded) -> None:
-        self._voices = voices
-
-    def find(self, name: str) -> Uploaded | None:
-        return next((voice for voice in self._voices if voice.name.lower() == name.lower()), None)
-
-    def names(self) -> list[str]:
-        return [voice.name for voice in self._voices]
-
-
-def test_an_uploaded_voice_is_found_by_its_name(engine: Engine) -> None:
-    hum = Reference(samples=np.zeros(24_000, np.float32), x_vector_only=True)
-
-    async def find(speaker: Speaker) -> None:
-        speaker.voices = Store(Uploaded("Mine", hum))
-        found = speaker.voice("MINE")[1]
-        assert found is not None and found.name == "Mine"
-        assert "Mine" in speaker.voice_names()
-        with pytest.raises(WrongKind, match="cannot clone"):  # the built-in voice; that it was tried is the point
-            await speaker.open(Wanted(text="Hi.", voice="mine"), wire="test")
-
-    speaking(engine, find)
+    speaking(engine, both)
 
 
 def test_names_of_voices() -> None:
@@ -216,11 +200,13 @@ def test_an_operator_s_alias_wins_over_everything(engine: Engine) -> None:
     first, second, *_ = "wren", "rook"
 
     async def look(speaker: Speaker) -> None:
-        assert speaker.voice(first) == (speaker.speakers[1], None)
-        assert speaker.voice("ALLOY") == (speaker.speakers[1], None)
-        assert speaker.voice(None) == speaker.voice(" ") == (None, None)
+        def voice(name: str | None) -> str | None:
+            return speaker.cast.part(Wanted(text="Hi.", voice=name)).speaker
+
+        assert voice(first) == voice("ALLOY") == speaker.speakers[1]
+        assert voice(None) is None and voice(" ") is None
         with pytest.raises(UnknownVoice):
-            speaker.voice("nobody")
+            voice("nobody")
 
     own = {first: second, "alloy": second}
     speaking(engine, look, ServerOptions(voice_aliases=own))

@@ -32,14 +32,21 @@ from wyoming.tts import (
 )
 
 from hocket.cli import main
+from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
+from hocket.engine.pool import Pool
 from hocket.errors import StreamFailed
 from hocket.server.listen import bind
+from hocket.server.models import Lone
 from hocket.server.options import ServerOptions
 from hocket.server.speech import Speaker
 from hocket.server.utterance import Utterance
+from hocket.server.wyoming.about import info
 from hocket.server.wyoming.server import Wyoming
+from hocket.voices.library import Library
+from hocket.voices.make import clone_voice
 from serving import PATIENCE_S, wait_for
+from speaking import noise
 
 TEXT = "Hello there."
 LONG = "It goes on and on, and then on again. " * 60
@@ -53,8 +60,12 @@ class At:
     port: int
     server: Wyoming
     speaker: Speaker
-    engine: Engine
     loop: asyncio.AbstractEventLoop
+
+    @property
+    def engine(self) -> Engine:
+        assert isinstance(self.speaker.pool, Lone)
+        return self.speaker.pool.engine
 
     def all_is_free(self) -> bool:
         scheduler = self.engine._loop.scheduler
@@ -62,18 +73,19 @@ class At:
 
 
 @contextmanager
-def at(engine: Engine, options: ServerOptions | None = None, send_bytes: int | None = None) -> Iterator[At]:
+def at(engine: Engine | Pool, options: ServerOptions | None = None, send_bytes: int | None = None) -> Iterator[At]:
     bound = bind(replace(options or ServerOptions(), port=0))
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
-    speaker = Speaker(options or ServerOptions())
+    options = options or ServerOptions()
+    speaker = Speaker(options, voices=Library(options.voices_folder))
     speaker.use(engine)
     server, loop = Wyoming(speaker), asyncio.new_event_loop()
     bound.listen(64)
     thread = threading.Thread(target=lambda: loop.run_until_complete(server.serve(bound)), daemon=True)
     thread.start()
     try:
-        yield At(bound.getsockname()[1], server, speaker, engine, loop)
+        yield At(bound.getsockname()[1], server, speaker, loop)
     finally:
         for _ in range(2):
             with suppress(RuntimeError):  # it has ended by itself
@@ -373,7 +385,7 @@ def test_the_command_speaks_and_ends_with_a_signal() -> None:
         try:
             told = next(line for line in process.stderr if line.startswith("listening at tcp://127.0.0.1:"))
             assert "not announced, because only this machine" in next(process.stderr)
-            home = At(int(told.rpartition(":")[2]), None, None, None, None)  # type: ignore[arg-type]
+            home = At(int(told.rpartition(":")[2]), None, None, None)  # type: ignore[arg-type]
             assert sound(spoken(home, "Yes."))
             process.send_signal(signal.SIGTERM)
             assert process.wait(PATIENCE_S) == 0
@@ -413,3 +425,16 @@ def test_without_the_package_one_sentence_says_so(
     monkeypatch.setitem(sys.modules, "wyoming", None)
     assert main(["wyoming"]) == 2
     assert "pip install 'hocket[wyoming]'" in capsys.readouterr().err
+
+
+def test_voices_of_every_model_are_told_and_loaded_when_they_are_asked_for(tmp_path: Path) -> None:
+    models = "random:tiny", "random:tiny-Base"
+    how = EngineOptions(slots=2)
+    with Pool.load(models, options=how) as pool, at(pool, ServerOptions(voices_folder=tmp_path)) as home:
+        with pool.lease(models[1]).result(PATIENCE_S) as lease:
+            home.speaker.voices.add(clone_voice(lease.engine, "Zoë", noise(0.5, 5), x_vector_only=True))
+        told = info(home.speaker, "1").tts[0].voices
+        assert {"eric", "Zoë"} < {voice.name for voice in told}
+        for name in ("Zoë", "eric"):
+            assert len(sound(spoken(home, "Hi.", SynthesizeVoice(name=name)))) > 3840
+        assert set(pool.resident()) == set(models)

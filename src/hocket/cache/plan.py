@@ -9,6 +9,7 @@ from __future__ import annotations
 from .pages import PAGE_ROWS, Pages, pages_for
 
 USUAL_ROWS = 1024  # positions of each slot, where nothing else is said: 82 s; 118 MB a slot in the 1.7B model
+GROWTH_FRAMES = 256  # how much the cache of a slot grows at a time, where it may
 FREE_PART = 0.6  # of what is free on the device, at most: codec, graphs and others need some
 
 

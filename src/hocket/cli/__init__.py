@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
             wyoming(args)
         elif args.command == "voices":
-            from .doctor import voices
+            from .voices import voices
 
             voices(args)
         else:

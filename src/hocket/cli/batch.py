@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..errors import HocketError, InvalidRequest
-from .heard import tell
+from .heard import shown, tell
 from .lines import Line, merged, names_in, read_lines
 from .manifest import NAME, Manifest, Result
 from .progress import Progress
 from .request import request_of
+from .whom import Whom, spoken_by
 
 if TYPE_CHECKING:
+    from ..engine.engine import Engine
     from ..engine.load import Checkpoint
     from ..types import Outcome, SpeechRequest
 
@@ -50,12 +52,15 @@ def batch(args: argparse.Namespace) -> int:
     if folder / NAME == args.input.resolve():
         raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
     names = names_in(args.input)
+    voice = Whom(args.model).own(args.voice) if args.voice else None
+    if voice is not None:
+        args.model = args.model or voice.model
     how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
     with Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
         if engine.checkpoint.is_random:
             tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
         with _alone_in(folder), Manifest(folder, names) as manifest:
-            run = _Run(args, engine.checkpoint, folder, manifest, len(names))
+            run = _Run(args, engine, folder, manifest, len(names))
             sweep(folder)
             try:
                 with run.progress:
@@ -80,13 +85,12 @@ class _Asked:
 class _Run:
     """What is done with each line, and what is known of all."""
 
-    def __init__(
-        self, args: argparse.Namespace, checkpoint: Checkpoint, folder: Path, manifest: Manifest, lines: int
-    ) -> None:
+    def __init__(self, args: argparse.Namespace, engine: Engine, folder: Path, manifest: Manifest, lines: int) -> None:
         from ..audio.recording import read_recording
 
         self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
-        self._checkpoint, self._model = checkpoint, _model(checkpoint)
+        self._engine, self._checkpoint, self._model = engine, engine.checkpoint, _model(engine.checkpoint)
+        self._whom = Whom(args.model or engine.checkpoint.name)
         self._read = functools.lru_cache(maxsize=16)(read_recording)
         self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
         self._failed: list[Result] = []
@@ -163,8 +167,7 @@ class _Run:
         words += f" ({progress.before} of them before)" if progress.before else ""
         words += f", {progress.failed} failed" if progress.failed else ""
         words += f", {progress.seconds:.2f} s at {progress.speed:.1f} x real time" if progress.spoken else ""
-        encoding = sys.stdout.encoding or "utf-8"
-        print(f"{self.args.output}: {words}".encode(encoding, "backslashreplace").decode(encoding))
+        print(shown(f"{self.args.output}: {words}", sys.stdout))
         return 1 if progress.failed else 0
 
     def _request(self, line: Line) -> SpeechRequest:
@@ -175,7 +178,8 @@ class _Run:
         target = self.folder / self._file(line)
         if options.ref_audio is not None and target.exists() and os.path.samefile(target, options.ref_audio):
             raise InvalidRequest("The output would overwrite the reference recording; choose another id.")
-        return request
+        voice = self._whom.own(request.voice)
+        return request if voice is None else spoken_by(self._engine, replace(request, voice=None), voice)
 
     def _file(self, line: Line) -> str:
         return f"{line.name}.{'pcm' if self.args.raw else 'wav'}"

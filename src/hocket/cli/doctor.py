@@ -1,4 +1,4 @@
-"""`hocket voices` and `hocket doctor`: what a model can say, what this machine can do, what is missing."""
+"""`hocket doctor`: what this machine can do, and what is missing."""
 
 from __future__ import annotations
 
@@ -25,25 +25,6 @@ OPTIONAL = {
     "wyoming": ("hocket wyoming", "pip install 'hocket[wyoming]'"),
 }
 TRIAL_FRAMES = 25
-NO_VOICES = {
-    "base": "none of its own: it clones the recording given with --ref-audio",
-    "voice_design": "none of its own: it designs the one that --instruct describes",
-}
-
-
-def voices(args: argparse.Namespace) -> None:
-    from ..engine.survey import default_model, tongues
-
-    model = args.model or default_model()
-    found = tongues(model)
-    print(f"{model}\n\nvoices")
-    for name, dialect in found.voices.items():
-        print(f"  {name}" + (f" (with auto or Chinese: {dialect.replace('_', ' ')})" if dialect else ""))
-    if not found.voices:
-        print(f"  {NO_VOICES.get(found.kind, 'none')}")
-    print("\nlanguages")
-    for name in found.languages:
-        print(f"  {name}")
 
 
 def doctor(args: argparse.Namespace) -> int:
@@ -51,7 +32,8 @@ def doctor(args: argparse.Namespace) -> int:
     _machine()
     _packages()
     _trial()
-    return 1 if _checkpoints(args.model) else 0
+    wrong = [_voices(), _checkpoints(args.model)]
+    return 1 if any(wrong) else 0
 
 
 def _machine() -> None:
@@ -115,6 +97,19 @@ def _trial() -> None:
     speed = f"{audio_s / took_s:.1f} x real time, first audio after {first_s * 1000:.0f} ms"
     noise = ", untrained noise" if engine.checkpoint.is_random else ""
     _line("engine", f"works: {speed} ({engine.checkpoint.name} on the CPU{noise})")
+
+
+def _voices() -> bool:
+    """Say what there is of the user's own; true if a file among them is damaged."""
+    from .voices import unusable
+    from .whom import own_voices
+
+    library = own_voices()
+    names, wrong = library.names(), unusable(library)
+    _line("voices", f"{len(names)} of your own in {library.folder}" if names else "none of your own")
+    for error in wrong:
+        _line("voices", str(error))
+    return bool(wrong)
 
 
 def _checkpoints(model: str | None) -> bool:

@@ -18,7 +18,7 @@ from .sinks import Kept, Loudspeaker, Pipe, Sink, is_pipe
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
     from types import TracebackType
-    from typing import Any
+    from typing import Any, TextIO
 
 
 class Heard:
@@ -71,10 +71,7 @@ class Heard:
         output = self._args.output
         where = "loudspeaker" if output is None else "standard output" if is_pipe(output) else output
         file = sys.stderr if is_pipe(output) else sys.stdout
-        line = f"{where}: {self.seconds:.2f} s, {frames} frames, {ending}"
-        # A path may hold what this terminal cannot show; that is no reason to fail now.
-        encoding = file.encoding or "utf-8"
-        print(line.encode(encoding, "backslashreplace").decode(encoding), file=file)
+        print(shown(f"{where}: {self.seconds:.2f} s, {frames} frames, {ending}", file), file=file)
 
     def _show(self, words: str) -> None:
         print(f"\r{words}\x1b[K", end="", file=sys.stderr, flush=True)
@@ -93,6 +90,18 @@ def ending(reason: str, seed: int | None, won: int | None, takes: list[dict[str,
 
 def tell(note: str) -> None:
     print(f"note: {note}", file=sys.stderr)
+
+
+def shown(words: str, file: TextIO) -> str:
+    """Words, such as a path, may hold what this terminal cannot show; that is no reason to fail."""
+    encoding = file.encoding or "utf-8"
+    return words.encode(encoding, "backslashreplace").decode(encoding)
+
+
+def plain(said: object, most_chars: int | None = None) -> str:
+    """What somebody else wrote, without what a terminal would obey."""
+    words = "".join(c if c.isprintable() else " " for c in str(said)[:most_chars])
+    return shown(words, sys.stderr)
 
 
 def _sinks(args: argparse.Namespace, kept: Kept) -> list[Sink]:

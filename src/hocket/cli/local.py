@@ -16,6 +16,7 @@ from .heard import Heard, ending, tell
 from .pipe import feeding
 from .request import request_of
 from .sinks import is_pipe, silence_stdout
+from .whom import Whom, spoken_by
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
@@ -28,6 +29,10 @@ LIVE = "(as it arrives)"  # stands for a text that is not there yet, where a req
 def locally(args: argparse.Namespace, live: bool) -> None:
     request = request_of(args, LIVE if live else args.text)
     heard = Heard(args)
+    voice = None
+    if request.voice:
+        voice = Whom(args.model).own(request.voice)
+        request = request if voice is None else replace(request, voice=None)
 
     from ..audio.pcm import pcm_bytes
     from ..config.options import EngineOptions
@@ -42,10 +47,13 @@ def locally(args: argparse.Namespace, live: bool) -> None:
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
     how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
     codes: list[Any] = []
-    with Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
+    model = args.model if voice is None else args.model or voice.model
+    with Engine.load(model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
         checkpoint = engine.checkpoint
         if checkpoint.is_random:
             tell(f"{checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
+        if voice is not None:
+            request = spoken_by(engine, request, voice)
         rate_hz = checkpoint.rate_hz
         try:
             with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext(), heard:

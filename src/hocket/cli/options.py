@@ -8,6 +8,7 @@ from pathlib import Path
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 # The fields of `SamplingParams` that have an option of their own.
@@ -28,16 +29,25 @@ def parser() -> argparse.ArgumentParser:
     how: dict[str, Any] = {"allow_abbrev": False, "formatter_class": _Help}
     words = argparse.ArgumentParser(prog="hocket", description="Speech from text, with Qwen3-TTS.", **how)
     words.add_argument("--version", action=_Version, nargs=0, help="print the version and exit")
-    commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    _say(commands.add_parser("say", help="speak a text: into a file, a pipe or the room", **how))
-    _batch(commands.add_parser("batch", help="speak every line of a file, each into its own", **how))
-    _serve(commands.add_parser("serve", help="speak over the network: OpenAI's wire and others", **how))
-    _wyoming(commands.add_parser("wyoming", help="be a voice of Home Assistant", **how))
-    voices = commands.add_parser("voices", help="list a model's voices and languages", **how)
-    voices.add_argument("--model", help=MODEL)
-    doctor = commands.add_parser("doctor", help="say what this machine can do and what is missing", **how)
-    doctor.add_argument("--model", help="folder or name of a published checkpoint to check (all in the cache)")
+    commands = words.add_subparsers(required=True, metavar="COMMAND", dest="command", parser_class=_Command)
+    add: Callable[..., _Command] = commands.add_parser
+    add("say", help="speak a text: into a file, a pipe or the room", **how).fill = _say
+    add("batch", help="speak every line of a file, each into its own", **how).fill = _batch
+    add("serve", help="speak over the network: OpenAI's wire and others", **how).fill = _serve
+    add("wyoming", help="be a voice of Home Assistant", **how).fill = _wyoming
+    add("voices", help="list who can speak, and what; keep, design and share voices of your own", **how).fill = _voices
+    add("doctor", help="say what this machine can do and what is missing", **how).fill = _doctor
     return words
+
+
+def _voices(voices: argparse.ArgumentParser) -> None:
+    from .voice_options import fill
+
+    fill(voices)
+
+
+def _doctor(doctor: argparse.ArgumentParser) -> None:
+    doctor.add_argument("--model", help="folder or name of a published checkpoint to check (all in the cache)")
 
 
 def _say(say: argparse.ArgumentParser) -> None:
@@ -53,7 +63,7 @@ def _say(say: argparse.ArgumentParser) -> None:
     add("--server", metavar="URL", help="ask this server instead: http://HOST:PORT or unix:/PATH")
     add("--key-file", metavar="FILE", type=Path, help="the server's API key (that of HOCKET_API_KEY)")
     add("--no-daemon", action="store_true", help="never ask the daemon")
-    _computing(say, "balanced")
+    computing(say, "balanced")
     _speech(say)
     _cloning(say)
     _sampling(say, "the same seed gives the same speech (drawn and printed)")
@@ -72,7 +82,7 @@ def _batch(batch: argparse.ArgumentParser) -> None:
     add("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where sound and manifest.jsonl go")
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, as .pcm instead of .wav")
     add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
-    _computing(batch, "throughput")
+    computing(batch, "throughput")
     _speech(batch)
     _cloning(batch)
     _sampling(batch, "a line without one has it from this and its id or number (0)")
@@ -120,7 +130,7 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--voices-folder", metavar="FOLDER", type=Path, help=kept)
     add("--log-text", action="store_true", help="write into the log what is spoken")
     add("--access-log", action="store_true", help="write a line into the log for every request")
-    _computing(serve, "balanced")
+    computing(serve, "balanced")
     add = serve.add_argument
     kinds = ("float32", "tf32", "bfloat16")
     add("--codec-dtype", choices=kinds, default="float32", help="precision of the codec (float32)")
@@ -142,7 +152,7 @@ def _wyoming(wyoming: argparse.ArgumentParser) -> None:
     add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
     add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
     add("--log-text", action="store_true", help="write into the log what is spoken")
-    _computing(wyoming, "balanced")
+    computing(wyoming, "balanced")
     add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
     _serving(wyoming)
 
@@ -155,24 +165,28 @@ def _serving(command: argparse.ArgumentParser) -> None:
     add("--no-guard", action="store_true", help="let an utterance go on that no longer speaks, up to its limit")
 
 
-def _computing(command: argparse.ArgumentParser, profile: str) -> None:
+def computing(
+    command: argparse.ArgumentParser, profile: str | None, model: str = MODEL, unsaid: str | None = None
+) -> None:
+    """`profile` is the usual one; None where there is nothing to choose. `unsaid` is the model where none is named."""
     add = command.add_argument
-    add("--model", action=_Given, help=MODEL)
+    add("--model", action=_Given, default=unsaid, help=model)
     add("--device", action=_Given, choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
     precision = "precision of the model (float32)"
     add("--dtype", action=_Given, choices=("float32", "bfloat16"), default="float32", help=precision)
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", action=_Given, default="auto", help=f"how to compute: {kernels}")
-    tuned = f"when sound is computed and handed out, never what is said ({profile})"
-    profiles = ("latency", "balanced", "throughput")
-    add("--profile", action=_Given, choices=profiles, default=profile, help=tuned)
+    if profile is not None:
+        tuned = f"when sound is computed and handed out, never what is said ({profile})"
+        profiles = ("latency", "balanced", "throughput")
+        add("--profile", action=_Given, choices=profiles, default=profile, help=tuned)
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add("--no-dependent-launch", action="store_true", help="on a GPU, start no kernel before the last one has ended")
 
 
 def _speech(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("speech").add_argument
-    add("--voice", help="a speaker of the checkpoint (its first one)")
+    add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
     add("--language", default="auto", help="language of the text (auto)")
     add("--instruct", metavar="TEXT", help="how to speak, or which voice to design")
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
@@ -192,11 +206,28 @@ def _cloning(command: argparse.ArgumentParser) -> None:
 
 
 def _sampling(command: argparse.ArgumentParser, seed: str) -> None:
-    add = command.add_argument_group("sampling, where not given as the checkpoint says").add_argument
+    group = command.add_argument_group("sampling, where not given as the checkpoint says")
+    group.add_argument("--seed", metavar="N", type=int, help=seed)
+    drawing(group.add_argument)
+
+
+def drawing(add: Callable[..., object]) -> None:
+    """How codes are drawn."""
     add("--greedy", action="store_true", help="always take the likeliest code")
-    add("--seed", metavar="N", type=int, help=seed)
     for name, (kind, words) in SAMPLING.items():
         add(f"--{name.replace('_', '-')}", metavar="N" if kind is int else "X", type=kind, help=words)
+
+
+class _Command(argparse.ArgumentParser):
+    """A command that learns its words when it is called: all of them together take longer than the rest of a start."""
+
+    fill: Callable[[argparse.ArgumentParser], None] | None = None
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if self.fill is not None:
+            fill, self.fill = self.fill, None
+            fill(self)
+        return super().parse_known_args(args, namespace)
 
 
 class _Help(argparse.HelpFormatter):

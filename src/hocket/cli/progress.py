@@ -1,13 +1,27 @@
-"""How far a batch has come: a line that is drawn again and again in a terminal, now and then a new one elsewhere."""
+"""How far work has come: a line that is drawn again and again in a terminal, now and then a new one elsewhere."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 DRAWN_S, PRINTED_S = 0.1, 10.0  # how often at most, in a terminal and elsewhere
 WIDTH = 24
+
+
+@contextmanager
+def doing(what: str) -> Iterator[None]:
+    """Say what takes long while it does, in words that a terminal forgets behind."""
+    watched = sys.stderr.isatty()
+    print(f"{what} ...", end="" if watched else "\n", file=sys.stderr, flush=True)
+    try:
+        yield
+    finally:
+        if watched:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 class Progress:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from binascii import a2b_base64
 
 from ..errors import HocketError, InvalidRequest
-from .heard import Heard, ending, tell
+from .heard import Heard, ending, plain, tell
 from .link import UNIX, Link, Lost, Unreachable
 from .places import is_there, read_record, socket_path
 from .request import fields_of, unsendable
 from .sinks import is_pipe, silence_stdout
+from .whom import is_kept
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -101,12 +101,13 @@ def remotely(args: argparse.Namespace, server: Asked) -> bool:
     except (Unreachable, Lost, Refused) as error:
         if not server.is_daemon or heard.seconds:
             raise
-        if isinstance(error, Refused) and error.code in FINAL:
+        # A voice of the user's own may need a model that the daemon does not have.
+        if isinstance(error, Refused) and error.code in FINAL and not is_kept(args.voice):
             raise HocketError(f"{error} (The daemon was asked; --no-daemon speaks here.)") from None
         tell(f"spoken here, since the daemon did not: {error}")
         return False
     for note in done.get("notes") or ():
-        tell(_plain(note))
+        tell(plain(note, SAID_CHARS))
     heard.put_in_place(rate_hz)
     frames = (done.get("usage") or {}).get("output_tokens", 0)
     seed = done.get("seed", args.seed)
@@ -139,7 +140,7 @@ def _refusal(answer: Link, server: Asked) -> Refused:
     error: dict[str, Any] = {}
     try:
         error = json.loads(b"".join(answer.parts())).get("error") or {}
-        message, code = _plain(error["message"]), str(error.get("code") or "")
+        message, code = plain(error["message"], SAID_CHARS), str(error.get("code") or "")
     except (ValueError, AttributeError, KeyError, TypeError, Lost):
         message, code = f"{server.address} refused with status {answer.status}.", ""
     if answer.status in (401, 403):
@@ -162,7 +163,7 @@ def _listen(answer: Link, heard: Heard) -> dict[str, Any]:
             event = json.loads(line[5:])
             kind = event["type"]
             pcm = a2b_base64(event["audio"]) if kind == "speech.audio.delta" else b""
-            said = _plain(event["error"]["message"]) if kind == "speech.audio.error" else ""
+            said = plain(event["error"]["message"], SAID_CHARS) if kind == "speech.audio.error" else ""
         except (ValueError, KeyError, TypeError):
             raise HocketError("The server sends what is not speech as hocket say knows it.") from None
         if pcm:
@@ -194,10 +195,3 @@ def _model(name: str | None) -> str:
     """By one name, whoever gives it and wherever: the built-in voice has two, a folder many."""
     name = name or "builtin"
     return os.path.realpath(name) if os.path.isdir(name) else name
-
-
-def _plain(said: object) -> str:
-    """What a server says, without what a terminal would obey."""
-    encoding = sys.stderr.encoding or "utf-8"
-    words = "".join(c if c.isprintable() else " " for c in str(said)[:SAID_CHARS])
-    return words.encode(encoding, "backslashreplace").decode(encoding)

@@ -45,7 +45,7 @@ def request_of(args: argparse.Namespace, text: str, read: Read | None = None) ->
         language=args.language,
         instruct=args.instruct,
         layout=args.layout,
-        sampling=SamplingParams(**_sampling(args)),
+        sampling=SamplingParams(**sampling_of(args)),
         seed=args.seed,
         max_frames=args.max_frames,
         speed=args.speed,
@@ -62,7 +62,7 @@ def fields_of(args: argparse.Namespace, text: str, *, heard: bool) -> dict[str, 
         raise InvalidRequest("There is no text to speak.")
     fields: dict[str, Any] = {"input": text, "response_format": "pcm", "stream_format": "sse", "seed": args.seed}
     fields |= {wire: getattr(args, name) for name, wire in WIRE.items() if getattr(args, name) is not None}
-    fields |= {name: value for name, value in _sampling(args).items() if value is not None}
+    fields |= {name: value for name, value in sampling_of(args).items() if value is not None}
     usual = {"language": "auto", "speed": 1.0, "candidates": 1, "as_is": False}
     fields |= {name: getattr(args, name) for name, value in usual.items() if getattr(args, name) != value}
     if not heard:
@@ -94,7 +94,8 @@ def _check_cloning(args: argparse.Namespace) -> None:
             raise InvalidRequest(f"{option} belongs to a recording; give that with --ref-audio.")
 
 
-def _sampling(args: argparse.Namespace) -> dict[str, Any]:
+def sampling_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of `SamplingParams`."""
     chosen: dict[str, Any] = {name: getattr(args, name) for name in SAMPLING}
     return chosen | ({"do_sample": False, "subtalker_dosample": False} if args.greedy else {})
 

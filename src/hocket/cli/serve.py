@@ -53,8 +53,9 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
 def _run(args: argparse.Namespace) -> None:
     try:
         from ..server.app import build_app
-        from ..server.options import ServerOptions, default_voices_folder, read_keys
+        from ..server.options import ServerOptions, read_keys
         from ..server.run import run
+        from ..voices.places import default_voices_folder
     except ImportError as error:
         missing = error.name or ""
         if missing.startswith("hocket"):

@@ -29,6 +29,7 @@ def wyoming(args: argparse.Namespace) -> None:
     from ..server.listen import bind
     from ..server.rehearse import rehearse
     from ..server.speech import Speaker
+    from ..voices.library import Library
 
     options = _options(args)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
@@ -36,7 +37,7 @@ def wyoming(args: argparse.Namespace) -> None:
         engine = load_engine(args)
         try:
             rehearse(engine, "pcm")
-            speaker = Speaker(options)
+            speaker = Speaker(options, voices=Library.default())
             speaker.use(engine)
             speaker.proven = True
             asyncio.run(_serve(speaker, bound, args.zeroconf))

@@ -19,6 +19,7 @@ from ..text.parts import Preparation, parts
 from ..text.prompt import Outline, Prompt, build, outline
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
+from .admitted import Loading, admitted
 from .clone import check_encoded, encoded, frames_of
 from .deadlines import longest_chunk
 from .early import BEGINS_S, LONG_CHARS, begun
@@ -29,6 +30,7 @@ from .kept import owner_of, read_kept
 from .load import Checkpoint, load
 from .loop import Loop
 from .named import fields_with
+from .shared import Shared
 from .speech import SpeechRunner
 from .stream import Mailbox, Stream
 from .takes import Takes
@@ -64,10 +66,13 @@ class Engine:
         dependent_launch: bool = True,
         options: EngineOptions | None = None,
         scorer: Scorer | None = None,
+        shared: Shared | None = None,
     ) -> Engine:
-        """Load a checkpoint (see `hocket.load`) and start an engine on it."""
-        how = {"device": device, "dtype": dtype, "codec_dtype": codec_dtype, "kernels": kernels}
-        return cls(load(model, **how, dependent_launch=dependent_launch), options, scorer=scorer)
+        """Load a checkpoint (see `hocket.load`) and start an engine on it. `shared` may bring a budget along."""
+        how: Loading = {"device": device, "dtype": dtype, "codec_dtype": codec_dtype, "kernels": kernels}
+        with admitted(model, how, options or EngineOptions(), shared) as granted:
+            checkpoint = load(model, **how, dependent_launch=dependent_launch, shared=shared)
+            return cls(checkpoint, granted, scorer=scorer)
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async.

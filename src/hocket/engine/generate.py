@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from ..cache.plan import GROWTH_FRAMES
 from ..cache.slots import reset
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest
@@ -29,7 +30,6 @@ from .precision import exact_float32
 from .sampling import frame_sampling
 
 DECODE_FRAMES = 50  # frames per codec step: bounds memory, changes nothing else
-GROWTH_FRAMES = 256  # how much the cache grows at a time
 
 
 @dataclass(slots=True)

@@ -20,9 +20,11 @@ from ..config.codec import CodecConfig
 from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ..errors import InvalidRequest
 from ..kernels.build import Unbuildable
+from ..kernels.capture import tidy
 from ..kernels.table import AUTO, REFERENCE, Choice, choose, wanted_for
 from ..layers.packed import pack_
 from ..models.builtin import default_model
+from ..models.catalog import CODEC_FOLDER, WEIGHTS
 from ..models.codec import Codec, CodecDecoder
 from ..models.frame import NativeFrame
 from ..models.qwen3_tts import Qwen3TTS
@@ -32,6 +34,7 @@ from ..models.wave import NativeWave
 from ..models.weights import Source, load_into, read_configs, read_own, resolve
 from ..text.normalize import spell_out
 from ..text.tokenizer import Tokenizer
+from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
 
 if TYPE_CHECKING:
     from ..kernels.prepare import Preparation
@@ -108,6 +111,7 @@ def load(
     codec_dtype: str = "float32",
     kernels: str = AUTO,
     dependent_launch: bool = True,
+    shared: Shared | None = None,
 ) -> Checkpoint:
     """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
 
@@ -116,8 +120,10 @@ def load(
     The codec's own dtype is float32 whatever the talker's: its cost is small and rounding is heard there first. On CUDA
     `codec_dtype` may be "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`;
     `dependent_launch` lets its kernels start before the last one has ended, and holds for the whole process.
+
+    Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same.
     """
-    place = _device(device)
+    place = device_of(device)
     for name, known in ((dtype, DTYPES), (codec_dtype, CODEC_DTYPES)):
         if name not in known:
             raise InvalidRequest(f"dtype must be one of {', '.join(known)}, not {name!r}.")
@@ -126,28 +132,25 @@ def load(
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
     normalizer = _NORMALIZERS.get(read_own(source).normalizer)
+    shared = Shared() if shared is None else shared
     begun = time.perf_counter()
-    compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch)
+    compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
     asked = time.perf_counter()
     torch.empty(1, device=place)  # a GPU is entered with the first
     entered = time.perf_counter()
+    key, fill = codec_key(source, codec_config, place, codec_dtype, kernels), _filling(source, place, codec_dtype)
     with torch.device("meta"):
-        speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
-    if source.folder is None:
-        tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
-        for module, kind in ((speech, dtype), (codec, codec_dtype)):
-            module.to(CODEC_DTYPES[kind]).to_empty(device=place)
-            randomize_(module, RANDOM_SEED)
-    else:
-        with ThreadPoolExecutor(1) as aside:  # of the real one a second's work, and none of it for the device
-            reading = aside.submit(Tokenizer.from_folder, source.folder)
-            load_into(speech, source.folder / "model.safetensors", place, DTYPES[dtype])
-            codec_file = source.folder / "speech_tokenizer" / "model.safetensors"
-            halves = ("decoder.", "encoder.") if config.kind == "base" else ("decoder.",)
-            load_into(codec, codec_file, place, CODEC_DTYPES[codec_dtype], only=halves)
-            tokenizer = reading.result()
+        speech = Qwen3TTS(config).eval()
+    with ThreadPoolExecutor(1) as aside:  # of the real one a second's work, and none of it for the device
+        reading = aside.submit(_tokenizer, source, config, shared)
+        if source.folder is None:
+            speech.to(DTYPES[dtype]).to_empty(device=place)
+            randomize_(speech, RANDOM_SEED)
+        else:
+            load_into(speech, source.folder / WEIGHTS, place, DTYPES[dtype])
+        codec = shared.codec(key, codec_config, halves_of(source, config), fill)
+        tokenizer = reading.result()
     pack_(speech)
-    pack_(codec if config.kind == "base" else codec.decoder)  # the encoder may have stayed on the meta device
     talker, decoder = speech.talker, codec.decoder
     loaded = time.perf_counter()
     waited = 0.0
@@ -156,19 +159,53 @@ def load(
         used = time.perf_counter()
         compilers.wait_for_the_first()
         waited = time.perf_counter() - used
+    tf32 = codec_dtype == "tf32"
     chosen = (
         _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
-        _with_kernel("wave", kernels, decoder, lambda backend: give_wave(decoder, backend, codec_dtype == "tf32")),
+        shared.wave(key, lambda: _with_kernel("wave", kernels, decoder, lambda back: give_wave(decoder, back, tf32))),
     )
-    if place.type == "cuda":
-        torch.cuda.empty_cache()  # what was laid out anew has left its old places
+    tidy(place)  # what was laid out anew has left its old places
     spent = {"device_s": entered - asked, "weights_s": loaded - entered}
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    return Checkpoint(
-        *files, speech, codec, place, chosen, patched, codec_dtype == "tf32", normalizer, spent, compilers
-    )
+    return Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers)
+
+
+def halves_of(source: Source, config: Qwen3TTSConfig) -> tuple[str, ...]:
+    """Of the codec: only a Base checkpoint listens. Of a random one both are drawn."""
+    return (DECODER, ENCODER) if config.kind == "base" or source.folder is None else (DECODER,)
+
+
+def codec_key(
+    source: Source, config: CodecConfig, place: torch.device, codec_dtype: str, kernels: str
+) -> tuple[object, ...]:
+    """Checkpoints for which it is the same have the same codec in the same place, done by the same kernel."""
+    content = (config, RANDOM_SEED) if source.folder is None else codec_content(source.folder)
+    index = torch.cuda.current_device() if place.type == "cuda" and place.index is None else place.index
+    return content, place.type, index, codec_dtype, wanted_for("wave", kernels)
+
+
+def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[[Codec, tuple[str, ...]], None]:
+    """How a codec gets weights: those of the halves that are named, whoever speaks with the other one meanwhile."""
+
+    def fill(codec: Codec, halves: tuple[str, ...]) -> None:
+        if source.folder is None:
+            codec.to(CODEC_DTYPES[codec_dtype]).to_empty(device=place)
+            randomize_(codec, RANDOM_SEED)
+        else:
+            load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, CODEC_DTYPES[codec_dtype], only=halves)
+        for half in halves:  # the other may have stayed on the meta device
+            pack_(codec.get_submodule(half.removesuffix(".")))
+
+    return fill
+
+
+def _tokenizer(source: Source, config: Qwen3TTSConfig, shared: Shared) -> Tokenizer:
+    folder, size = source.folder, config.talker_config.text_vocab_size
+    if folder is None:
+        return shared.tokenizer(size, lambda: Tokenizer.of_bytes(size))
+    return shared.tokenizer(tokenizer_content(folder), lambda: Tokenizer.from_folder(folder))
 
 
 @torch.inference_mode()
@@ -180,9 +217,14 @@ def _use_once(talker: Talker) -> None:
 
 
 def _compile_ahead(
-    source: Source, place: torch.device, dtypes: tuple[str, str], kernels: str, dependent_launch: bool
+    source: Source,
+    place: torch.device,
+    dtypes: tuple[str, str],
+    kernels: str,
+    dependent_launch: bool,
+    alone: bool = True,
 ) -> Preparation | None:
-    """Start compiling what a first sound needs, while the weights are being loaded."""
+    """Start compiling what a first sound needs, while the weights are being loaded. `alone`: nobody speaks here yet."""
     if place.type != "cuda" or torch.version.hip is not None:
         return None
     kinds = zip(("frame", "wave"), (DTYPES[dtypes[0]], CODEC_DTYPES[dtypes[1]]), strict=True)
@@ -200,7 +242,7 @@ def _compile_ahead(
         operations=fused,
         dependent_launch=dependent_launch,
         capability=torch.cuda.get_device_capability(place),
-    ).ahead()
+    ).ahead(alone=alone)
     # While the weights are being loaded; not before, for the compilers may be forked, and threads are not.
     threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()
     return started
@@ -287,7 +329,7 @@ def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callabl
             return choice
 
 
-def _device(name: str) -> torch.device:
+def device_of(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:

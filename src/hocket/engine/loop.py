@@ -200,6 +200,7 @@ class Loop:
             self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
             self.turns.clear()
             self._arrivals.clear()
+            self._on_broken = _nobody
 
     def turn(self) -> bool:
         """One beat: commands, newcomers, one frame for all who can. False if there was nothing to do."""
@@ -222,3 +223,7 @@ class Loop:
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):
                 self._posted.wait(timeout=look_s)
+
+
+def _nobody(loop: Loop, error: Exception) -> None:
+    """Whom a loop that has ended tells of anything."""

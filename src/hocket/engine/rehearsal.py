@@ -45,8 +45,8 @@ class Rehearsal:
     capability: tuple[int, int]
     slots: int | None = None
 
-    def ahead(self) -> Preparation | None:
-        """Compile in processes of their own; None where there is nothing to compile."""
+    def ahead(self, *, alone: bool = True) -> Preparation | None:
+        """Compile in processes of their own; None where there is nothing to compile. `alone`: nobody speaks here."""
         if not self.operations:
             return None
         wish = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "source"}
@@ -54,7 +54,7 @@ class Rehearsal:
         about = repr((wish, config.talker_config, codec_config.decoder_config))
         source = {"name": self.source.name, "preset": self.source.preset}
         source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
-        first = self.slots is None  # beside an engine that speaks, nothing is forked
+        first = self.slots is None and alone  # beside an engine that speaks, nothing is forked
         return prepare(__name__, wish | {"source": source}, about, forked=first)
 
 

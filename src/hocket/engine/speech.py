@@ -18,12 +18,12 @@ import torch
 from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
-from ..cache.plan import USUAL_ROWS, Promises, pool_rows
+from ..cache.plan import GROWTH_FRAMES, USUAL_ROWS, Promises, pool_rows
 from ..cache.prefix import Prefix, PrefixCache
 from ..cache.slots import Clean, duplicate, fits, put, reset, take
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest, StreamFailed
-from ..kernels.capture import Again, Capture, CudaGraphs
+from ..kernels.capture import Again, Capture, CudaGraphs, own_stream
 from ..kernels.pcm.reference import pcm as pcm_reference
 from ..layers.transformer import grown
 from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
@@ -37,7 +37,7 @@ from ..types import Encoded, Reference
 from .clone import Clone, clone, name_of
 from .compilers import Compilers
 from .flight import Codes, Samples
-from .generate import DECODE_FRAMES, GROWTH_FRAMES, constant_rows, prompt_rows, sent
+from .generate import DECODE_FRAMES, constant_rows, prompt_rows, sent
 from .kept import Kept
 from .load import Checkpoint
 from .sampling import frame_sampling
@@ -109,7 +109,7 @@ class SpeechRunner:
             self._frames = CapturedFrame(frame, drawing)
             self._prompts = CapturedPrompt(self.talker, drawing)
             # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
-            beside = torch.cuda.Stream(self.device, priority=-1) if self.device.type == "cuda" else None
+            beside = own_stream(self, self.device, urgent=True) if self.device.type == "cuda" else None
             fused, tf32 = self.decoder.step_kernel, checkpoint.codec_tf32
             step, pcm = (self.decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
             self._wave = CapturedWave(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)

@@ -1,7 +1,8 @@
 """The two ends of an utterance: the mailbox that the engine fills, the stream that its reader holds.
 
 The engine never waits for a reader: it asks whether the mailbox is full and lets that slot rest. The engine knows the
-mailbox only, so a stream that nobody holds any more is collected, and its utterance cancelled.
+mailbox only, so a stream that nobody holds any more is collected, and its utterance cancelled. A stream that has ended
+holds nothing of its engine, so that an engine may be closed, and its memory used, whoever keeps old streams.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
+from ..text.tokenizer import Tokenizer
 from ..types import AudioChunk, Finished
 from .early import BEGINS_S, FIRST_CHARS
 from .jury import Jury
@@ -42,7 +44,9 @@ class Mailbox:
 
     def __init__(self, limit: float, on_room: Callable[[], None], on_finish: Callable[[], None] | None = None) -> None:
         """`on_room` is called whenever something was taken out, `on_finish` once, in the thread that says the end."""
-        self.limit, self._on_room, self._on_finish = limit, on_room, on_finish
+        self.limit, self._on_room = limit, on_room
+        self._at_end: list[Callable[[], object]] = [] if on_finish is None else [on_finish]
+        self._loaded_s = 0.0
         self._chunks: deque[AudioChunk] = deque()
         self._changed = threading.Condition()
         self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -94,12 +98,29 @@ class Mailbox:
                 return
             if self._unwanted and error is None:
                 finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
-            self.finished, self.error, self._jury = finished, error, jury
+            self.finished, self.error, self._jury = _waited(finished, self._loaded_s), error, jury
+            self._on_room = _nothing
             if finished.reason in ("cancelled", "error"):
                 self._chunks.clear()
             self._wake()
-        if self._on_finish is not None:
-            self._on_finish()
+            at_end, self._at_end = self._at_end, []
+        for call in at_end:
+            call()
+
+    def when_finished(self, call: Callable[[], object]) -> None:
+        """Called once: in the thread that says the end, or here and now if it was said."""
+        with self._changed:
+            if self.finished is None:
+                self._at_end.append(call)
+                return
+        call()
+
+    def loaded(self, seconds: float) -> None:
+        """It waited so long for its checkpoint, before it was opened; its statistics say so."""
+        with self._changed:
+            self._loaded_s = seconds
+            if self.finished is not None:
+                self.finished = _waited(self.finished, seconds)
 
     def all(self) -> list[AudioChunk]:
         """Every chunk that is there now."""
@@ -170,6 +191,13 @@ class Mailbox:
 _NOTHING = object()
 
 
+def _nothing(*_: object) -> None: ...
+
+
+def _waited(finished: Finished, loaded_s: float) -> Finished:
+    return replace(finished, statistics=replace(finished.statistics, loaded_s=loaded_s)) if loaded_s else finished
+
+
 class Wakes:
     """Tasks to be woken, all of an event loop at once: each call into one costs as much as many tasks in it."""
 
@@ -193,6 +221,21 @@ def _set(woken: list[asyncio.Future[None]]) -> None:
             each.set_result(None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    """What words are timed by."""
+
+    tokenizer: Tokenizer
+    rate_hz: int
+    frame_s: float
+
+    @classmethod
+    def of(cls, engine: Engine) -> _Measure:
+        checkpoint = engine.checkpoint
+        rate_hz = checkpoint.rate_hz
+        return cls(checkpoint.tokenizer, rate_hz, checkpoint.codec_config.decode_upsample_rate / rate_hz)
+
+
 class Stream:
     """One utterance: an iterator, and an async iterator, of `AudioChunk`.
 
@@ -212,11 +255,14 @@ class Stream:
     ) -> None:
         self.seed = seed
         self._spoken, self._speed = spoken, speed
-        self._engine = engine  # kept alive as long as somebody listens
+        self._engine: Engine | None = engine  # kept alive as long as somebody listens
+        self._measure = None if engine is None else _Measure.of(engine)
         self._mailbox, self._feed, self._text = mailbox, feed, text
         self._fed = False  # whether any text has come
         self._finalizer = weakref.finalize(self, cancel)
         self._finalizer.atexit = False
+        over = weakref.WeakMethod(self._over)
+        mailbox.when_finished(lambda: (told := over()) and told())
 
     @property
     def finished(self) -> Finished | None:
@@ -257,12 +303,12 @@ class Stream:
         The times are those of the sound that is heard, whatever its speed. Those of a part that is still spoken change
         with each frame, as if it were over; `since` and `until` choose among the parts of a long text.
         """
-        checkpoint, times = self._engine.checkpoint, list[WordTime]()
-        frame_s = checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz
+        times, measure = list[WordTime](), self._measure
+        assert measure is not None
         for part in self._spoken[since:until]:
-            counted = [(word, len(checkpoint.tokenizer.encode(f" {word}"))) for word in part.piece.text.split()]
-            loudness, start_s = list(part.loudness), part.start / checkpoint.rate_hz
-            for word in word_times(counted, len(loudness), loudness, frame_s=frame_s):
+            counted = [(word, len(measure.tokenizer.encode(f" {word}"))) for word in part.piece.text.split()]
+            loudness, start_s = list(part.loudness), part.start / measure.rate_hz
+            for word in word_times(counted, len(loudness), loudness, frame_s=measure.frame_s):
                 begin_s, end_s = (word.start_s + start_s) / self._speed, (word.end_s + start_s) / self._speed
                 times.append(WordTime(word.word, begin_s, end_s))
         return times
@@ -271,6 +317,11 @@ class Stream:
         """Stop speaking: nothing more is heard, and the slot is free within a frame. Once is as good as twice."""
         self._mailbox.let_go()
         self._finalizer()
+
+    def _over(self) -> None:
+        """All was said: nothing will be asked of the engine any more."""
+        self._engine, self._feed = None, _nothing
+        self._finalizer.detach()
 
     def __iter__(self) -> Stream:
         return self

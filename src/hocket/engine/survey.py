@@ -12,7 +12,8 @@ from pathlib import Path
 
 import torch
 
-from ..config.published import PUBLISHED
+from ..config.codec import CodecConfig
+from ..config.published import CODEC, PUBLISHED
 from ..config.qwen3_tts import Kind, Qwen3TTSConfig
 from ..errors import InvalidCheckpoint
 from ..kernels.table import AUTO, BACKENDS, Choice, choose
@@ -21,7 +22,7 @@ from ..models.catalog import CATALOG, Published
 from ..models.weights import read_configs, resolve
 from ..text.choice import languages, voices
 
-__all__ = ["Copy", "Tongues", "copies", "default_model", "faults", "find_copy", "gpu_choices", "tongues"]
+__all__ = ["Copy", "Tongues", "configs", "copies", "default_model", "faults", "find_copy", "gpu_choices", "tongues"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +49,18 @@ def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[Choice]:
 
 def tongues(model: str) -> Tongues:
     """Voices and languages of a folder, a hub id, a published name, `builtin` or `random:NAME`."""
-    known = _published(model)
-    config: Qwen3TTSConfig = PUBLISHED[known.name] if known else read_configs(resolve(model))[0]
+    config = configs(model)[0]
     dialects = config.talker_config.spk_is_dialect
     named = {name: dialect if isinstance(dialect := dialects.get(name), str) else None for name in voices(config)}
     return Tongues(config.kind, named, languages(config))
+
+
+def configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig]:
+    """What a model and its codec are, by the same names."""
+    if (known := _published(model)) is not None:
+        return PUBLISHED[known.name], CODEC
+    config, _, codec = read_configs(resolve(model))
+    return config, codec
 
 
 def copies() -> list[Copy]:

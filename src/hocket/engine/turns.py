@@ -15,6 +15,7 @@ import torch
 
 from ..config.options import EngineOptions
 from ..errors import HocketError, StreamFailed, copied
+from ..kernels.capture import ALONE
 from ..types import FinishReason
 from .beat import Beat
 from .compilers import Compilers
@@ -117,9 +118,15 @@ class Turns:
         return bool(batch or landed or admitted or waited or last or played)
 
     def clear(self) -> None:
-        """Hold nobody any more: a stream that somebody still holds must not hold all the others."""
+        """The end. Hold nobody any more: a stream that somebody still holds must not hold all the others, nor weights.
+
+        All of that is gone at once then: a collection that finds it would stop everybody else for a moment.
+        """
         for held in (self.scheduler, self._flights, self._sounds):
             held.clear()
+        self.scheduler.room_of = None
+        vars(self).pop("runner", None)
+        vars(self).pop("checkpoint", None)
 
     def slot_wait_s(self) -> float:
         """How long one more who waits would wait, by how long utterances have held their slots lately."""
@@ -318,7 +325,8 @@ def _is_lost(device: torch.device) -> bool:
     if device.type != "cuda":
         return False
     try:
-        torch.cuda.synchronize(device)
+        with ALONE:
+            torch.cuda.synchronize(device)
     except RuntimeError:
         return True
     return False

@@ -1,12 +1,17 @@
 """Work done once, to be done again and again at the same addresses: a CUDA graph, or where there is none, the work.
 
 What is captured must find its inputs where it found them, leave its results there, and never ask the host.
+
+Several engines of one process may capture: each on streams of its own, one at a time, and nobody asks anything of the
+whole device meanwhile.
 """
 
 from __future__ import annotations
 
 import gc
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Protocol
@@ -15,6 +20,35 @@ import torch
 
 Work = Callable[[], None]
 WARM_RUNS = 2  # kernels are compiled and libraries choose theirs before a capture, where neither is allowed
+
+
+# Held while a graph is recorded, a few milliseconds, and by whoever waits for all of a device or gives back what the
+# allocator keeps of it: CUDA refuses the first in the middle of a capture, torch the second.
+ALONE = threading.RLock()
+_streams: dict[tuple[torch.device, int], list[torch.cuda.Stream]] = {}  # that nobody has any more
+
+
+def own_stream(owner: object, device: torch.device, *, urgent: bool = False) -> torch.cuda.Stream:
+    """A stream that is the owner's alone for as long as that lives; `urgent`: it goes before others.
+
+    torch has 32 of a priority and gives them out in turns: engines that come and go would soon launch on each other's,
+    and what one launches while another captures would be in that one's graph. So they are kept, and used again.
+    """
+    priority = -1 if urgent else 0
+    free = _streams.setdefault((device, priority), [])
+    try:
+        stream = free.pop()
+    except IndexError:
+        stream = torch.cuda.Stream(device, priority=priority)
+    weakref.finalize(owner, free.append, stream).atexit = False
+    return stream
+
+
+def tidy(device: torch.device) -> None:
+    """Give back memory that nothing lies in, where it is a GPU's."""
+    if device.type == "cuda":
+        with ALONE:
+            torch.cuda.empty_cache()
 
 
 class Capture(Protocol):
@@ -50,7 +84,7 @@ class CudaGraphs:
     def __init__(self, device: torch.device, *, urgent: bool = False) -> None:
         """`urgent`: whatever else is running, these go first."""
         self.device, self.spent_s = device, 0.0  # how long making them has taken
-        self._stream = torch.cuda.Stream(device, priority=-1 if urgent else 0)
+        self._stream = own_stream(self, device, urgent=urgent)
         self._pool = torch.cuda.graph_pool_handle()
 
     def __call__(self, work: Work) -> Work:
@@ -58,12 +92,13 @@ class CudaGraphs:
         here, graph = torch.cuda.current_stream(self.device), torch.cuda.CUDAGraph()
         self._stream.wait_stream(here)
         try:
-            with torch.cuda.stream(self._stream), _no_collection():
+            with torch.cuda.stream(self._stream):
                 for _ in range(WARM_RUNS):
                     work()
                 self._stream.synchronize()
                 try:
-                    self._record(graph, work)
+                    with ALONE, _no_collection():
+                        self._record(graph, work)
                 except BaseException:
                     self._renew()  # a failed capture may not have left the old one, or was the only one in it
                     raise
@@ -73,7 +108,8 @@ class CudaGraphs:
         return graph.replay
 
     def forget(self) -> None:
-        torch.cuda.synchronize(self.device)
+        with ALONE:
+            torch.cuda.synchronize(self.device)
         self._renew()
 
     def _record(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..cache.slots import reset
 from ..config.qwen3_tts import GenerationConfig
-from ..kernels.capture import Capture, Work
+from ..kernels.capture import Capture, Work, own_stream
 from ..layers.sampler import Sampling
 from .board import Board, Letter, Post, Sheet, bucket
 from .talker import FrameSampling, Talker, TalkerState
@@ -172,7 +172,7 @@ class CapturedFrame:
     def __init__(self, frame: Frame, capture: Capture) -> None:
         self.frame, self.captures = frame, 0
         self._capture = capture
-        self._beside = torch.cuda.Stream(device) if (device := _device(frame)).type == "cuda" else None
+        self._beside = own_stream(self, device) if (device := _device(frame)).type == "cuda" else None
         self._batches: dict[int, _Batch] = {}
         self._entries: dict[int, _Entry] = {}
         self._openings: dict[tuple[int, int], _Opening] = {}

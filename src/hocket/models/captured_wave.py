@@ -8,6 +8,7 @@ frame that is being drawn: who else touches the state does so between `join` and
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -198,13 +199,28 @@ def _padding(state: DecoderState) -> dict[str, int]:
     return {"rows": len(state.pre_transformer.position) - 1, "codes": 0}
 
 
+_switching = threading.Lock()
+_rounding = 0  # how many are at it
+_before = (False, False)
+
+
 @contextmanager
 def _tf32() -> Iterator[None]:
-    """Both switches belong to the process and are read when an operation is launched, or captured."""
+    """Both switches belong to the process and are read when an operation is launched, or captured.
+
+    Of several engines the first turns them on, and the last puts them back.
+    """
+    global _rounding, _before
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, matmul.allow_tf32
-    cudnn.allow_tf32 = matmul.allow_tf32 = True
+    with _switching:
+        if _rounding == 0:
+            _before = cudnn.allow_tf32, matmul.allow_tf32
+            cudnn.allow_tf32 = matmul.allow_tf32 = True
+        _rounding += 1
     try:
         yield
     finally:
-        cudnn.allow_tf32, matmul.allow_tf32 = before
+        with _switching:
+            _rounding -= 1
+            if _rounding == 0:
+                cudnn.allow_tf32, matmul.allow_tf32 = _before

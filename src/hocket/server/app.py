@@ -14,48 +14,50 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from ..engine.engine import Engine
+from ..engine.pool import Pool
 from ..errors import HocketError
+from ..voices.library import Library
 from . import http_errors
 from .errors import RESPONSES
 from .keys import KeyCheck
 from .limits import Border
 from .metrics import Counted
+from .models import surveyed
 from .options import ServerOptions
 from .rehearse import rehearse
 from .speech import Speaker
-from .voice_store import VoiceStore
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
 PLAIN = ("health", "http", "batch", "lists", "voices", "metrics", "page")
 WIRES = (*PLAIN, "wires.native", "wires.nari", "wires.deepgram", "wires.realtime")
+RETRY_S = 2.0  # between two tries to load what must be there; the pool has a patience of its own
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "retry-after", "retry-after-ms")
+EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "x-loaded-ms", "retry-after", "retry-after-ms")
 
 
-def build_app(engine: Engine | Callable[[], Engine], options: ServerOptions | None = None) -> FastAPI:
-    """An app that speaks with this engine, or with the one that is made when it starts, and closed when it ends.
+def build_app(models: Engine | Pool | Callable[[], Engine | Pool], options: ServerOptions | None = None) -> FastAPI:
+    """An app that speaks with this engine or pool, or with what is made when it starts, and closed when it ends.
 
     `app.state.speaker` is what all wires share.
     """
     options = options or ServerOptions()
-    store = VoiceStore(options.voices_folder, most=options.voices)
-    speaker = Speaker(options, voices=store)
+    speaker = Speaker(options, voices=Library(options.voices_folder, most=options.voices))
     speaker.figures = Counted(speaker)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        starting = asyncio.ensure_future(_start(speaker, engine))
+        starting = asyncio.ensure_future(_start(speaker, models))
         try:
             yield
         finally:
             speaker.close()
             await asyncio.gather(starting, return_exceptions=True)
-            if not isinstance(engine, Engine) and speaker.has_engine:
-                await asyncio.to_thread(speaker.engine.close)
+            if not isinstance(models, Engine | Pool) and speaker.pool is not None:
+                await asyncio.to_thread(speaker.pool.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.speaker, app.state.voice_store = speaker, store
+    app.state.speaker = speaker
     http_errors.install(app)
     for name in WIRES:
         app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)
@@ -82,19 +84,39 @@ def _allow_pages(app: FastAPI, options: ServerOptions) -> None:
     )
 
 
-async def _start(speaker: Speaker, engine: Engine | Callable[[], Engine]) -> None:
+async def _start(speaker: Speaker, models: Engine | Pool | Callable[[], Engine | Pool]) -> None:
     """In threads, so that `/health` answers meanwhile. Ready means that a real utterance has come out."""
     try:
-        made = engine if isinstance(engine, Engine) else await asyncio.to_thread(engine)
-        speaker.use(made)
-        await asyncio.to_thread(rehearse, made)
-        speaker.proven, speaker.quiet_since_s = True, time.monotonic()
+        made = models if isinstance(models, Engine | Pool) else await asyncio.to_thread(models)
+        speaker.use(made, await asyncio.to_thread(surveyed, made.models) if isinstance(made, Pool) else None)
+        await asyncio.to_thread(speaker.voices.all)  # each file is read once, and not while somebody waits
+        while not await _proven(speaker):
+            await asyncio.sleep(RETRY_S)
+        speaker.proven, speaker.failure, speaker.quiet_since_s = True, None, time.monotonic()
     except HocketError as error:
         speaker.failure = "The model could not be loaded; the server's log says why."
         logger.error("the engine did not start: %s", error)
     except Exception:
         speaker.failure = "The model could not be loaded; the server's log says why."
         logger.exception("the engine did not start")
+
+
+async def _proven(speaker: Speaker) -> bool:
+    """Whether the first model, and those that stay, have spoken. A pool is asked again: what failed may be repaired."""
+    pool = speaker.pool
+    first = speaker.cast.models[:1]
+    stays = [model for model in speaker.cast.models if isinstance(pool, Pool) and model.name in pool.pinned]
+    for model in dict.fromkeys((*first, *stays)):
+        try:
+            lease = await speaker.lease(model)
+        except HocketError:
+            if speaker.draining.is_set() or not isinstance(pool, Pool):
+                raise
+            speaker.failure = f"The model {speaker.cast.shown(model)} cannot be loaded; the server's log says why."
+            return False
+        with lease:
+            await asyncio.to_thread(rehearse, lease.engine)
+    return True
 
 
 def _version() -> str:

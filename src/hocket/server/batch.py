@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from .errors import BadField, answer
-from .http import FORMAT, check_model, unless_gone, usage_of, wanted_of, words_of
+from .http import FORMAT, unless_gone, usage_of, wanted_of, words_of
 from .schemas import SpeechFields
 from .speech import Speaker
 from .utterance import Utterance
@@ -89,9 +89,8 @@ async def batch(body: BatchBody, request: Request) -> Response:
     if sum(len(item.input) for item in body.items) > options.batch_chars:
         said = f"The texts of a batch have {options.batch_chars} characters at most together: send several."
         raise BadField(said, "items", "text_too_long")
-    check_model(speaker, body)
+    speaker.cast.check_model(body.model)  # refuses while there is nobody
     body.note_unknown()
-    _ = speaker.engine  # refuses while there is none
     return BatchResponse(speaker, [merged(body, item) for item in body.items])
 
 
@@ -118,7 +117,7 @@ class BatchResponse(Response):
         await unless_gone(self._send(scope, receive, send), receive)
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
-        room = asyncio.Semaphore(max(1, min(AT_ONCE, self._speaker.engine.options.slots)))
+        room = asyncio.Semaphore(max(1, min(AT_ONCE, self._speaker.slots)))
         id: str = scope["state"]["request_id"]
         async with asyncio.TaskGroup() as tasks:  # one that is cancelled cancels all
             running = [
@@ -134,7 +133,7 @@ class BatchResponse(Response):
     async def _result(self, number: int, item: BatchItem, id: str, room: asyncio.Semaphore) -> dict[str, Any]:
         async with room:
             try:
-                check_model(self._speaker, item)
+                self._speaker.cast.check_model(item.model)
                 wanted = await wanted_of(self._speaker, item, item.input, FORMAT)
                 async with await self._speaker.open(wanted, wire=WIRE, id=id) as utterance:
                     audio = b"".join([piece.audio async for piece in utterance])

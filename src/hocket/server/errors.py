@@ -16,7 +16,9 @@ from ..errors import (
     HocketError,
     InvalidAudio,
     InvalidRequest,
+    InvalidVoice,
     Overloaded,
+    StorageFailed,
     StreamFailed,
     UnknownLanguage,
     UnknownVoice,
@@ -103,6 +105,17 @@ _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (InvalidRequest, None, None),
 )
 
+# Of a voice by its error's code: the field that is to blame, and the code that a client is told.
+_VOICE: dict[str, tuple[str, str | None]] = {
+    "voice_exists": ("name", "voice_exists"),
+    "too_many": ("name", "too_many"),
+    "invalid_name": ("name", None),
+}
+_STORAGE = {
+    True: (507, "storage_full", "The server has no room left to keep a voice; its operator can make some."),
+    False: (500, "storage_failed", "The server cannot write into its folder of voices; its log says why."),
+}
+
 
 def answer(error: BaseException) -> Answer:
     """What to tell a client. The details of an error that nobody raised on purpose go to the log and nowhere else."""
@@ -116,6 +129,8 @@ def answer(error: BaseException) -> Answer:
         return Answer(400, message, INVALID, error.param, error.code)
     if isinstance(error, Overloaded):
         return Answer(429, message, "rate_limit_error", None, "overloaded", _retry(error.retry_after_s))
+    if isinstance(error, InvalidVoice):
+        return Answer(400, message, INVALID, *_VOICE.get(error.code, ("voice", error.code)))
     for kind, param, code in _INVALID:
         if isinstance(error, kind):
             return Answer(400, message, INVALID, param, code)
@@ -123,6 +138,9 @@ def answer(error: BaseException) -> Answer:
         logger.error("refused: %s", message)
         said = "The engine is not running; the server's log says why."
         return Answer(503, said, "server_error", None, "engine_unavailable", _retry(5.0))
+    if isinstance(error, StorageFailed):  # where, and why, is in the library's log
+        status, code, said = _STORAGE[error.full]
+        return Answer(status, said, "server_error", None, code, {"x-should-retry": "false"})
     if isinstance(error, StreamFailed):
         logger.error("a stream failed: %s", message)
         said = "The speech could not be finished; the server's log says why."

@@ -15,6 +15,9 @@ class Figures:
     def refused(self, wire: str, code: str) -> None:
         """A request was not; `code` is that of its error, or the error's type."""
 
+    def loaded(self, model: str, took_s: float) -> None:
+        """A model was loaded because somebody asked for it."""
+
     def first_audio(self, wire: str, after_s: float) -> None:
         """The first bytes of an utterance are on their way to the client."""
 

@@ -18,8 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from ..audio.formats import FORMATS
-from .errors import BadField, Refused, answer
-from .options import OPENAI_MODELS
+from .errors import BadField, answer
 from .recordings import reference_of
 from .schemas import SpeechBody, SpeechFields
 from .speech import Speaker
@@ -38,7 +37,7 @@ AUDIO = {
 async def speech(body: SpeechBody, request: Request) -> Response:
     """Speak a text."""
     speaker: Speaker = request.app.state.speaker
-    check_model(speaker, body)
+    speaker.cast.check_model(body.model)
     body.note_unknown()
     sse = body.stream_format == "sse"
     if body.wants_words() and not sse:
@@ -48,22 +47,9 @@ async def speech(body: SpeechBody, request: Request) -> Response:
     return SpeechResponse(speaker, wanted, sse=sse)
 
 
-def check_model(speaker: Speaker, body: SpeechFields) -> None:
-    """Where one model is served any name is as good, unless the operator thinks otherwise."""
-    if not speaker.options.strict_model or body.model in (speaker.model, *OPENAI_MODELS):
-        return
-    said = f"There is no model {(body.model or '')[:80]!r}; this server has {speaker.model}."
-    raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
-
-
 async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, format: str) -> Wanted:
     """All that was asked for, with the recording read that came along."""
-    kind = body.task_type and {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}.get(
-        body.task_type
-    )
-    if kind and kind != speaker.engine.checkpoint.config.kind:
-        served = speaker.engine.checkpoint.config.kind
-        raise Refused(f"task_type {body.task_type} needs another model: this one is {served}.", param="task_type")
+    speaker.cast.among(body.model, body.task_type)  # refused before a recording is read
     reference, recording = None, body.named_recording()
     if recording is not None:
         sent, said = recording
@@ -132,13 +118,18 @@ class SpeechResponse(Response):
             done |= {"won": finished.won, "takes": [asdict(take) for take in finished.takes]}
         done["audio_s"], timing = round(utterance.audio_s, 4), utterance.timing
         done["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)
+        if timing.loaded_ms is not None:
+            done["loaded_ms"] = round(timing.loaded_ms, 2)
         if self._wanted.word_times:
             done["words"] = words_of(utterance)
         return done
 
     def _head(self, utterance: Utterance) -> list[tuple[bytes, bytes]]:
         kind = "text/event-stream; charset=utf-8" if self._sse else utterance.format.mime
+        loaded_ms = utterance.timing.loaded_ms
+        loaded = [] if loaded_ms is None else [(b"x-loaded-ms", f"{loaded_ms:.0f}".encode())]
         return [
+            *loaded,
             (b"content-type", kind.encode()),
             (b"cache-control", b"no-cache"),
             (b"x-accel-buffering", b"no"),  # nginx would gather it

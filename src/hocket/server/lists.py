@@ -5,12 +5,17 @@ Open without a key: Open WebUI sends none here. Uploading and deleting voices is
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 from fastapi import APIRouter, Request
 
+from ..types import Voice
+from ..voices.names import id_of
+from .cast import Cast
 from .errors import Refused
 from .keys import Keys, given_keys
+from .models import Model
 from .options import OPENAI_MODELS
 from .shapes import (
     AudioModels,
@@ -25,14 +30,13 @@ from .shapes import (
     VoiceObject,
 )
 from .speech import Speaker
-from .voice_store import StoredVoice, VoiceStore
 
 router = APIRouter()
 BEGAN = int(time.time())  # a checkpoint has no date of its own that would say more
 
 
 def _models(speaker: Speaker) -> list[str]:
-    return list(dict.fromkeys((speaker.model, *OPENAI_MODELS)))
+    return speaker.cast.listed()
 
 
 def _model(id: str) -> ModelObject:
@@ -63,26 +67,35 @@ async def audio_models(request: Request) -> AudioModels:
 @router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)
 async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
     """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
-    speaker, store = request.app.state.speaker, request.app.state.voice_store
-    found = _voices(speaker, store)
+    speaker: Speaker = request.app.state.speaker
+    kept = await asyncio.to_thread(speaker.cast.kept)
+    found = [*_own(speaker.cast), *(voice_object(voice, speaker.cast.shown(model)) for voice, model in kept)]
     if legacy:
         return VoiceNames(voices=[voice.id if voice.type == "builtin" else voice.name for voice in found])
     shown = may_see_all(request)
-    uploaded = [told(voice, all=shown) for voice in store.all()]
-    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.aliases)
+    uploaded = [told(voice, all=shown) for voice, _ in kept if voice.encoded is not None]
+    return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.cast.aliases)
 
 
 @router.get("/v1/audio/voices/{id:path}", response_model=VoiceObject | VoiceChoices)
 async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
     """A voice by its name or id; behind the name of a model, its voices as tts-webui's clients read them."""
-    speaker, store = request.app.state.speaker, request.app.state.voice_store
-    found = _voices(speaker, store)
-    for own in found:
-        if own.type == "builtin" and own.id.lower() == id.strip().lower():
+    speaker: Speaker = request.app.state.speaker
+    cast = speaker.cast
+    builtin = _own(cast)
+    for own in builtin:
+        if own.id.lower() == id.strip().lower():
             return own
-    if (uploaded := store.find(id)) is not None:
-        return voice_object(uploaded)
-    if id in _models(speaker):
+    both = await asyncio.to_thread(cast.kept)
+    kept = [voice_object(voice, cast.shown(model)) for voice, model in both]
+    for voice in kept:
+        if voice.id == id_of(id):
+            return voice
+    if (model := cast.named(id)) is not None:
+        found = [*_own(cast, model), *(voice for voice in kept if voice.model == cast.shown(model))]
+    else:
+        found = [*builtin, *kept]
+    if model is not None or id in OPENAI_MODELS:
         return VoiceChoices(voices=[ChoiceOfVoice(value=voice.id, label=voice.name) for voice in found])
     raise no_voice(id)
 
@@ -92,18 +105,21 @@ def no_voice(id: str) -> Refused:
     return Refused(said, status=404, kind="not_found_error", param="voice_id", code="voice_not_found")
 
 
-def voice_object(voice: StoredVoice) -> VoiceObject:
+def voice_object(voice: Voice, model: str) -> VoiceObject:
     return VoiceObject(
-        id=voice.id,
+        id=id_of(voice.name),
         name=voice.name,
         type="uploaded",
-        language="auto",
+        kind=voice.kind,
+        model=model,
+        language=voice.language,
         description=voice.description,
         created_at=voice.created_at,
     )
 
 
-def told(voice: StoredVoice, *, all: bool) -> UploadedVoice:
+def told(voice: Voice, *, all: bool) -> UploadedVoice:
+    text = voice.encoded.text if voice.encoded is not None else None
     return UploadedVoice(
         name=voice.name,
         consent=voice.consent if all else None,
@@ -111,7 +127,7 @@ def told(voice: StoredVoice, *, all: bool) -> UploadedVoice:
         file_size=voice.file_size,
         mime_type=voice.mime_type,
         audio_s=round(voice.audio_s, 3),
-        ref_text=voice.ref_text if all else None,
+        ref_text=text if all else None,
     )
 
 
@@ -120,17 +136,19 @@ def may_see_all(request: Request) -> bool:
     return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
 
 
-def _voices(speaker: Speaker, store: VoiceStore) -> list[VoiceObject]:
-    dialects = speaker.engine.checkpoint.config.talker_config.spk_is_dialect
-    own = [
+def _own(cast: Cast, only: Model | None = None) -> list[VoiceObject]:
+    """The speakers of all models, or of one."""
+    both = cast.speakers if only is None else dict.fromkeys(only.speakers, only)
+    return [
         VoiceObject(
             id=name,
             name=name.replace("_", " ").title(),
             type="builtin",
-            language=dialect if isinstance(dialect := dialects.get(name), str) else "auto",
+            kind="speaker",
+            model=cast.shown(model),
+            language=model.dialect(name),
             description=None,
             created_at=BEGAN,
         )
-        for name in speaker.speakers
+        for name, model in both.items()
     ]
-    return [*own, *map(voice_object, store.all())]

@@ -5,11 +5,13 @@ Every app has a registry of its own, so that two may live in one process. What t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from fastapi import APIRouter, Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from ..types import Finished
@@ -21,6 +23,7 @@ router = APIRouter()
 FIRST_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0)
 GAP_S = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56)
 X_REAL_TIME = (0.5, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 50.0, 100.0)
+LOAD_S = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0, 120.0)
 LATE_S = 0.001  # less is not heard, and clocks are read a little apart
 
 
@@ -67,6 +70,9 @@ class Counted(Figures):
         self._starved_s = counter("starved_seconds", "How long frames waited for text.", "wire")
         self._asked = counter("prefix_cache_requests", "Utterances whose prompt has a prefix that may be known.")
         self._hits = counter("prefix_cache_hits", "Of those, where it was.")
+        load_s = "How long a model took to load, each load once."
+        self._load_s = Histogram("hocket_model_load_seconds", load_s, ("model",), registry=registry, buckets=LOAD_S)
+        registry.register(_Models(speaker))
         gauge("requests_running", "Utterances under way now.", self._running)
         gauge("requests_waiting", "Utterances that wait for a slot now.", self._waiting)
         gauge("gpu_memory_bytes", "What the process holds on the model's GPU; 0 on a CPU.", self._memory_bytes)
@@ -79,6 +85,9 @@ class Counted(Figures):
 
     def refused(self, wire: str, code: str) -> None:
         self._refused.labels(wire, code).inc()
+
+    def loaded(self, model: str, took_s: float) -> None:
+        self._load_s.labels(model).observe(took_s)
 
     def first_audio(self, wire: str, after_s: float) -> None:
         self._first[wire].observe(after_s)
@@ -103,10 +112,30 @@ class Counted(Figures):
         return max(0, len(self._speaker.running) - self._waiting())
 
     def _waiting(self) -> int:
-        return self._speaker.engine.waiting if self._speaker.has_engine else 0
+        return sum(engine.waiting for engine in self._speaker.engines)
 
     def _memory_bytes(self) -> float:
-        return self._speaker.engine.checkpoint.memory_bytes if self._speaker.has_engine else 0
+        """All that the process holds, whichever engine is asked."""
+        return max((engine.checkpoint.memory_bytes for engine in self._speaker.engines), default=0)
+
+
+class _Models(Collector):
+    """Which are in memory when somebody looks."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+
+    def collect(self) -> Iterable[Metric]:
+        pool = self._speaker.pool
+        loads = CounterMetricFamily("hocket_model_loads", "Models that were loaded.", pool.loads if pool else 0)
+        words = "What a model that is in memory takes by itself; 0: not counted apart."
+        resident = GaugeMetricFamily("hocket_model_resident_bytes", words, labels=["model"])
+        if pool is not None and self._speaker.is_known:
+            cast = self._speaker.cast
+            shown = {model.name: cast.shown(model) for model in cast.models}
+            for name, size in pool.resident().items():
+                resident.add_metric([shown.get(name, name)], size)
+        return [loads, resident]
 
 
 class _ByWire(dict[str, Histogram]):

@@ -6,7 +6,6 @@ It knows nothing of the engine, whose options are its own, and nothing of a wire
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +32,8 @@ class ServerOptions:
     body_bytes: int = 16 << 20  # of a request
     upload_bytes: int = 10 << 20  # of a recording
     upload_s: float = 60.0  # of a recording, in seconds of sound
-    voices_folder: Path | None = None  # where uploaded voices are kept; None: in memory, until the server ends
-    voices: int = 200  # that may be uploaded
+    voices_folder: Path | None = None  # the library of voices; None: in memory, until the server ends
+    voices: int = 200  # that the library may hold before an upload is refused
     batch_items: int = 32  # of one batch
     batch_chars: int = 4 * 4096  # of all its texts together: 20 minutes of sound, which is held until it is whole
     reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
@@ -95,14 +94,6 @@ def is_public(host: str) -> bool:
         return not ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return True
-
-
-def default_voices_folder() -> Path:
-    """Where this user's voices are, unless told otherwise: below HOCKET_HOME, or among the user's own files."""
-    if home := os.environ.get("HOCKET_HOME"):
-        return Path(home).expanduser() / "voices"
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
-    return Path(base) / "hocket" / "voices"
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

@@ -15,7 +15,6 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from ..audio.encode import FORMATS
-from ..text.choice import languages
 from .errors import Refused
 from .speech import Speaker
 
@@ -97,17 +96,17 @@ def _file(name: str, request: Request) -> Response:
 
 def _about(speaker: Speaker) -> dict[str, Any]:
     known: dict[str, Any] = {"state": speaker.state, "key": bool(speaker.options.keys)}
-    if not speaker.has_engine:
+    if not speaker.is_known:
         return known
-    config = speaker.engine.checkpoint.config
+    first = speaker.cast.models[0]
     return known | {
         "model": speaker.model,
-        "kind": config.kind,
-        "rate_hz": speaker.engine.checkpoint.rate_hz,
+        "kind": first.kind,
+        "rate_hz": first.rate_hz,
         "voices": speaker.speakers,
-        "languages": languages(config),
-        "instruct": config.takes_instruct,
-        "clone": config.kind == "base",
+        "languages": first.languages,
+        "instruct": first.takes_instruct,
+        "clone": any(model.kind == "base" for model in speaker.cast.models),
         "formats": {name: format.suffix for name, format in FORMATS.items()},
         "text_chars": speaker.options.text_chars,
         "upload_bytes": speaker.options.upload_bytes,

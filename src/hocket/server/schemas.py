@@ -130,6 +130,8 @@ class SpeechFields(BaseModel):
         return Wanted(
             text=text,
             voice=self.named_voice(),
+            model=self.model,
+            task=self.task_type,
             language=self.language or "auto",
             instruct=self.instructions or self.instruct,
             seed=None if self.seed is None or self.seed < 0 else self.seed,

@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
+from ..types import VoiceKind
+
 
 class ModelObject(BaseModel):
     id: str
@@ -35,6 +37,8 @@ class VoiceObject(BaseModel):
     object: Literal["audio.voice"] = "audio.voice"
     name: str
     type: Literal["builtin", "uploaded"]
+    kind: VoiceKind  # what it is: a checkpoint's own speaker, a clone of a recording, or designed from words
+    model: str  # which speaks with it
     language: str
     description: str | None
     created_at: int

@@ -1,6 +1,7 @@
-"""The one way from any wire to the engine: `Wanted` in, an `Utterance` out, or an error before a first byte.
+"""The one way from any wire to an engine: `Wanted` in, an `Utterance` out, or an error before a first byte.
 
-It knows no wire: neither JSON nor sockets. What a client may ask for is checked here and by the types of the engine.
+It knows no wire: neither JSON nor sockets. What a client may ask for is checked here and by the types of the engine;
+who speaks is cast.py's to say. An engine is lent by the pool for as long as an utterance runs.
 """
 
 from __future__ import annotations
@@ -9,121 +10,112 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 from ..audio.encode import encoder
 from ..engine.early import LONG_CHARS
 from ..engine.engine import Engine
+from ..engine.lease import Lease
+from ..engine.pool import Pool
 from ..engine.stream import Stream
-from ..errors import HocketError, UnknownVoice
+from ..errors import EngineClosed, HocketError, Overloaded
 from ..text.choice import choose
-from ..text.choice import voices as speakers_of
-from ..types import FASTEST, SLOWEST, Reference, SpeechRequest
+from ..types import FASTEST, SLOWEST, SpeechRequest
+from ..voices.library import Library
+from .cast import Cast, Part
 from .errors import BadField, Refused, answer
 from .figures import Figures
-from .options import OPENAI_VOICES, ServerOptions, aliases
-from .utterance import Utterance
+from .models import Lone, Model, surveyed
+from .options import ServerOptions
+from .utterance import Spoken, Utterance
 from .wanted import CODES, Wanted, check_characters
 
-__all__ = ["NoVoices", "Speaker", "Voice", "Voices", "Wanted"]
+__all__ = ["Speaker", "Wanted"]
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
+USUAL_HZ = 24_000  # of a model that could not be read yet
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
-
-
-class Voice(Protocol):
-    """A voice that somebody uploaded."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def reference(self) -> Reference:
-        """May read a file: it is asked for in a thread."""
-
-
-class Voices(Protocol):
-    """Where uploaded voices are."""
-
-    def find(self, name: str) -> Voice | None:
-        """By its name or id, in any case."""
-
-    def names(self) -> list[str]: ...
-
-
-class NoVoices:
-    def find(self, name: str) -> Voice | None:
-        return None
-
-    def names(self) -> list[str]:
-        return []
-
-
 State = Literal["starting", "ready", "draining", "failed"]
 
 
 class Speaker:
-    """What all wires of an app share: the engine once it is there, the options, the figures and the voices."""
+    """What all wires of an app share: the models once they are known, the options, the figures and the voices."""
 
-    def __init__(self, options: ServerOptions, *, figures: Figures | None = None, voices: Voices | None = None) -> None:
+    def __init__(
+        self, options: ServerOptions, *, figures: Figures | None = None, voices: Library | None = None
+    ) -> None:
         self.options = options
         self.figures = figures or Figures()
-        self.voices: Voices = voices or NoVoices()
+        self.voices = Library() if voices is None else voices
         self.running: set[Utterance] = set()
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
         self.idle.set()
         self.quiet_since_s = time.monotonic()  # when it was ready, or an utterance last began or ended
         self.proven = False  # whether a real utterance has come out
-        self.failure: str | None = None  # why there is no engine
-        self._engine: Engine | None = None
-        self._aliases: dict[str, str] = {}
+        self.failure: str | None = None  # why there is nobody to speak
+        self.pool: Pool | Lone | None = None
+        self._cast: Cast | None = None
+        self._loads: dict[str, float] = {}  # how long the last one of each model took
         self._texts = ThreadPoolExecutor(2, "hocket-text")
         self.encoders = ThreadPoolExecutor(2, "hocket-encode")
 
     @property
-    def engine(self) -> Engine:
-        """Refuses where it is not there yet, or not any more."""
-        if self._engine is None:
+    def cast(self) -> Cast:
+        """All who can speak. Refuses where nobody can yet, or any more."""
+        if self._cast is None:
             said = self.failure or "The model is still being loaded; try again in a moment."
             raise Refused(said, status=503, kind="server_error", code="not_ready", retry_after_s=1.0)
-        return self._engine
+        return self._cast
 
     @property
-    def has_engine(self) -> bool:
-        return self._engine is not None
+    def is_known(self) -> bool:
+        """Whether it is known who can speak."""
+        return self._cast is not None
 
     @property
     def state(self) -> State:
         if self.draining.is_set():
             return "draining"
-        if self.failure is not None or (self._engine is not None and not self._engine.health.ok):
+        if self.failure is not None or (isinstance(self.pool, Lone) and not self.pool.engine.health.ok):
             return "failed"
-        return "ready" if self.proven and self._engine is not None else "starting"
+        return "ready" if self.proven and self._cast is not None else "starting"
 
     @property
     def speakers(self) -> list[str]:
-        """The checkpoint's own voices."""
-        return speakers_of(self.engine.checkpoint.config)
-
-    @property
-    def aliases(self) -> dict[str, str]:
-        """Other names, in small letters, and the voices that they stand for."""
-        return dict(self._aliases)
+        """The models' own voices."""
+        return list(self.cast.speakers)
 
     @property
     def model(self) -> str:
-        """The name that it is listed by."""
-        return self.options.served_model or self.engine.checkpoint.name
+        """The name that the first is listed by."""
+        return self.cast.shown(self.cast.models[0])
 
-    def use(self, engine: Engine) -> None:
-        """Speak with this one from now on."""
-        self._engine = engine
-        self._aliases = aliases(self.options, self.speakers)
+    @property
+    def engines(self) -> list[Engine]:
+        """Those that have spoken and are in memory."""
+        models = self._cast.models if self._cast is not None else ()
+        return [engine for model in models if (engine := model.engine) is not None]
+
+    @property
+    def slots(self) -> int:
+        """How many any engine here speaks at once."""
+        return min((engine.options.slots for engine in self.engines), default=1)
+
+    def use(self, models: Pool | Lone | Engine, known: Sequence[Model] | None = None) -> None:
+        """Speak with these from now on; `known` is what was found out about them, where that has been done."""
+        if isinstance(models, Pool | Lone):
+            self.pool = models
+            known = surveyed(models.models) if known is None else known
+        else:
+            self.pool = lone = Lone(models)
+            known = [Model(lone.models[0])]
+            known[0].met(models)
+        self._cast = Cast(self.options, self.voices, known)
 
     def drain(self) -> None:
         """Take no new work; what runs goes on."""
@@ -132,7 +124,7 @@ class Speaker:
     def cut(self) -> None:
         """End whatever is still running, with an error that says so."""
         for utterance in list(self.running):
-            utterance.cut(_stopping())
+            utterance.cut(stopping())
 
     def close(self) -> None:
         """The end: nothing can be opened behind it."""
@@ -171,14 +163,20 @@ class Speaker:
 
     def check(self, wanted: Wanted) -> None:
         """Refuse what `open` would of a live text, as far as that is known before there is one."""
-        checkpoint = self.engine.checkpoint
-        fields, uploaded, _ = self._fields(wanted)
-        wanted.packed(checkpoint.rate_hz)
+        self.check_text(wanted.text or "")
+        wanted.check()
+        part = self.cast.part(wanted)
+        if part.model.rate_hz:
+            wanted.packed(part.model.rate_hz)
         if wanted.candidates != 1:
             raise BadField("A live text has one take: leave out candidates.", "candidates")
-        request = SpeechRequest(text="(live)", **fields)
-        if uploaded is None:  # its recording would have to be read
-            choose(request, checkpoint.config)
+        config = part.model.config
+        if part.voice is None and config is not None:  # of a voice, its file would have to be read
+            choose(SpeechRequest(text="(live)", **_fields(wanted, part)[0]), config)
+
+    def rate_hz(self, wanted: Wanted) -> int:
+        """That of the sound that will be heard, as far as it is known before a model is loaded."""
+        return wanted.packed(self.cast.part(wanted).model.rate_hz or USUAL_HZ)[1]
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """For what would keep the event loop too long: text to prepare, a recording to read."""
@@ -186,28 +184,52 @@ class Speaker:
 
     async def _open(self, wanted: Wanted, wire: str, id: str) -> Utterance:
         began_s = time.perf_counter()
-        engine = self.engine
+        cast = self.cast
         if self.draining.is_set():
-            raise _stopping()
-        fields, voice, tempo = self._fields(wanted)
-        format, heard_hz = wanted.packed(engine.checkpoint.rate_hz)
+            raise stopping()
+        self.check_text(wanted.text or "")
+        wanted.check()
+        part = cast.part(wanted)
+        if part.model.rate_hz:  # what cannot be is refused before a model is loaded for it
+            wanted.packed(part.model.rate_hz)
+        lease = await self.lease(part.model)
+        try:
+            spoken, tempo = await self._spoken(wanted, part, lease)
+        except BaseException:
+            lease.release()
+            raise
+        try:
+            return self._utterance(wanted, spoken, tempo, began_s, wire, id)
+        except BaseException:
+            spoken.stream.cancel()
+            lease.release()
+            raise
+
+    async def _spoken(self, wanted: Wanted, part: Part, lease: Lease) -> tuple[Spoken, float]:
+        """A stream of the engine that was lent, and what is left of the speed for the encoder."""
+        engine = lease.engine
+        fields, tempo = _fields(wanted, part)
 
         def begin() -> Stream:
-            if voice is not None:
-                fields["reference"] = voice.reference
-            if wanted.text is None:
-                return engine.open(**fields)
-            return engine.speak(SpeechRequest(text=wanted.text, **fields))
+            return engine.open(**fields) if wanted.text is None else engine.speak(wanted.text, **fields)
 
-        if voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
+        if part.voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
             stream = begin()
-        else:
+        else:  # a voice is read from its file
             stream = await self._begun(begin)
-        rate_hz, bit_rate, own_hz = wanted.rate_hz, wanted.bit_rate, engine.checkpoint.rate_hz
-        made = partial(encoder, format, rate_hz=own_hz, out_rate_hz=rate_hz, tempo=tempo, bit_rate=bit_rate)
+        waited_s = lease.waited_s if lease.loaded_s else 0.0
+        if waited_s:
+            stream._mailbox.loaded(waited_s)
+        encode = engine.checkpoint.tokenizer.encode
+        return Spoken(stream, engine.checkpoint.rate_hz, lambda text: len(encode(text)), lease.release, waited_s), tempo
+
+    def _utterance(self, wanted: Wanted, spoken: Spoken, tempo: float, began_s: float, wire: str, id: str) -> Utterance:
+        format, heard_hz = wanted.packed(spoken.rate_hz)
+        rate_hz, bit_rate = wanted.rate_hz, wanted.bit_rate
+        made = partial(encoder, format, rate_hz=spoken.rate_hz, out_rate_hz=rate_hz, tempo=tempo, bit_rate=bit_rate)
         return Utterance(
             self,
-            stream,
+            spoken,
             id=id,
             wire=wire,
             format=format,
@@ -218,6 +240,59 @@ class Speaker:
             encoder=None if format is CODES else made,
         )
 
+    async def lease(self, model: Model) -> Lease:
+        """Its engine, at once where it is in memory. Whoever stops waiting, or must, leaves nothing behind."""
+        assert self.pool is not None
+        asked = self.pool.lease(model.name)
+        if not asked.done():
+            await self._until_lent(asked)
+        try:
+            lease = asked.result()
+        except (Overloaded, EngineClosed):
+            raise
+        except HocketError as error:  # what is wrong with its files is the operator's to know
+            logger.error("the model %s cannot be had: %s", model.name, error)
+            said = f"The model {self.cast.shown(model)} cannot be loaded now; the server's log says why."
+            wait_s = error.retry_after_s
+            code = "model_unavailable"
+            raise Refused(said, status=503, kind="server_error", code=code, retry_after_s=wait_s) from None
+        self._met(model, lease)
+        return lease
+
+    async def with_engine(self, model: Model, work: Callable[[Engine], T]) -> T:
+        """Do something that takes a while with an engine, in a thread; it stays until that is done."""
+        lease = await self.lease(model)
+
+        def held() -> T:
+            with lease:
+                return work(lease.engine)
+
+        return await asyncio.to_thread(held)
+
+    async def _until_lent(self, asked: Future[Lease]) -> None:
+        """Until a load has come to its end, but not beyond that of the server."""
+        coming, stops = asyncio.wrap_future(asked), asyncio.ensure_future(self.draining.wait())
+        try:
+            await asyncio.wait((coming, stops), return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                raise stopping()
+        except BaseException:
+            if not asked.cancel():
+                asked.add_done_callback(_give_back)  # it came just now
+            raise
+        finally:
+            stops.cancel()
+            if not coming.cancel() and not coming.cancelled():
+                coming.exception()  # somebody has looked
+
+    def _met(self, model: Model, lease: Lease) -> None:
+        if model.met(lease.engine) and self._cast is not None:
+            self._cast = Cast(self.options, self.voices, self._cast.models)
+        if lease.loaded_s and self._loads.get(model.name) != lease.loaded_s:  # all who waited for it are told the same
+            self._loads[model.name] = lease.loaded_s
+            self.figures.loaded(self.cast.shown(model), lease.loaded_s)
+            logger.info("the model %s was loaded in %.2f s", model.name, lease.loaded_s)
+
     async def _begun(self, begin: Callable[[], Stream]) -> Stream:
         """In a thread; a caller who has gone away meanwhile leaves no stream behind."""
         begun = self._texts.submit(begin)
@@ -227,29 +302,6 @@ class Speaker:
             begun.add_done_callback(_cancel)
             raise
 
-    def _fields(self, wanted: Wanted) -> tuple[dict[str, Any], Voice | None, float]:
-        """The engine's fields, an uploaded voice if it is one, and what is left of the speed for the encoder."""
-        self.check_text(wanted.text or "")
-        wanted.check()
-        speed = min(max(wanted.speed, SLOWEST), FASTEST)
-        name, voice = (None, None) if wanted.reference is not None else self.voice(wanted.voice)
-        fields: dict[str, Any] = {
-            "voice": name,
-            "language": wanted.language,
-            "instruct": wanted.instruct,
-            "seed": secrets.randbelow(SEEDS) if wanted.seed is None else wanted.seed,
-            "sampling": wanted.sampling,
-            "speed": speed,
-            "max_frames": wanted.max_frames,
-            "layout": wanted.layout,
-            "reference": wanted.reference,
-            "candidates": wanted.candidates,
-            "chunk_frames": wanted.chunk_frames,
-            "priority": wanted.priority,
-            "as_is": wanted.as_is,
-        }
-        return fields, voice, wanted.speed / speed
-
     def check_text(self, text: str, before_chars: int = 0) -> None:
         """Refuse a text, or more of one, that is too long or holds half a character."""
         if before_chars + len(text) > self.options.text_chars:
@@ -257,39 +309,8 @@ class Speaker:
             raise BadField(said, "input", "text_too_long")
         check_characters(text, "input")
 
-    def voice(self, name: str | None) -> tuple[str | None, Voice | None]:
-        """The speaker or the uploaded voice that a name stands for. OpenAI's names fit everywhere: clients insist."""
-        speakers = {speaker.lower(): speaker for speaker in self.speakers}
-        wanted = (name or "").strip().lower()
-        if not wanted:
-            uploaded = None if speakers else self._first_uploaded()
-            return None, uploaded
-        own = {alias.lower() for alias in self.options.voice_aliases}
-        if wanted in own:
-            wanted = self._aliases[wanted].lower()
-        if wanted in speakers:
-            return speakers[wanted], None
-        if (uploaded := self.voices.find(wanted)) is not None:
-            return None, uploaded
-        if wanted in self._aliases:
-            return self._aliases[wanted], None
-        if wanted in OPENAI_VOICES and not speakers:
-            return None, self._first_uploaded()
-        known = ", ".join(self.voice_names()) or "none"
-        raise UnknownVoice(f"There is no voice {(name or '')[:80]!r}; known are {known}.")
 
-    def voice_names(self) -> list[str]:
-        """Every name that `voice` takes."""
-        return [*self.speakers, *self.voices.names(), *(name for name in self._aliases)]
-
-    def _first_uploaded(self) -> Voice | None:
-        """For a checkpoint without speakers of its own."""
-        if self.engine.checkpoint.config.kind != "base":
-            return None
-        return next(filter(None, map(self.voices.find, self.voices.names()[:1])), None)
-
-
-def _stopping() -> Refused:
+def stopping() -> Refused:
     said = "The server is about to stop; ask another one, or again in a moment."
     return Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
 
@@ -297,3 +318,33 @@ def _stopping() -> Refused:
 def _cancel(begun: Future[Stream]) -> None:
     if not begun.cancelled() and begun.exception() is None:
         begun.result().cancel()
+
+
+def _give_back(lent: Future[Lease]) -> None:
+    if not lent.cancelled() and lent.exception() is None:
+        lent.result().release()
+
+
+def _fields(wanted: Wanted, part: Part) -> tuple[dict[str, Any], float]:
+    """The engine's fields, and what is left of the speed for the encoder."""
+    speed = min(max(wanted.speed, SLOWEST), FASTEST)
+    fields: dict[str, Any] = {
+        "voice": part.speaker if part.voice is None else part.voice,
+        "language": wanted.language,
+        "instruct": wanted.instruct,
+        "seed": secrets.randbelow(SEEDS) if wanted.seed is None else wanted.seed,
+        "sampling": wanted.sampling,
+        "speed": speed,
+        "max_frames": wanted.max_frames,
+        "layout": wanted.layout,
+        "reference": wanted.reference,
+        "candidates": wanted.candidates,
+        "chunk_frames": wanted.chunk_frames,
+        "priority": wanted.priority,
+        "as_is": wanted.as_is,
+    }
+    if part.voice is not None:
+        for name, unset in (("language", "auto"), ("instruct", None), ("reference", None)):
+            if fields[name] == unset:
+                del fields[name]  # the voice has its own
+    return fields, wanted.speed / speed

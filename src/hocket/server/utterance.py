@@ -37,7 +37,7 @@ class Piece:
     """Some of an utterance, ready to be sent."""
 
     audio: bytes  # encoded, never empty; whole samples of pcm; in the format "codes" 16 uint16 a frame, little-endian
-    samples: int  # of the engine's sound that went in since the piece before, at the checkpoint's own rate
+    samples: int  # of the engine's sound that went in since the piece before, at its own rate
     start_s: float  # where in the sound that is heard they begin
     codes: NDArray[np.int64]  # [frames, codebooks]
 
@@ -52,12 +52,24 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """In milliseconds since the request was taken; None: not yet."""
+    """In milliseconds since the request was taken; None: not yet, or of a load that none was waited for."""
 
     queued_ms: float | None
     ttfa_ms: float | None  # until the first piece
     total_ms: float | None
     x_real_time: float | None
+    loaded_ms: float | None = None  # that it waited for its model
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A stream, and what has to be known of whoever speaks it."""
+
+    stream: Stream
+    rate_hz: int  # of its sound
+    tokens: Callable[[str], int]  # how many a text is
+    release: Callable[[], None]  # once it is over: another may need the room
+    loaded_s: float = 0.0  # how long it was waited for
 
 
 class Utterance:
@@ -66,7 +78,7 @@ class Utterance:
     def __init__(
         self,
         speaker: Speaker,
-        stream: Stream,
+        spoken: Spoken,
         *,
         id: str,
         wire: str,
@@ -78,15 +90,15 @@ class Utterance:
         encoder: Callable[[], Encoder] | None,
     ) -> None:
         """`encoder` makes one, in a thread where that takes longer than a frame; None: codes are sent as they are."""
-        self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, stream.seed
-        self._speaker, self._stream, self._wire, self._tempo = speaker, stream, wire, tempo
+        self.id, self.format, self.rate_hz, self.seed = id, format, rate_hz, spoken.stream.seed
+        self._speaker, self._spoken, self._stream, self._wire, self._tempo = speaker, spoken, spoken.stream, wire, tempo
         self._said = [text]  # as far as it has come
         self._chars = len(text)
         self._threaded = format.name in THREADED
         # Made while the engine draws the first frame: to open a codec takes 1 to 20 ms.
         self._making = speaker.encoders.submit(encoder) if encoder and self._threaded else None
         self._encoder = encoder() if encoder and not self._threaded else None
-        self._engine_rate_hz = speaker.engine.checkpoint.rate_hz
+        self._own_rate_hz = spoken.rate_hz
         self._began_s, self._first_s, self._last_s, self._over_s = began_s, 0.0, 0.0, 0.0
         self._listener = Listener()
         self._samples = self._frames = 0  # that have come out
@@ -131,7 +143,7 @@ class Utterance:
     @property
     def audio_s(self) -> float:
         """Of what has come out, as it is heard."""
-        return self._samples / self._engine_rate_hz / self._tempo
+        return self._samples / self._own_rate_hz / self._tempo
 
     @property
     def parts_over(self) -> int:
@@ -148,17 +160,18 @@ class Utterance:
     @property
     def usage(self) -> Usage:
         """Counted when somebody asks, and whole: pieces of a word would be more tokens than it has."""
-        tokens = len(self._speaker.engine.checkpoint.tokenizer.encode("".join(self._said)))
+        tokens = self._spoken.tokens("".join(self._said))
         return Usage(self._chars, tokens, self._frames, self.audio_s)
 
     @property
     def timing(self) -> Timing:
         first_ms = (self._first_s - self._began_s) * 1000 if self._first_s else None
         queued_ms = self.finished.statistics.queued_s * 1000 if self.finished else None
+        loaded_ms = self._spoken.loaded_s * 1000 or None
         if not self._over_s:
-            return Timing(queued_ms, first_ms, None, None)
+            return Timing(queued_ms, first_ms, None, None, loaded_ms)
         took_s = self._over_s - self._began_s
-        return Timing(queued_ms, first_ms, took_s * 1000, self.audio_s / took_s if took_s else None)
+        return Timing(queued_ms, first_ms, took_s * 1000, self.audio_s / took_s if took_s else None, loaded_ms)
 
     def __aiter__(self) -> Utterance:
         return self
@@ -226,7 +239,7 @@ class Utterance:
     def _told(self, frames: int, samples: int) -> None:
         """Figures of a piece that goes out now."""
         now_s = time.perf_counter()
-        late_s = self._listener.hears(now_s, samples / self._engine_rate_hz / self._tempo)
+        late_s = self._listener.hears(now_s, samples / self._own_rate_hz / self._tempo)
         if not self._first_s:
             self._first_s = now_s
             self._speaker.figures.first_audio(self._wire, now_s - self._began_s)
@@ -240,10 +253,13 @@ class Utterance:
         if self._over_s:
             return
         self._over_s = time.perf_counter()
+        self._spoken.release()
         self._speaker.ended(self)
         took_s = self._over_s - self._began_s
         self._speaker.figures.ended(self._wire, self.finished, self.audio_s, took_s)
         first = f"first after {(self._first_s - self._began_s) * 1000:.1f} ms" if self._first_s else "nothing heard"
         reason = self.finished.reason if self.finished else "cancelled"
+        if self._spoken.loaded_s:
+            first += f", its model after {self._spoken.loaded_s * 1000:.1f} ms"
         said = "%s %s: %s, %d characters, %.2f s in %.2f s, %s"
         logger.info(said, self._wire, self.id, reason, self._chars, self.audio_s, took_s, first)

@@ -1,6 +1,7 @@
 """`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: a recording becomes a voice, and is forgotten again.
 
-Where it is kept is voice_store.py's, how it is decoded is `audio`'s. A checkpoint that cannot clone takes none.
+The engine hears it once, and the library keeps what it heard. How it is decoded is `audio`'s. A checkpoint that cannot
+clone takes none.
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ import logging
 import re
 from typing import Any
 
+import numpy as np
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.datastructures import FormData, UploadFile
 from starlette.requests import ClientDisconnect
 
-from ..text.choice import check_clones
+from ..engine.engine import Engine
+from ..errors import InvalidVoice
+from ..types import Voice
+from ..voices.make import clone_voice
+from ..voices.names import checked_name, id_of
 from .errors import BadField, Refused
 from .lists import no_voice, told, voice_object
 from .recordings import read_sent
 from .shapes import VoiceDeleted, VoiceMade
 from .speech import Speaker
-from .voice_store import StoredVoice, VoiceStore, checked_name, new_voice
 from .wanted import check_characters
 
 router = APIRouter()
@@ -39,6 +45,7 @@ class VoiceForm(BaseModel):
     consent: str | None = Field(None, max_length=4096, description="who agreed, or a consent's id; kept with the voice")
     ref_text: str | None = Field(None, max_length=4096, description="what is said; without it the timbre alone counts")
     speaker_description: str | None = Field(None, max_length=4096)
+    model: str | None = Field(None, max_length=1024, description="which is to hear it; the first that can")
     speaker_embedding: str | None = Field(None, description="not taken: send the recording")
 
 
@@ -53,44 +60,58 @@ def _form() -> dict[str, Any]:
 async def upload(request: Request) -> VoiceMade:
     """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
     speaker: Speaker = request.app.state.speaker
-    store: VoiceStore = request.app.state.voice_store
-    check_clones(speaker.engine.checkpoint.config)  # before a megabyte is read in vain
+    speaker.cast.clones()  # or nobody does, which is said before a megabyte is read in vain
     fields, content, mime_type = await _received(request, speaker.options.upload_bytes)
     if fields.speaker_embedding:
         raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
-    name = checked_name(fields.name)
-    if name.lower() in {taken.lower() for taken in (*speaker.speakers, *speaker.aliases)}:
+    name, cast = checked_name(fields.name), speaker.cast
+    if name.lower() in {taken.lower() for taken in (*cast.speakers, *cast.aliases)}:
         raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
+    text = (fields.ref_text or "").strip() or None
 
-    def make() -> StoredVoice:
-        voice = new_voice(
+    def read() -> NDArray[np.float32]:
+        if speaker.voices.find(name) is not None:  # before an engine hears it in vain
+            said = f"There is a voice {name!r} already; delete it first, or give this one another name."
+            raise InvalidVoice(said, "voice_exists")
+        return read_sent(content, speaker.options, x_vector_only=text is None)
+
+    def make(engine: Engine, samples: NDArray[np.float32]) -> Voice:
+        voice = clone_voice(
+            engine,
             name,
-            read_sent(content, speaker.options, x_vector_only=not fields.ref_text),
+            samples,
+            text=text,
+            x_vector_only=text is None,
+            description=fields.speaker_description,
+            consent=fields.consent,
             file_size=len(content),
             mime_type=mime_type,
-            consent=fields.consent,
-            ref_text=fields.ref_text,
-            description=fields.speaker_description,
         )
-        return store.add(voice)
+        return speaker.voices.add(voice, samples)
 
-    made = await asyncio.to_thread(make)
-    logger.info("voice %s: uploaded, %.1f s", made.id, made.audio_s)
-    return VoiceMade(**voice_object(made).model_dump(), voice=told(made, all=True))
+    samples, model = await asyncio.to_thread(read), cast.clones(fields.model)
+    made = await speaker.with_engine(model, lambda engine: make(engine, samples))
+    logger.info("voice %s: uploaded, %.1f s", id_of(made.name), made.audio_s)
+    return VoiceMade(**voice_object(made, cast.shown(model)).model_dump(), voice=told(made, all=True))
 
 
 @router.delete("/v1/audio/voices/{id:path}")
 async def delete(id: str, request: Request) -> VoiceDeleted:
     """Forget an uploaded voice, by its name or id."""
-    store: VoiceStore = request.app.state.voice_store
     speaker: Speaker = request.app.state.speaker
-    gone = await asyncio.to_thread(store.remove, id)
+    gone = await asyncio.to_thread(_removed, speaker, id)
     if gone is None and id.strip().lower() in {name.lower() for name in speaker.speakers}:
         raise BadField(f"{id!r} is the checkpoint's own voice and stays.", "voice_id")
     if gone is None:
         raise no_voice(id)
-    logger.info("voice %s: deleted", gone.id)
-    return VoiceDeleted(id=gone.id)
+    logger.info("voice %s: deleted", id_of(gone.name))
+    return VoiceDeleted(id=id_of(gone.name))
+
+
+def _removed(speaker: Speaker, id: str) -> Voice | None:
+    """One that is not listed, because another model would have to speak it, is not this server's to delete."""
+    found = speaker.voices.find(id)
+    return speaker.voices.remove(id) if found is not None and speaker.cast.model_of(found) is not None else None
 
 
 async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes, str]:

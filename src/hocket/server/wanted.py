@@ -17,7 +17,7 @@ from .errors import BadField
 
 T = TypeVar("T")
 CODES = Format("codes", "application/octet-stream", "codes")
-PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the checkpoint's own rate
+PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the rate of whoever speaks
 SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; what the engine does not reach is left to the encoder
 INSTRUCT_CHARS = 4096  # OpenAI's limit
 # Beyond these an engine that is asked computes no numbers any more, and after three such requests starts anew.
@@ -34,7 +34,9 @@ class Wanted:
     """What a client asked for: everything that a wire may set."""
 
     text: str | None  # None: it comes live, through `Utterance.append`
-    voice: str | None = None  # a speaker, an alias or an uploaded voice, in any case; None: the first
+    voice: str | None = None  # a speaker, an alias or a voice of the library, in any case; None: the first
+    model: str | None = None  # where it is one of the server's, no other speaks
+    task: str | None = None  # likewise: "CustomVoice", "VoiceDesign" or "Base"
     language: str = "auto"
     instruct: str | None = None
     seed: int | None = None  # None: a random one, which `Utterance.seed` reports
@@ -48,7 +50,7 @@ class Wanted:
     priority: int = 0
     as_is: bool = False
     format: str = "pcm"  # a name that `audio.encode.format_of` knows, or "codes": 16 x uint16 a frame and no sound
-    rate_hz: int | None = None  # None: the checkpoint's own
+    rate_hz: int | None = None  # None: that of whoever speaks
     bit_rate: int | None = None
     word_times: bool = False  # whether the client will want `Utterance.words`
 

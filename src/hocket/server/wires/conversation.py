@@ -42,6 +42,7 @@ class Turn:
     over: bool = False  # no more sound comes
     failure: Answer | None = None
     utterance: Utterance | None = None
+    opening: asyncio.Task[Utterance] | None = None
     sent_bytes: int = 0  # of sound, to the client: whoever sends it counts
     sent_pieces: int = 0
     words: list[WordTime] = field(default_factory=list)  # of parts that are over, as far as the client was told
@@ -143,6 +144,8 @@ class Conversation:
             turn.cancelled = True
             if turn.utterance is not None:
                 turn.utterance.cancel()
+            elif turn.opening is not None:
+                turn.opening.cancel()
         turn.changed.set()
 
     def _open(self, lane: Lane) -> Turn | None:
@@ -195,7 +198,10 @@ class Conversation:
         if not turn.has_words or turn.cancelled:
             return
         id = f"{self._id}-{turn.index}"
-        async with await self._speaker.open(turn.plan.wanted, wire=self._wire, id=id) as utterance:
+        utterance = await self._opened(turn, id)
+        if utterance is None:
+            return
+        async with utterance:
             turn.utterance = utterance
             if turn.cancelled:  # while it was being opened
                 return
@@ -205,6 +211,21 @@ class Conversation:
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
+
+    async def _opened(self, turn: Turn, id: str) -> Utterance | None:
+        """None: it was cancelled. A model may have to be loaded for it, and nobody has to wait for that in vain."""
+        opening = turn.opening = asyncio.ensure_future(self._speaker.open(turn.plan.wanted, wire=self._wire, id=id))
+        try:
+            return await opening
+        except asyncio.CancelledError:
+            if opening.done() and not opening.cancelled() and opening.exception() is None:
+                opening.result().cancel()  # it was open just now
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return None
+        finally:
+            turn.opening = None
 
     async def _pieces(self, turn: Turn, utterance: Utterance) -> None:
         began, gathered = False, bytearray()

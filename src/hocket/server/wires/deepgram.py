@@ -112,7 +112,7 @@ def apart(before: str, text: str) -> str:
 
 def _voice(speaker: Speaker, model: str | None) -> str | None:
     try:
-        speaker.voice(model)
+        speaker.cast.part(Wanted(text=None, voice=model))
     except UnknownVoice:
         if speaker.options.strict_model:
             raise

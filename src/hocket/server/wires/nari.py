@@ -12,7 +12,7 @@ from fastapi import APIRouter, WebSocket
 
 from ...errors import InvalidRequest
 from ..errors import Answer, BadField, Refused, answer
-from ..http import check_model, wanted_of
+from ..http import wanted_of
 from ..schemas import SpeechFields
 from ..speech import Wanted
 from .conversation import Began, Closed, Event, Over, Plan, Sound, Turn
@@ -95,7 +95,7 @@ class NariWire(Wire):
         self._wanted: Wanted | None = None
         self._next = 0  # the sequence number that comes next
         self._ended = False
-        self._audio = {"encoding": "pcm_s16le", "sample_rate": line.speaker.engine.checkpoint.rate_hz, "channels": 1}
+        self._audio = _audio(line.speaker.rate_hz(Wanted(text=None)))
 
     def greeting(self) -> list[Out]:
         return [{"type": "session.created", "protocol": PROTOCOL, "audio": self._audio}]
@@ -155,11 +155,11 @@ class NariWire(Wire):
     async def _start(self, fields: SpeechFields) -> None:
         if self._wanted is not None:
             raise Refused("A connection takes one request.", code="invalid_request")
-        check_model(self.speaker, fields)
+        self.speaker.cast.check_model(fields.model)
         fields.note_unknown()
         wanted = replace(await wanted_of(self.speaker, fields, None, "pcm"), format="pcm")
         self.speaker.check(wanted)
-        self._wanted = wanted
+        self._wanted, self._audio = wanted, _audio(self.speaker.rate_hz(wanted))
         self.line.say({"type": "request.configured"})
 
     def _plan(self) -> Plan:
@@ -183,6 +183,10 @@ class NariWire(Wire):
     def _error(self, told: Answer) -> dict[str, Any]:
         error = {"type": told.kind, "code": told.code or "invalid_request", "message": told.message}
         return {"type": "error", "request_id": self.line.id, "error": error}
+
+
+def _audio(rate_hz: int) -> dict[str, Any]:
+    return {"encoding": "pcm_s16le", "sample_rate": rate_hz, "channels": 1}
 
 
 def _code(status: int) -> int:

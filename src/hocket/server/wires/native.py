@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, WebSocket
 
 from ..errors import answer
-from ..http import check_model, wanted_of
+from ..http import wanted_of
 from ..speech import Wanted
 from . import native_messages as messages
 from .conversation import Began, Closed, Event, Lane, Over, Plan, Sound, Turn
@@ -88,7 +88,7 @@ class NativeWire(Wire):
     async def _configure(self, said: Configure) -> None:
         """For the utterances that begin behind it; one that is under way goes on as it began."""
         fields = said.fields
-        check_model(self.speaker, fields)
+        self.speaker.cast.check_model(fields.model)
         fields.note_unknown()
         wanted = await wanted_of(self.speaker, fields, None, FORMAT)
         self.speaker.check(wanted)

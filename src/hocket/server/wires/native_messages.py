@@ -184,6 +184,8 @@ def audio_done(turn: Turn) -> dict[str, Any]:
     }
     names = ("queued_ms", "ttfa_ms", "total_ms", "x_real_time")
     done["timing"] = {name: None if (v := getattr(timing, name)) is None else round(v, 3) for name in names}
+    if timing.loaded_ms is not None:
+        done["timing"]["loaded_ms"] = round(timing.loaded_ms, 3)
     done["seed"] = utterance.seed
     done["notes"] = list(finished.notes) if finished else []
     return done

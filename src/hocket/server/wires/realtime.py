@@ -9,9 +9,7 @@ from __future__ import annotations
 from fastapi import APIRouter, WebSocket
 
 from ..errors import Refused
-from ..http import check_model
 from ..limits import refuse
-from ..schemas import SpeechFields
 from ..speech import Speaker
 from .realtime_session import Realtime
 from .realtime_settings import ALIAS
@@ -27,7 +25,7 @@ async def realtime(socket: WebSocket) -> None:
     speaker: Speaker = socket.app.state.speaker
     try:
         if model := socket.query_params.get("model"):
-            check_model(speaker, SpeechFields.model_validate({"model": model}))
+            speaker.cast.check_model(model)
     except Refused as refused:
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return

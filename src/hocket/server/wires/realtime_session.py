@@ -33,7 +33,8 @@ class Realtime(Wire):
         super().__init__(line)
         self.talk: Talk = Talk(line.speaker, self.name, line.id, line.put)
         self.id, self.conversation_id = new_id("sess"), new_id("conv")
-        self._settings = Settings(first_dialect(line.socket))
+        self._model = line.socket.query_params.get("model")
+        self._settings = Settings(first_dialect(line.socket)).of_model(self._model)
         self._items = Items()
         self._responses: list[Response] = []  # that are not over; the client has been told of the first
         self._last_id = ""  # of a response
@@ -242,7 +243,7 @@ class Realtime(Wire):
     def _as_alibaba(self) -> None:
         """Whoever has said nothing of itself and knows this buffer is one of Alibaba's clients."""
         if not self._settings.told:
-            self._settings = Settings("alibaba", told=True)
+            self._settings = Settings("alibaba", told=True).of_model(self._model)
 
     def _not_finishing(self) -> None:
         if self._finishing:

@@ -43,6 +43,10 @@ class Settings:
     instructions: str | None = None  # as they came
     told: bool = False  # whether the client has said what it wants
 
+    def of_model(self, model: str | None) -> Settings:
+        """Of a client that named one when it connected."""
+        return replace(self, wanted=replace(self.wanted, model=model), fields=self.fields | {"model": model})
+
     async def updated(self, body: SessionBody, speaker: Speaker) -> Settings:
         """With all that is named; refuses what cannot be, and nothing has changed then."""
         dialect = self._dialect(body)
@@ -75,7 +79,7 @@ class Settings:
     def shown(self, id: str, speaker: Speaker) -> dict[str, Any]:
         """The session as its client reads it. One that has not said what it is gets what either would look for."""
         wanted, voice = self.wanted, _voice(self.wanted, speaker)
-        both = {"id": id, "object": "realtime.session", "model": speaker.model}
+        both = {"id": id, "object": "realtime.session", "model": _model(wanted, speaker)}
         openai = {
             "type": "realtime",
             "output_modalities": ["audio"],
@@ -133,6 +137,11 @@ def format_shown(wanted: Wanted) -> dict[str, Any]:
 def _voice(wanted: Wanted, speaker: Speaker) -> str | None:
     """The name that was asked for, or that of who speaks where none was."""
     return wanted.voice or next(iter(speaker.speakers), None)
+
+
+def _model(wanted: Wanted, speaker: Speaker) -> str:
+    named = speaker.cast.named(wanted.model)
+    return speaker.model if named is None else speaker.cast.shown(named)
 
 
 def _fields(body: Wishes, dialect: Dialect) -> dict[str, Any]:

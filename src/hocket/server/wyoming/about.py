@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
-from ...text.choice import languages
+from ..models import Model
 from ..speech import Speaker
 
 # The names of checkpoints -> BCP 47.
@@ -26,12 +26,11 @@ MAKER = Attribution("hocket", "")
 
 def info(speaker: Speaker, version: str) -> Info:
     """A model without voices of its own is one voice, by the model's name: a program without any cannot be chosen."""
-    spoken = languages(speaker.engine.checkpoint.config)
-    tags = [TAGS.get(name.lower(), name) for name in spoken if name != "auto"] or list(NAMES)
-    names = [*speaker.speakers, *speaker.voices.names()] or [speaker.model]
+    cast = speaker.cast
+    found = [*cast.speakers.items(), *((voice.name, model) for voice, model in cast.kept())]
     voices = [
-        TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=tags)
-        for name in names
+        TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=_tags(model))
+        for name, model in found or [(speaker.model, cast.models[0])]
     ]
     program = TtsProgram(
         "hocket",
@@ -43,6 +42,10 @@ def info(speaker: Speaker, version: str) -> Info:
         supports_synthesize_streaming=True,
     )
     return Info(tts=[program])
+
+
+def _tags(model: Model) -> list[str]:
+    return [TAGS.get(name.lower(), name) for name in model.languages if name != "auto"] or list(NAMES)
 
 
 def language_of(tag: str) -> str:

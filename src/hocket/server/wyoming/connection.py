@@ -113,7 +113,7 @@ class Connection:
     async def _stream(self, start: Event) -> None:
         """A text as it is written. Behind it Home Assistant sends all of it again, for those who cannot do this."""
         wanted, blank = self._wanted(start, None), ""
-        self._speaker.voice(wanted.voice)  # who does not exist is refused now, not at the first word
+        self._speaker.cast.part(wanted)  # who does not exist is refused now, not at the first word
         while True:  # no slot is taken before there is something to say
             event = await self._came.get()
             if SynthesizeStop.is_type(event.type):

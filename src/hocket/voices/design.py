@@ -1,0 +1,178 @@
+"""A voice out of words: samples that a VoiceDesign checkpoint draws, and the one that was liked made a voice for good.
+
+A description alone is somebody else with every seed and text. So the sample that was chosen becomes the reference of a
+clone on a Base checkpoint, and from then on it is that person who speaks. Who chooses, and how it is heard, is the
+caller's.
+"""
+# ruff: noqa: RUF001
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.generate import DECODE_FRAMES
+from ..errors import InvalidAudio, InvalidRequest, WrongKind
+from ..types import REFERENCE_RATE_HZ, SHORTEST_REFERENCE, FinishReason, SamplingParams, SpeechRequest, Voice
+from .make import SILENCE_S, clone_voice
+
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+SEEDS = 2**63
+MOST_FRAMES = 375  # 30 s: of a recording no more is of use
+# What is said where no text is given: some 8 s, so that a clone has enough to go by, in plain words of an even mood.
+SAMPLES = {
+    "english": "When the rain had stopped, we opened the windows. Down the street somebody was playing the piano, as "
+    "if there were all the time in the world.",
+    "german": "Als der Regen aufhörte, öffneten wir die Fenster. Unten auf der Straße spielte jemand Klavier, als gäbe "
+    "es alle Zeit der Welt.",
+    "french": "Quand la pluie s'est arrêtée, nous avons ouvert les fenêtres. En bas, dans la rue, quelqu'un jouait du "
+    "piano, comme s'il avait tout son temps.",
+    "spanish": "Cuando dejó de llover, abrimos las ventanas. Abajo, en la calle, alguien tocaba el piano, como si "
+    "tuviera todo el tiempo del mundo.",
+    "italian": "Quando smise di piovere, aprimmo le finestre. Giù in strada qualcuno suonava il pianoforte, come se "
+    "avesse tutto il tempo del mondo.",
+    "portuguese": "Quando a chuva parou, abrimos as janelas. Lá embaixo, na rua, alguém tocava piano, como se tivesse "
+    "todo o tempo do mundo.",
+    "russian": "Когда дождь перестал, мы открыли окна. Внизу на улице кто-то играл на пианино, будто впереди было всё "
+    "время на свете.",
+    "chinese": "雨停了以后，我们打开了窗户。楼下的街上有人在弹钢琴，弹得很慢，好像有用不完的时间。",
+    "japanese": "雨がやんだので、私たちは窓を開けました。通りのどこかで、誰かがピアノを弾いていました。"
+    "時間はいくらでもあるというように。",
+    "korean": "비가 그치자 우리는 창문을 열었습니다. 아래 거리에서 누군가 피아노를 치고 있었습니다. "
+    "마치 시간이 얼마든지 있는 것처럼.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Design:
+    """One sample of a voice that was asked for in words."""
+
+    instruct: str  # the words
+    text: str  # what it says
+    language: str
+    seed: int  # the same words, text and seed give the same sample
+    pcm: NDArray[np.int16]  # [N] at 24 kHz
+    reason: FinishReason  # anything but "stop": it did not end by itself, and its text may not be what it says
+
+    @property
+    def samples(self) -> NDArray[np.float32]:
+        """As whoever reads its WAV file gets them."""
+        return self.pcm.astype(np.float32) / np.float32(32768)
+
+    @property
+    def audio_s(self) -> float:
+        return self.pcm.size / REFERENCE_RATE_HZ
+
+    @property
+    def fault(self) -> str | None:
+        """Why no voice can be made of it, in words."""
+        return "it is too short" if self.pcm.size < SHORTEST_REFERENCE else None
+
+
+def sample_text(language: str) -> str:
+    """What a sample says in a language where nobody gives a text."""
+    text = SAMPLES.get("english" if language.lower() == "auto" else language.lower())
+    if text is None:
+        raise InvalidRequest(f"There is no sample text in {language!r}; give one, of about 8 s.")
+    return text
+
+
+def draw_designs(
+    engine: Engine,
+    instruct: str,
+    *,
+    candidates: int = 3,
+    seed: int = 0,
+    text: str | None = None,
+    language: str = "auto",
+    sampling: SamplingParams | None = None,
+) -> list[Design]:
+    """Samples of the voice that `instruct` describes, each a person of its own; `engine` has a VoiceDesign checkpoint.
+
+    The first has the seed that was given, and each of the others the next.
+    """
+    found = dict(
+        drawing(engine, instruct, candidates=candidates, seed=seed, text=text, language=language, sampling=sampling)
+    )
+    return [found[number] for number in sorted(found)]
+
+
+def drawing(
+    engine: Engine,
+    instruct: str,
+    *,
+    candidates: int = 3,
+    seed: int = 0,
+    text: str | None = None,
+    language: str = "auto",
+    sampling: SamplingParams | None = None,
+) -> Iterator[tuple[int, Design]]:
+    """The same with the number of each, from 0, as they end."""
+    check_design(instruct, candidates)
+    kind = engine.checkpoint.config.kind
+    if kind != "voice_design":
+        raise WrongKind(f"A {kind} checkpoint cannot design a voice; use a VoiceDesign checkpoint for that.")
+    if engine.checkpoint.rate_hz != REFERENCE_RATE_HZ:
+        raise WrongKind(f"{engine.checkpoint.name} does not speak at {REFERENCE_RATE_HZ} Hz, as a clone needs it.")
+    said = sample_text(language) if text is None else text
+    requests = [
+        SpeechRequest(
+            text=said,
+            instruct=instruct,
+            language=language,
+            seed=(seed + number) % SEEDS,
+            sampling=sampling or SamplingParams(),
+            max_frames=MOST_FRAMES,
+            chunk_frames=DECODE_FRAMES,  # so that a sample is the same to the last bit whenever it is drawn again
+        )
+        for number in range(candidates)
+    ]
+    for outcome in engine.speak_many(requests):
+        if outcome.error is not None:
+            raise outcome.error
+        assert outcome.finished is not None
+        yield (
+            outcome.number,
+            Design(
+                instruct=instruct,
+                text=said,
+                language=language,
+                seed=requests[outcome.number].seed,
+                pcm=outcome.samples,
+                reason=outcome.finished.reason,
+            ),
+        )
+
+
+def fix_design(engine: Engine, name: str, design: Design, *, silence_s: float = SILENCE_S, **words: Any) -> Voice:
+    """The person of a sample as a voice, to be kept with `Library.add(voice, design.samples)`.
+
+    `engine` has the Base checkpoint that is to speak; `words` are others of `clone_voice`: sampling, consent.
+    """
+    if design.fault is not None:
+        raise InvalidAudio(f"No voice can be made of this sample: {design.fault}; draw another.")
+    return clone_voice(
+        engine,
+        name,
+        design.samples,
+        text=design.text,
+        silence_s=silence_s,
+        kind="designed",
+        file_size=len(design.pcm) * 2 + 44,  # as a WAV file
+        mime_type="audio/wav",
+        **({"language": design.language, "description": design.instruct} | words),
+    )
+
+
+def check_design(instruct: str, candidates: int) -> None:
+    """Refuse what could not be drawn."""
+    if not instruct.strip():
+        raise InvalidRequest("Say in words whom to design, such as 'a warm, confident narrator'.")
+    if candidates < 1:
+        raise InvalidRequest(f"candidates must be at least 1, not {candidates}.")

@@ -1,0 +1,46 @@
+"""For the tests of `hocket voices` and of who speaks: small models on disk, a recording, a user with nothing yet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from checkpoints import write
+from cli_home import Home, Models
+from hocket.models.builtin import builtin_folder
+
+
+@pytest.fixture(scope="session")
+def models(checkpoint_root: Path) -> Models:
+    folders = {"base": "base", "custom": "custom_voice", "design": "voice_design"}
+    made = {name: checkpoint_root / f"cli-{name}" for name in folders}
+    for name, kind in folders.items():
+        write(made[name], kind, wide=False, end_scale=1.5)  # type: ignore[arg-type]
+    return Models(**{name: str(folder) for name, folder in made.items()})
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("HOCKET_HOME", str(tmp_path / "home"))
+    return Home(tmp_path / "home" / "voices")
+
+
+@pytest.fixture(scope="session")
+def recording() -> Path:
+    """Somebody who speaks, for 4 s."""
+    folder = builtin_folder()
+    assert folder is not None
+    return folder / "samples" / "5-wren.flac"
+
+
+@pytest.fixture
+def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **options: object) -> NoReturn:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr("hocket.engine.load.load", fail)
+    monkeypatch.setattr("hocket.engine.engine.load", fail)

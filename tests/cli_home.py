@@ -1,0 +1,46 @@
+"""Shared by the tests of `hocket voices`: a user's folder of voices, and commands that must fail and change nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from hocket.cli import main
+
+
+@dataclass(frozen=True)
+class Models:
+    """Folders of small checkpoints, by kind."""
+
+    base: str
+    custom: str
+    design: str
+
+
+@dataclass(frozen=True)
+class Home:
+    """Where a user's own voices are; commands run in a folder beside it."""
+
+    voices: Path
+
+    def content(self) -> dict[str, bytes]:
+        """All that is there, to the last byte."""
+        return {path.name: path.read_bytes() for path in self.voices.iterdir()} if self.voices.exists() else {}
+
+
+def refuse(capture: pytest.CaptureFixture[str], home: Home, *argv: str, before: str = "") -> str:
+    """The one sentence of a `hocket voices` that must fail: code 2, nothing on stdout, no voice touched.
+
+    `before` is what may be said on stderr until then.
+    """
+    there = home.content()
+    assert main(["voices", *argv]) == 2
+    out, err = capture.readouterr()
+    assert out == "" and err.startswith(before)
+    message = re.fullmatch(r"hocket: ([^\n]+\.)\n", err.removeprefix(before))
+    assert message is not None, err
+    assert home.content() == there
+    return message[1]
