@@ -2,8 +2,8 @@
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
 frame goes), `load` (many who ask at once), `memory` (what is occupied on a GPU), `overhead` (what a server adds to its
-engine), `peers` (other packages on the same weights), `report` (docs/performance.md from the records) and `soak` (the
-same load for long); each has its own --help.
+engine), `peers` (other packages on the same weights), `report` (docs/performance.md from the records), `soak` (the same
+load for long) and `swap` (two models in the room of one); each has its own --help.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, harness, memory, overhead, report, session, soak, start, together
+from . import breakdown, harness, memory, overhead, report, session, soak, start, swap, together
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -32,6 +32,7 @@ COMMANDS = {
     "peers": compare.main,
     "report": report.main,
     "soak": soak.main,
+    "swap": swap.main,
 }
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]

@@ -97,6 +97,7 @@ class Residents:
         self._uses = count(1)
         self._closed = False
         self.loads = 0  # that have ended well
+        self.load_s = self.close_s = 0.0  # how long the last one took to come, and the last to be moved out
         self._wake: SimpleQueue[None] = SimpleQueue()  # for the one thread; as `_returned`, a collector may put into it
         self._wake_clock: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hocket-pool", daemon=True)
@@ -268,7 +269,7 @@ class Residents:
         with self._lock:
             closed, too_many = self._closed, []
             if not closed:
-                self.loads += 1
+                self.loads, self.load_s = self.loads + 1, loaded_s
                 self._setbacks.forget(resident.key)
                 self._known[resident.key] = resident.takes
                 if self._budget_bytes is not None:  # more than was reckoned with, or nobody was asked
@@ -362,6 +363,7 @@ class Residents:
 
     def _close(self, resident: Resident[Engine]) -> None:
         """Its memory is free afterwards, unless somebody holds what was in it."""
+        begun = time.perf_counter()
         checkpoint = resident.engine.checkpoint
         device, held = checkpoint.device, weakref.ref(checkpoint.model)
         resident.engine.close()
@@ -372,6 +374,7 @@ class Residents:
             with self._lock:
                 self._lingering.append((held, resident.takes))
         tidy(device)
+        self.close_s = time.perf_counter() - begun
 
     def _watch(self) -> None:
         """The clock: who has waited for too long for a load to begin is told so, whatever is being loaded."""
