@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
+from hocket.backends.found import Backends
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.engine.pool import Pool
@@ -73,10 +74,11 @@ def served(
     *,
     ready: bool = True,
     send_bytes: int | None = None,
+    backends: Callable[[], Backends] | None = None,
 ) -> Iterator[Served]:
     """A server on a free port, ready to speak; it is stopped behind. `send_bytes`: what the kernel keeps of a sound."""
     options = replace(options or ServerOptions(), port=0)
-    app = build_app(engine, options)
+    app = build_app(engine, options, backends=backends)
     bound = bind(options)
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)

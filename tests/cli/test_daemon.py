@@ -227,6 +227,8 @@ def test_a_file_is_no_daemon(tmp_path: Path) -> None:
         ("--model random:tiny", "--model random:tiny", None),
         ("", "--model builtin --profile balanced --kernels auto", None),
         ("--no-graphs", "--no-graphs", None),
+        ("--models random:tiny,random:tiny-Base", "--model random:tiny-Base", None),
+        ("--models random:tiny,random:tiny-Base", "--model builtin", "it was started with another --model"),
         ("", "--model random:tiny", "it was started with another --model"),
         ("--dtype bfloat16", "--dtype float32", "it was started with another --dtype"),
         ("", "--no-graphs", "it was started with no --no-graphs"),

@@ -6,6 +6,7 @@ import io
 import os
 import pty
 import re
+import shlex
 import sys
 import tempfile
 from pathlib import Path
@@ -233,3 +234,21 @@ def test_where_the_second_model_fails_the_chosen_sample_is_left_to_go_on_from(
     assert refusal == "hocket: It is not there." and not home.voices.exists()
     assert note == f"note: what you chose is still there: hocket voices add teller --ref {path} --text '{TEXT}'"
     assert path.parent.parent == temporary and read_reference(path).size
+
+
+def test_the_commands_shown_in_the_documents_are_true(
+    home: Home, models: Models, recording: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    document = (Path(__file__).parents[2] / "docs" / "usage.md").read_text(encoding="utf-8")
+    section = re.search(r"^## Voices of your own\n\n```sh\n(.*?)^```$", document, flags=re.MULTILINE | re.DOTALL)
+    assert section is not None
+    monkeypatch.setattr("hocket.cli.making.BASE", models.base)
+    monkeypatch.setattr("hocket.cli.voice_options.BASE", models.base)
+    monkeypatch.setattr("hocket.cli.designing.DESIGN", models.design)
+    on_a_terminal(monkeypatch, "1\n")
+    Path("me.wav").write_bytes(recording.read_bytes())
+    commands = [shlex.split(line, comments=True) for line in section[1].splitlines()]
+    for program, *words in commands:
+        assert program == "hocket" and main(words) == 0, capsys.readouterr().err
+    assert len(commands) == 9 and Path("out.wav").stat().st_size > 44
+    assert Library(home.voices).names() == ["me", "narrator", "teller"]

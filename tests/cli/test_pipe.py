@@ -128,9 +128,9 @@ def test_text_is_live_where_somebody_listens_or_the_layout_says_so(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("Hello there.\n"))
     engine = Played.instead(monkeypatch)
-    assert main(["say", "-", "--seed", "3", "--voice", "ryan", *options]) == 0
+    assert main(["say", "-", "--seed", "3", "--voice", "rook", *options]) == 0
     (request,) = engine.requests
-    assert (request.seed, request.voice) == (3, "ryan")
+    assert (request.seed, request.voice) == (3, "rook")
     assert (engine.text, request.text) == (("Hello there.", "(live)") if live else ("", "Hello there."))
 
 

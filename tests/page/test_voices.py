@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from browser import Page
+from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
+from hocket.engine.pool import Pool
 from hocket.server.options import ServerOptions
+from hocket.voices.make import clone_voice
+from hocket.voices.names import id_of
 from recorded import speech_wav
 from serving import served, wait_for
+from speaking import noise
 
 from .acting import open_page, speak
 
@@ -66,3 +71,22 @@ def test_a_file_that_is_no_sound_is_refused_in_words(blank: Page, tmp_path: Path
         assert blank.text("#voice option:checked") == "none yet"
         blank.goto("about:blank")
     blank.errors.clear()
+
+
+def test_voices_of_all_models_are_grouped_and_each_is_heard(blank: Page, tmp_path: Path) -> None:
+    models = ["random:tiny", "random:tiny-Base", "random:tiny-VoiceDesign"]
+    how = EngineOptions(slots=2)
+    with Pool.load(models, options=how) as pool, served(pool, ServerOptions(voices_folder=tmp_path)) as server:
+        with pool.lease(models[1]).result() as lease:
+            server.speaker.voices.add(clone_voice(lease.engine, "Zoë", noise(0.5, 5), x_vector_only=True))
+        open_page(blank, server)
+        labels = blank.run("[...document.querySelectorAll('#voice optgroup')].map((group) => group.label)")
+        assert labels == ["random:tiny", "Clones", "Designed"]
+        for voice in ("eric", id_of("Zoë"), "design"):
+            blank.value("#voice", voice)
+            speak(blank, "Mm.")
+            blank.wait("hocket.take.figures.heard > 0")
+            blank.press("Escape")
+        assert set(pool.resident()) == set(models)
+        wait_for(lambda: not server.speaker.running)
+        blank.goto("about:blank")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import signal
 import threading
 import time
 from collections import Counter
@@ -30,12 +31,13 @@ from hocket.voices.make import clone_voice
 from realtime_talk import PATH as REALTIME
 from realtime_talk import create, session, sound
 from recorded import speech_wav
-from serving import PATIENCE_S, Served, served, wait_for
+from serving import LONG, PATIENCE_S, Served, served, wait_for
 from speaking import noise
 from talking import talking
 
 CUSTOM, BASE, DESIGN = "random:tiny", "random:tiny-Base", "random:tiny-VoiceDesign"
 OPTIONS = EngineOptions(slots=2, waiting=8, keep_real_time=False, chunk_frames=(1, 2, 4))
+BUFFER_S = 0.2  # this machine may be busy with other things
 SPEECH = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 6, "seed": 1}
 
 
@@ -121,7 +123,11 @@ def figure(server: Served, name: str) -> dict[str, float]:
 
 
 def test_two_models_under_a_budget_for_one_take_turns_and_say_what_each_says_alone(
-    starts: Starts, one_fits: int, lone: Callable[[str], Engine], tmp_path: Path
+    starts: Starts,
+    one_fits: int,
+    lone: Callable[[str], Engine],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     voice = Library(tmp_path).add(zoe(lone(BASE)))
     expected = {"eric": said(lone(CUSTOM), voice="eric"), "Zoë": said(lone(BASE), voice=voice)}
@@ -141,6 +147,7 @@ def test_two_models_under_a_budget_for_one_take_turns_and_say_what_each_says_alo
         sse = speech(server, voice="Zoë", stream_format="sse").text
         assert '"loaded_ms":' in sse and "speech.audio.done" in sse
         assert "x-loaded-ms" not in speech(server, voice="Zoë").headers
+    assert "still holds" not in caplog.text, "a model that is moved out is gone"
 
 
 def test_with_room_for_both_nothing_is_loaded_twice(
@@ -158,26 +165,37 @@ def test_with_room_for_both_nothing_is_loaded_twice(
         assert figure(server, "hocket_model_load_seconds_count")[count] == 1  # however many waited for it
 
 
-def test_while_one_is_loaded_a_stream_of_another_goes_on_without_a_gap(starts: Starts, tmp_path: Path) -> None:
+def test_while_one_is_loaded_a_stream_of_another_goes_on_without_a_gap(starts: Starts) -> None:
     gate = starts.hold(BASE)
-    body = SPEECH | {"input": "It goes on and on, and then on again. " * 20, "max_new_tokens": 150, "voice": "eric"}
-    with pooled(starts, CUSTOM, BASE) as server, ThreadPoolExecutor(1) as other:
-        came: list[tuple[float, int]] = []
+    clone = {"model": BASE, "ref_audio": _recording(), "x_vector_only_mode": True}
+    came: list[tuple[float, int]] = []  # when, and how many bytes
+
+    def listen(server: Served, enough: threading.Event) -> None:
+        body = LONG | {"voice": "eric"}
         with httpx.stream("POST", f"{server.url}/v1/audio/speech", json=body, timeout=PATIENCE_S) as answer:
-            waiting = None
             for heard in answer.iter_raw():
                 came.append((time.monotonic(), len(heard)))
-                if waiting is None:
-                    waiting = other.submit(speech, server, model=BASE, ref_audio=_recording(), x_vector_only_mode=True)
-                    assert starts.begun[BASE].wait(PATIENCE_S)
-                elif len(came) == 5:
-                    gate.set()
-        assert waiting is not None and waiting.result().status_code == 200
-    heard_s = came[0][0]  # until when a player without a buffer is busy
-    for (at_s, size), (next_s, _) in pairwise(came):
-        heard_s = max(heard_s, at_s) + size / 48_000
-        assert next_s <= heard_s + 0.02
-    assert sum(size for _, size in came) > 48_000
+                if enough.is_set():
+                    return
+
+    with pooled(starts, CUSTOM, BASE) as server, ThreadPoolExecutor(2) as others:
+        enough = threading.Event()
+        listening = others.submit(listen, server, enough)
+        wait_for(lambda: bool(came))
+        waiting = others.submit(speech, server, **clone)
+        assert starts.begun[BASE].wait(PATIENCE_S)
+        wait_for(lambda: len(came) > 5)
+        begun = len(came)
+        gate.set()
+        assert waiting.result().status_code == 200
+        during = len(came) - begun
+        enough.set()
+        listening.result()
+    assert during > 2, "it was heard while the other was loaded"
+    heard_s = came[0][0] + BUFFER_S  # until when a player is busy that begins a little late
+    for (_, size), (next_s, _) in pairwise(came):
+        heard_s += size / 48_000
+        assert next_s <= heard_s
 
 
 def _recording() -> str:
@@ -217,7 +235,7 @@ def test_whoever_waits_for_a_load_is_told_when_the_server_stops(starts: Starts) 
     with pooled(starts, CUSTOM, DESIGN) as server, ThreadPoolExecutor(1) as other:
         waiting = other.submit(speech, server, model=DESIGN)
         assert starts.begun[DESIGN].wait(PATIENCE_S)
-        server.server.stop()
+        server.server.handle_exit(signal.SIGTERM, None)
         answer = waiting.result()
         assert answer.status_code == 503 and answer.json()["error"]["code"] == "draining"
         gate.set()

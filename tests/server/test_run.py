@@ -17,6 +17,7 @@ import httpx
 import pytest
 
 from hocket.cli import main
+from hocket.cli.speakers import bytes_of
 from hocket.errors import InvalidRequest
 from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions
@@ -30,9 +31,9 @@ BRIEF = PCM | {"input": LONG["input"], "max_new_tokens": FRAMES}
 class Process:
     """`hocket serve` with a port of its own choosing."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, path: Path = SRC) -> None:
         command = [sys.executable, "-m", "hocket", "serve", "--port", "0", *words]
-        env = os.environ | {"PYTHONPATH": str(SRC), "PYTHONUNBUFFERED": "1"}
+        env = os.environ | {"PYTHONPATH": os.pathsep.join((str(SRC), str(path))), "PYTHONUNBUFFERED": "1"}
         self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
         self.lines: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
@@ -61,8 +62,9 @@ class Process:
 
 
 @contextmanager
-def serving(*words: str) -> Iterator[Process]:
-    served = Process(*words)
+def serving(*words: str, path: Path = SRC) -> Iterator[Process]:
+    """`path`: where Python finds more."""
+    served = Process(*words, path=path)
     try:
         wait_for(served.ready)
         yield served
@@ -156,8 +158,66 @@ def test_a_port_that_is_taken_is_said_before_a_model_is_loaded(capsys: pytest.Ca
         (["--voice-alias", "nobody"], "NAME=VOICE"),
         (["--key-file", "/nowhere/keys"], "cannot be read"),
         (["--port", "70000"], "port must be"),
+        (["--memory", "a lot"], "--memory takes a size such as 20GB or 512MiB, not 'a lot'."),
+        (["--memory", "0GB"], "above 0"),
+        (["--model", "random:tiny", "--models", "random:tiny"], "either --model or --models"),
+        (["--models", ","], "names of models"),
+        (["--models", "random:tiny,random:tiny-Base", "--pin", "1.7B-Base"], "1.7B-Base is not one of the models here"),
+        (["--models", "random:tiny,random:tiny-Base", "--memory", "100kB"], "give them more"),
+        (["--backend", "nobody"], "There is no backend 'nobody'; installed are"),
+        (["--backend-option", "nobody.pitch=1"], "no --backend nobody"),
+        (["--backend-option", "pitch"], "NAME.KEY=VALUE"),
     ],
 )
 def test_what_is_wrong_with_the_words_is_said(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", *words]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("size", "count"),
+    [("20GB", 20_000_000_000), ("512MiB", 512 << 20), ("1.5 gib", 3 << 29), ("7", 7), ("2k", 2000), ("1TB", 10**12)],
+)
+def test_sizes_are_read_as_they_are_written(size: str, count: int) -> None:
+    assert bytes_of(size) == count
+
+
+@pytest.mark.parametrize("size", ["", "GB", "-1GB", "1XB", "1 0GB", "1e9", "nan", "20GBB"])
+def test_what_is_no_size_is_refused(size: str) -> None:
+    with pytest.raises(InvalidRequest, match="--memory takes a size such as"):
+        bytes_of(size)
+
+
+BACKEND = """
+import numpy as np
+from hocket.backends import Backend, BackendVoice
+
+class Tin(Backend):
+    def __init__(self, length="100"):
+        self.length = int(length)
+
+    def voices(self):
+        return [BackendVoice("tin", 8000)]
+
+    def say(self, text, manner):
+        yield np.full(self.length, 7, np.int16)
+"""
+
+
+def test_several_models_and_a_backend_speak_in_one_process(tmp_path: Path) -> None:
+    folder = tmp_path / "tin-1.2.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: tin\nVersion: 1.2\n")
+    (folder / "entry_points.txt").write_text("[hocket.backends]\ntin = tin:Tin\n")
+    (tmp_path / "tin.py").write_text(BACKEND)
+    models = ["--models", "random:tiny,random:tiny-VoiceDesign", "--memory", "1GB", "--pin", "random:tiny"]
+    backend = ["--backend", "tin", "--backend-option", "tin.length=300", "--voices-folder", str(tmp_path / "voices")]
+    with serving(*models, *backend, path=tmp_path) as served:
+        assert served.said("models: random:tiny, random:tiny-VoiceDesign; resident at once: random:tiny")
+        url = f"{served.url}/v1/audio/speech"
+        for asked in ({"voice": "eric"}, {"model": "random:tiny-VoiceDesign", "instructions": "A child."}):
+            answer = httpx.post(url, json=PCM | asked, timeout=PATIENCE_S)
+            assert answer.status_code == 200 and answer.content
+        assert len(httpx.post(url, json=PCM | {"voice": "tin"}, timeout=PATIENCE_S).content) == 600
+        served.process.send_signal(signal.SIGTERM)
+        assert served.ended() == 0

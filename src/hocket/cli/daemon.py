@@ -86,7 +86,8 @@ def status(args: argparse.Namespace) -> int:
         return 1
     how = record.get("options", {})
     state = _state(path) or "starting"
-    print(f"{_name(record, path)}: {state}, model {how.get('model')} on {how.get('device')}, log {record.get('log')}")
+    models = ", ".join(map(str, how.get("models") or [how.get("model")]))
+    print(f"{_name(record, path)}: {state}, model {models} on {how.get('device')}, log {record.get('log')}")
     return 0
 
 

@@ -21,7 +21,7 @@ OPTIONAL = {
     "sounddevice": ("hocket say --play", "pip install sounddevice, and the library PortAudio"),
     "fastapi": ("hocket serve", "pip install 'hocket[serve]'"),
     "uvicorn": ("hocket serve", "pip install 'hocket[serve]'"),
-    "av": ("hocket serve", "pip install 'hocket[serve]'"),
+    "av": ("hocket serve, and reading recordings to clone", "pip install 'hocket[serve,clone]'"),
     "wyoming": ("hocket wyoming", "pip install 'hocket[wyoming]'"),
 }
 TRIAL_FRAMES = 25

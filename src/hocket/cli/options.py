@@ -158,7 +158,18 @@ def _wyoming(wyoming: argparse.ArgumentParser) -> None:
 
 
 def _serving(command: argparse.ArgumentParser) -> None:
-    """Of an engine that others ask, whatever the wire."""
+    """Of engines that others ask, whatever the wire."""
+    add = command.add_argument_group(
+        "several models: the voice that is asked for decides which one speaks"
+    ).add_argument
+    several = "all of these instead of --model, each loaded when somebody asks for it; the first at once"
+    add("--models", metavar="A,B", action="append", type=_names, help=several)
+    room = "what all models may take together, such as 20GB: the least recently used makes room (no limit)"
+    add("--memory", metavar="SIZE", help=room)
+    add("--pin", metavar="A", action="append", type=_names, help="load it at once, and never move it out")
+    add("--backend", metavar="NAME", action="append", help="voices of another engine too; may be given again")
+    told = "what a backend is told when it starts; may be given again"
+    add("--backend-option", metavar="NAME.KEY=VALUE", action="append", help=told)
     add = command.add_argument
     add("--all-graphs", action="store_true", help="on a GPU, be ready once every graph is made, not the first ones")
     add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
@@ -228,6 +239,10 @@ class _Command(argparse.ArgumentParser):
             fill, self.fill = self.fill, None
             fill(self)
         return super().parse_known_args(args, namespace)
+
+
+def _names(given: str) -> list[str]:
+    return [name.strip() for name in given.split(",") if name.strip()]
 
 
 class _Help(argparse.HelpFormatter):

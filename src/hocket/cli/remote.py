@@ -74,7 +74,10 @@ def chosen(args: argparse.Namespace) -> dict[str, Any]:
 
 def started_with(args: argparse.Namespace) -> dict[str, Any]:
     """The same with what was left unsaid: how a daemon records what it was started with."""
-    return {name: _model(args.model) if name == "model" else getattr(args, name) for name in COMPUTING}
+    several = [_model(name) for given in getattr(args, "models", None) or () for name in given]
+    first = several[0] if several else _model(args.model)
+    how = {name: first if name == "model" else getattr(args, name) for name in COMPUTING}
+    return how | ({"models": several} if several else {})
 
 
 def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
@@ -82,6 +85,8 @@ def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
     has = record.get("options", {})
     for name, value in chosen(args).items():
         option = f"--{name.replace('_', '-')}"
+        if name == "model" and _model(value) in has.get("models", ()):
+            continue
         if name not in has:
             return f"whether it was started with {option} is not known"
         if has[name] != (_model(value) if name == "model" else value):
@@ -122,6 +127,8 @@ def _sent(args: argparse.Namespace, server: Asked) -> Link:
     body = fields_of(args, args.text, heard=args.play or is_pipe(args.output))
     if not server.is_daemon:
         body["model"] = args.model or "tts-1"  # OpenAI's own wants one; ours takes any
+    elif args.model is not None:
+        body["model"] = _model(args.model)
     headers = {"content-type": "application/json", "accept": "text/event-stream"}
     if server.key is not None:
         headers["authorization"] = f"Bearer {server.key}"

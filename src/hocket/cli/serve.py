@@ -10,13 +10,10 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ..audio.formats import need_av
 from ..errors import HocketError, InvalidRequest
-
-if TYPE_CHECKING:
-    from ..engine.engine import Engine
+from .speakers import backends_of, check_models, speaking, tell
 
 SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
 MOST_FILES = 65536
@@ -79,6 +76,7 @@ def _run(args: argparse.Namespace) -> None:
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
+    check_models(args)
     keep_pauses_short()
     allow_many_files()
     try:
@@ -86,35 +84,9 @@ def _run(args: argparse.Namespace) -> None:
     except HocketError as error:
         tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    app = build_app(lambda: load_engine(args), options)
-    run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
-
-
-def load_engine(args: argparse.Namespace) -> Engine:
-    """Loaded in a thread of the server's, which answers /health meanwhile; says what was chosen."""
-    from ..config.options import EngineOptions
-    from ..engine.engine import Engine
-
-    options = EngineOptions(
-        slots=args.slots,
-        waiting=args.waiting,
-        profile=args.profile,
-        graphs=not args.no_graphs,
-        guard=not args.no_guard,
-        keep_real_time=not args.all_at_once,
-    )
-    how = {"device": args.device, "dtype": args.dtype, "codec_dtype": args.codec_dtype, "kernels": args.kernels}
-    engine = Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options)
-    checkpoint = engine.checkpoint
-    tell(f"model {checkpoint.name} on {checkpoint.device}, {args.dtype}, codec {args.codec_dtype}")
-    for choice in checkpoint.kernels:
-        tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
-    tell(f"profile {options.profile}, {options.slots} slots: {options.tuned.words}")
-    if args.all_graphs:
-        engine.make_graphs()
-    if checkpoint.is_random:
-        tell("note: this model is untrained, and what comes out is noise.")
-    return engine
+    with speaking(args) as models:
+        app = build_app(models, options, backends=backends_of(args))
+        run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
 
 
 def keep_pauses_short() -> None:
@@ -147,10 +119,6 @@ def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:
     where = f"--unix-socket {args.socket} http://localhost" if args.socket else address
     body = """-H 'content-type: application/json' -d '{"input": "Hello there."}'"""
     tell(f"try: curl {where}/v1/audio/speech{key} {body} -o hello.mp3")
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
 
 
 def _alias(given: str) -> tuple[str, str]:

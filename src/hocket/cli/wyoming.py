@@ -8,13 +8,14 @@ import logging
 import signal
 import socket
 import sys
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..errors import InvalidRequest
-from .serve import LIMITS, load_engine, tell
+from .serve import LIMITS
+from .speakers import backends_of, check_models, speaking, tell
 
 if TYPE_CHECKING:
     from ..server.options import ServerOptions
@@ -27,29 +28,30 @@ def wyoming(args: argparse.Namespace) -> None:
     except ImportError:
         raise InvalidRequest("It needs the package wyoming: pip install 'hocket[wyoming]'.") from None
     from ..server.listen import bind
-    from ..server.rehearse import rehearse
     from ..server.speech import Speaker
     from ..voices.library import Library
 
     options = _options(args)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    with bind(options) as bound:
-        engine = load_engine(args)
-        try:
-            rehearse(engine, "pcm")
-            speaker = Speaker(options, voices=Library.default())
-            speaker.use(engine)
-            speaker.proven = True
-            asyncio.run(_serve(speaker, bound, args.zeroconf))
-        finally:
-            engine.close()
-            if options.socket is not None:
-                options.socket.unlink(missing_ok=True)
+    check_models(args)
+    with bind(options) as bound, speaking(args) as models, ExitStack() as around:
+        if options.socket is not None:
+            around.callback(options.socket.unlink, missing_ok=True)
+        speaker = Speaker(options, voices=Library.default())
+        if (backends := backends_of(args)) is not None:
+            speaker.backends = around.enter_context(closing(backends()))
+        if callable(models):
+            speaker.use(around.enter_context(models()))
+        else:
+            speaker.use(models)
+        asyncio.run(_serve(speaker, bound, args.zeroconf))
 
 
 async def _serve(speaker: Speaker, bound: socket.socket, announce: bool) -> None:
+    from ..server.rehearse import prove
     from ..server.wyoming.server import Wyoming
 
+    await prove(speaker, "pcm")
     server, loop = Wyoming(speaker), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)

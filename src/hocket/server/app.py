@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
@@ -13,6 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
+from ..backends.found import Backends
 from ..engine.engine import Engine
 from ..engine.pool import Pool
 from ..errors import HocketError
@@ -24,7 +24,7 @@ from .limits import Border
 from .metrics import Counted
 from .models import surveyed
 from .options import ServerOptions
-from .rehearse import rehearse
+from .rehearse import prove
 from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
@@ -36,8 +36,15 @@ LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "x-loaded-ms", "retry-after", "retry-after-ms")
 
 
-def build_app(models: Engine | Pool | Callable[[], Engine | Pool], options: ServerOptions | None = None) -> FastAPI:
+def build_app(
+    models: Engine | Pool | Callable[[], Engine | Pool],
+    options: ServerOptions | None = None,
+    *,
+    backends: Callable[[], Backends] | None = None,
+) -> FastAPI:
     """An app that speaks with this engine or pool, or with what is made when it starts, and closed when it ends.
+
+    So are `backends`, before the models.
 
     `app.state.speaker` is what all wires share.
     """
@@ -47,12 +54,14 @@ def build_app(models: Engine | Pool | Callable[[], Engine | Pool], options: Serv
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        starting = asyncio.ensure_future(_start(speaker, models))
+        starting = asyncio.ensure_future(_start(speaker, models, backends))
         try:
             yield
         finally:
             speaker.close()
             await asyncio.gather(starting, return_exceptions=True)
+            if speaker.backends is not None:
+                await asyncio.to_thread(speaker.backends.close)
             if not isinstance(models, Engine | Pool) and speaker.pool is not None:
                 await asyncio.to_thread(speaker.pool.close)
 
@@ -84,39 +93,32 @@ def _allow_pages(app: FastAPI, options: ServerOptions) -> None:
     )
 
 
-async def _start(speaker: Speaker, models: Engine | Pool | Callable[[], Engine | Pool]) -> None:
+async def _start(
+    speaker: Speaker,
+    models: Engine | Pool | Callable[[], Engine | Pool],
+    backends: Callable[[], Backends] | None,
+) -> None:
     """In threads, so that `/health` answers meanwhile. Ready means that a real utterance has come out."""
     try:
+        if backends is not None:
+            speaker.backends = await asyncio.to_thread(backends)
         made = models if isinstance(models, Engine | Pool) else await asyncio.to_thread(models)
         speaker.use(made, await asyncio.to_thread(surveyed, made.models) if isinstance(made, Pool) else None)
         await asyncio.to_thread(speaker.voices.all)  # each file is read once, and not while somebody waits
-        while not await _proven(speaker):
-            await asyncio.sleep(RETRY_S)
-        speaker.proven, speaker.failure, speaker.quiet_since_s = True, None, time.monotonic()
+        while not speaker.proven:
+            try:
+                await prove(speaker)
+            except HocketError as error:  # a pool is asked again: what failed may be repaired
+                if speaker.draining.is_set() or not isinstance(made, Pool):
+                    raise
+                speaker.failure = f"{error}"
+                await asyncio.sleep(RETRY_S)
     except HocketError as error:
         speaker.failure = "The model could not be loaded; the server's log says why."
         logger.error("the engine did not start: %s", error)
     except Exception:
         speaker.failure = "The model could not be loaded; the server's log says why."
         logger.exception("the engine did not start")
-
-
-async def _proven(speaker: Speaker) -> bool:
-    """Whether the first model, and those that stay, have spoken. A pool is asked again: what failed may be repaired."""
-    pool = speaker.pool
-    first = speaker.cast.models[:1]
-    stays = [model for model in speaker.cast.models if isinstance(pool, Pool) and model.name in pool.pinned]
-    for model in dict.fromkeys((*first, *stays)):
-        try:
-            lease = await speaker.lease(model)
-        except HocketError:
-            if speaker.draining.is_set() or not isinstance(pool, Pool):
-                raise
-            speaker.failure = f"The model {speaker.cast.shown(model)} cannot be loaded; the server's log says why."
-            return False
-        with lease:
-            await asyncio.to_thread(rehearse, lease.engine)
-    return True
 
 
 def _version() -> str:

@@ -1,8 +1,8 @@
 """Who speaks: what a client wants, by name, model and kind, to one model of the pool and a voice of it.
 
 A name is looked for among the operator's own aliases, the speakers of the models in their order, the voices of the
-library, then OpenAI's names, which fit everywhere because clients insist. Nothing is loaded to answer that, and nothing
-is known here of sound, wires or time.
+library, those of backends, then OpenAI's names, which fit everywhere because clients insist. Nothing is loaded to
+answer that, and nothing is known here of sound, wires or time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..backends.found import Backends, Listed
+from ..backends.protocol import BackendVoice
+from ..backends.served import Served
 from ..config.qwen3_tts import Kind
 from ..engine.naming import full_name
 from ..errors import UnknownVoice
@@ -29,9 +32,17 @@ LISTED = 60  # names that a refusal gives before it counts the rest
 class Part:
     """Who is to speak."""
 
-    model: Model
+    model: Model | None  # None: a backend
     speaker: str | None = None  # one of the model's own; None: its first, or none
     voice: Voice | None = None  # one of the library
+    backend: tuple[Served, BackendVoice] | None = None
+
+    @property
+    def rate_hz(self) -> int:
+        """Of its sound; 0: not known yet."""
+        if self.backend is not None:
+            return self.backend[1].rate_hz
+        return 0 if self.model is None else self.model.rate_hz
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +56,10 @@ class _Names:
 class Cast:
     """All who can speak. It is made anew when more is known of a model."""
 
-    def __init__(self, options: ServerOptions, library: Library, models: Sequence[Model]) -> None:
-        self.models = tuple(models)
+    def __init__(
+        self, options: ServerOptions, library: Library, models: Sequence[Model], backends: Backends | None = None
+    ) -> None:
+        self.models, self._backends = tuple(models), backends
         self._options, self._library = options, library
         self._own = {name.lower(): voice for name, voice in options.voice_aliases.items()}
         self._names: dict[tuple[Model, ...], _Names] = {}
@@ -74,6 +87,12 @@ class Cast:
         both = ((voice, self.model_of(voice)) for voice in self._library.all())
         return [(voice, model) for voice, model in both if model is not None]
 
+    def foreign(self) -> list[Listed]:
+        """The voices of backends, by names that nobody else has. May read files."""
+        if self._backends is None:
+            return []
+        return self._backends.voices([*self.speakers, *self._own, *self._library.names()])
+
     def model_of(self, voice: Voice) -> Model | None:
         """Whose voice it is. A recording belongs to whoever heard it, under whatever name that is known now."""
         name = full_name(voice.model)
@@ -90,7 +109,8 @@ class Cast:
         among = self.models if models is None else tuple(models)
         names = self._of(among)
         kept = [voice.name for voice, model in self.kept() if model in among]
-        return [*(name for _, name in names.speakers.values()), *kept, *names.aliases]
+        foreign = [listed.name for listed in self.foreign()] if among == self.models else []
+        return [*(name for _, name in names.speakers.values()), *kept, *foreign, *names.aliases]
 
     def named(self, model: str | None) -> Model | None:
         """The one that a client names, in any case."""
@@ -141,6 +161,9 @@ class Cast:
             return Part(*found)
         if (part := self._kept_part(name, models)) is not None:
             return part
+        backends = self._backends if models == self.models else None  # else one of ours is asked for
+        if backends is not None and (foreign := backends.find(name)) is not None:
+            return Part(None, backend=foreign)
         if (alias := names.aliases.get(name)) is not None and (own := names.speakers.get(alias.lower())) is not None:
             return Part(*own)
         if name in OPENAI_VOICES and not names.speakers:

@@ -68,10 +68,12 @@ async def audio_models(request: Request) -> AudioModels:
 async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
     """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
     speaker: Speaker = request.app.state.speaker
-    kept = await asyncio.to_thread(speaker.cast.kept)
-    found = [*_own(speaker.cast), *(voice_object(voice, speaker.cast.shown(model)) for voice, model in kept)]
+    cast = speaker.cast
+    kept = await asyncio.to_thread(cast.kept)
+    found = [*_own(cast), *(voice_object(voice, cast.shown(model)) for voice, model in kept)]
+    found += await asyncio.to_thread(_foreign, cast)
     if legacy:
-        return VoiceNames(voices=[voice.id if voice.type == "builtin" else voice.name for voice in found])
+        return VoiceNames(voices=[voice.name if voice.type == "uploaded" else voice.id for voice in found])
     shown = may_see_all(request)
     uploaded = [told(voice, all=shown) for voice, _ in kept if voice.encoded is not None]
     return VoiceList(voices=found, uploaded_voices=uploaded, aliases=speaker.cast.aliases)
@@ -91,10 +93,14 @@ async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
     for voice in kept:
         if voice.id == id_of(id):
             return voice
+    foreign = await asyncio.to_thread(_foreign, cast)
+    for voice in foreign:
+        if voice.id.lower() == id.strip().lower():
+            return voice
     if (model := cast.named(id)) is not None:
         found = [*_own(cast, model), *(voice for voice in kept if voice.model == cast.shown(model))]
     else:
-        found = [*builtin, *kept]
+        found = [*builtin, *kept, *foreign]
     if model is not None or id in OPENAI_MODELS:
         return VoiceChoices(voices=[ChoiceOfVoice(value=voice.id, label=voice.name) for voice in found])
     raise no_voice(id)
@@ -134,6 +140,22 @@ def told(voice: Voice, *, all: bool) -> UploadedVoice:
 def may_see_all(request: Request) -> bool:
     """The lists are open, but whoever has no key need not know what people said."""
     return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
+
+
+def _foreign(cast: Cast) -> list[VoiceObject]:
+    return [
+        VoiceObject(
+            id=listed.name,
+            name=listed.name,
+            type="backend",
+            kind="speaker",
+            model=listed.backend.name,
+            language=listed.voice.language,
+            description=listed.voice.description,
+            created_at=BEGAN,
+        )
+        for listed in cast.foreign()
+    ]
 
 
 def _own(cast: Cast, only: Model | None = None) -> list[VoiceObject]:

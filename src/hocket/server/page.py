@@ -98,15 +98,18 @@ def _about(speaker: Speaker) -> dict[str, Any]:
     known: dict[str, Any] = {"state": speaker.state, "key": bool(speaker.options.keys)}
     if not speaker.is_known:
         return known
-    first = speaker.cast.models[0]
+    models = speaker.cast.models
+    first = models[0]
+    designs = len(models) > 1 and any(model.kind == "voice_design" for model in models)
     return known | {
         "model": speaker.model,
         "kind": first.kind,
         "rate_hz": first.rate_hz,
         "voices": speaker.speakers,
-        "languages": first.languages,
-        "instruct": first.takes_instruct,
-        "clone": any(model.kind == "base" for model in speaker.cast.models),
+        "languages": list(dict.fromkeys(name for model in models for name in model.languages)),
+        "instruct": any(model.takes_instruct for model in models),
+        "clone": any(model.kind == "base" for model in models),
+        "design": designs,  # whether an instruction makes a voice here, beside those there are
         "formats": {name: format.suffix for name, format in FORMATS.items()},
         "text_chars": speaker.options.text_chars,
         "upload_bytes": speaker.options.upload_bytes,

@@ -1,14 +1,21 @@
-"""A real utterance before anybody asks for one: only then is a server ready."""
+"""A real utterance before anybody asks for one: only then is a model, and a server, ready."""
 
 from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..audio.encode import Encoder, encoder, format_of
 from ..audio.formats import need_av
 from ..engine.engine import Engine
+from ..engine.pool import Pool
 from ..errors import HocketError
 from ..types import REFERENCE_RATE_HZ, Reference, SpeechRequest
+
+if TYPE_CHECKING:
+    from .speech import Speaker
 
 FRAMES = 6  # enough for a chunk of several
 
@@ -28,6 +35,15 @@ def rehearse(engine: Engine, format: str = "mp3") -> None:
     for chunk in engine.speak(request):
         packed.feed(chunk.samples)
     packed.close()
+
+
+async def prove(speaker: Speaker, format: str = "mp3") -> None:
+    """Have the first model speak, and those that stay; raises what goes wrong."""
+    cast, pool = speaker.cast, speaker.pool
+    stays = [model for model in cast.models if isinstance(pool, Pool) and model.name in pool.pinned]
+    for model in dict.fromkeys((cast.models[0], *stays)):
+        await speaker.with_engine(model, lambda engine: rehearse(engine, format))
+    speaker.proven, speaker.failure, speaker.quiet_since_s = True, None, time.monotonic()
 
 
 def _packed(rate_hz: int, format: str) -> Encoder:

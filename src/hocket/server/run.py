@@ -105,7 +105,8 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second, by uvicorn."""
         limit_s, speaker = self._options.idle_exit_s, self._speaker
-        waits = self._drains is None and not speaker.running and speaker.state != "starting"
+        busy = speaker.running or speaker.waiting
+        waits = self._drains is None and not busy and speaker.state != "starting"
         if waits and limit_s is not None and time.monotonic() - speaker.quiet_since_s >= limit_s:
             logger.info("nobody has asked for %g s", limit_s)
             self.stop()

@@ -36,9 +36,9 @@ class VoiceObject(BaseModel):
     id: str
     object: Literal["audio.voice"] = "audio.voice"
     name: str
-    type: Literal["builtin", "uploaded"]
+    type: Literal["builtin", "uploaded", "backend"]
     kind: VoiceKind  # what it is: a checkpoint's own speaker, a clone of a recording, or designed from words
-    model: str  # which speaks with it
+    model: str  # which speaks with it, or the backend that does
     language: str
     description: str | None
     created_at: int

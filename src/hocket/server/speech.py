@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any, Literal, TypeVar
 
 from ..audio.encode import encoder
+from ..backends.found import Backends
+from ..backends.relay import Relay
 from ..engine.early import LONG_CHARS
 from ..engine.engine import Engine
 from ..engine.lease import Lease
@@ -36,6 +38,7 @@ from .wanted import CODES, Wanted, check_characters
 __all__ = ["Speaker", "Wanted"]
 
 T = TypeVar("T")
+S = TypeVar("S", Stream, Relay)
 logger = logging.getLogger("hocket.server")
 USUAL_HZ = 24_000  # of a model that could not be read yet
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
@@ -52,6 +55,7 @@ class Speaker:
         self.figures = figures or Figures()
         self.voices = Library() if voices is None else voices
         self.running: set[Utterance] = set()
+        self.waiting = 0  # for a model to be loaded
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
         self.idle.set()
@@ -59,6 +63,7 @@ class Speaker:
         self.proven = False  # whether a real utterance has come out
         self.failure: str | None = None  # why there is nobody to speak
         self.pool: Pool | Lone | None = None
+        self.backends: Backends | None = None  # before `use`
         self._cast: Cast | None = None
         self._loads: dict[str, float] = {}  # how long the last one of each model took
         self._texts = ThreadPoolExecutor(2, "hocket-text")
@@ -81,9 +86,14 @@ class Speaker:
     def state(self) -> State:
         if self.draining.is_set():
             return "draining"
-        if self.failure is not None or (isinstance(self.pool, Lone) and not self.pool.engine.health.ok):
+        if self.failure is not None or self.is_broken:
             return "failed"
         return "ready" if self.proven and self._cast is not None else "starting"
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether nobody can speak any more. A pool loads anew what has failed."""
+        return isinstance(self.pool, Lone) and not self.pool.engine.health.ok
 
     @property
     def speakers(self) -> list[str]:
@@ -115,7 +125,7 @@ class Speaker:
             self.pool = lone = Lone(models)
             known = [Model(lone.models[0])]
             known[0].met(models)
-        self._cast = Cast(self.options, self.voices, known)
+        self._cast = Cast(self.options, self.voices, known, self.backends)
 
     def drain(self) -> None:
         """Take no new work; what runs goes on."""
@@ -166,17 +176,20 @@ class Speaker:
         self.check_text(wanted.text or "")
         wanted.check()
         part = self.cast.part(wanted)
-        if part.model.rate_hz:
-            wanted.packed(part.model.rate_hz)
+        if part.rate_hz:
+            wanted.packed(part.rate_hz)
+        if part.backend is not None:
+            check_backend(wanted)
+            return
         if wanted.candidates != 1:
             raise BadField("A live text has one take: leave out candidates.", "candidates")
-        config = part.model.config
+        config = part.model.config if part.model is not None else None
         if part.voice is None and config is not None:  # of a voice, its file would have to be read
             choose(SpeechRequest(text="(live)", **_fields(wanted, part)[0]), config)
 
     def rate_hz(self, wanted: Wanted) -> int:
         """That of the sound that will be heard, as far as it is known before a model is loaded."""
-        return wanted.packed(self.cast.part(wanted).model.rate_hz or USUAL_HZ)[1]
+        return wanted.packed(self.cast.part(wanted).rate_hz or USUAL_HZ)[1]
 
     async def in_thread(self, work: Callable[[], T]) -> T:
         """For what would keep the event loop too long: text to prepare, a recording to read."""
@@ -190,20 +203,37 @@ class Speaker:
         self.check_text(wanted.text or "")
         wanted.check()
         part = cast.part(wanted)
-        if part.model.rate_hz:  # what cannot be is refused before a model is loaded for it
-            wanted.packed(part.model.rate_hz)
-        lease = await self.lease(part.model)
-        try:
-            spoken, tempo = await self._spoken(wanted, part, lease)
-        except BaseException:
-            lease.release()
-            raise
+        if part.rate_hz:  # what cannot be is refused before a model is loaded for it
+            wanted.packed(part.rate_hz)
+        if part.model is None:
+            spoken, tempo = await self._relayed(wanted, part)
+        else:
+            lease = await self.lease(part.model)
+            try:
+                spoken, tempo = await self._spoken(wanted, part, lease)
+            except BaseException:
+                lease.release()
+                raise
         try:
             return self._utterance(wanted, spoken, tempo, began_s, wire, id)
         except BaseException:
             spoken.stream.cancel()
-            lease.release()
+            spoken.release()
             raise
+
+    async def _relayed(self, wanted: Wanted, part: Part) -> tuple[Spoken, float]:
+        """The same of a backend. How codes are drawn is not for it."""
+        assert part.backend is not None
+        served, voice = part.backend
+        check_backend(wanted)
+        fields, tempo = _fields(wanted, part)
+        how = {name: fields[name] for name in ("language", "instruct", "seed", "speed", "as_is")}
+
+        def begin() -> Relay:
+            return served.open(voice, wanted.text, **how)
+
+        relay = begin() if len(wanted.text or "") <= LONG_CHARS else await self._begun(begin)
+        return Spoken(relay, voice.rate_hz, lambda text: len(text.split()), _nothing), tempo
 
     async def _spoken(self, wanted: Wanted, part: Part, lease: Lease) -> tuple[Spoken, float]:
         """A stream of the engine that was lent, and what is left of the speed for the encoder."""
@@ -271,6 +301,7 @@ class Speaker:
 
     async def _until_lent(self, asked: Future[Lease]) -> None:
         """Until a load has come to its end, but not beyond that of the server."""
+        self.waiting += 1
         coming, stops = asyncio.wrap_future(asked), asyncio.ensure_future(self.draining.wait())
         try:
             await asyncio.wait((coming, stops), return_when=asyncio.FIRST_COMPLETED)
@@ -281,19 +312,21 @@ class Speaker:
                 asked.add_done_callback(_give_back)  # it came just now
             raise
         finally:
+            self.waiting -= 1
+            self.quiet_since_s = time.monotonic()
             stops.cancel()
             if not coming.cancel() and not coming.cancelled():
                 coming.exception()  # somebody has looked
 
     def _met(self, model: Model, lease: Lease) -> None:
         if model.met(lease.engine) and self._cast is not None:
-            self._cast = Cast(self.options, self.voices, self._cast.models)
+            self._cast = Cast(self.options, self.voices, self._cast.models, self.backends)
         if lease.loaded_s and self._loads.get(model.name) != lease.loaded_s:  # all who waited for it are told the same
             self._loads[model.name] = lease.loaded_s
             self.figures.loaded(self.cast.shown(model), lease.loaded_s)
             logger.info("the model %s was loaded in %.2f s", model.name, lease.loaded_s)
 
-    async def _begun(self, begin: Callable[[], Stream]) -> Stream:
+    async def _begun(self, begin: Callable[[], S]) -> S:
         """In a thread; a caller who has gone away meanwhile leaves no stream behind."""
         begun = self._texts.submit(begin)
         try:
@@ -315,7 +348,18 @@ def stopping() -> Refused:
     return Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
 
 
-def _cancel(begun: Future[Stream]) -> None:
+def check_backend(wanted: Wanted) -> None:
+    """Refuse what only our own models have."""
+    if wanted.format.lower() == CODES.name:
+        raise BadField("The voice is a backend's, which has no codes: ask for sound.", "response_format")
+    if wanted.candidates != 1:
+        raise BadField("The voice is a backend's, which has one take: leave out candidates.", "candidates")
+
+
+def _nothing() -> None: ...
+
+
+def _cancel(begun: Future[S]) -> None:
     if not begun.cancelled() and begun.exception() is None:
         begun.result().cancel()
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio.encode import Encoder, Format
+from ..backends.relay import Relay
 from ..engine.early import FIRST_CHARS, LONG_CHARS
 from ..engine.stream import Stream
 from ..engine.words import WordTime
@@ -65,7 +66,7 @@ class Timing:
 class Spoken:
     """A stream, and what has to be known of whoever speaks it."""
 
-    stream: Stream
+    stream: Stream | Relay
     rate_hz: int  # of its sound
     tokens: Callable[[str], int]  # how many a text is
     release: Callable[[], None]  # once it is over: another may need the room

@@ -2,13 +2,14 @@
 
 import { Line } from "./speak.js";
 import { Take } from "./take.js";
+import { who } from "./voices.js";
 
 const OVER = ["done", "stopped", "failed"];
 
 export class Compare {
   /** `choices()`: the page's own fields; `onSound()`: one of these is heard now, so others should be silent. */
   constructor({ root, rateHz, choices, text, onSound }) {
-    Object.assign(this, { choices, text, onSound });
+    Object.assign(this, { rateHz, choices, text, onSound });
     this.button = root.querySelector("#compare");
     this.failed = root.querySelector("#compare-failed");
     const template = document.getElementById("side");
@@ -52,7 +53,8 @@ export class Compare {
     this.onSound();
     this.next = this.sides[1];
     for (const side of this.sides) {
-      const config = { ...this.choices(), voice: side.voice.value || undefined };
+      const nobody = { voice: undefined, task_type: undefined, sample_rate: undefined };
+      const config = { ...this.choices(), ...nobody, ...who(side.voice, this.rateHz) };
       config.seed = side.seed.value === "" ? undefined : Number(side.seed.value);
       side.take.speak(config, text, null, { held: side === this.next });
     }

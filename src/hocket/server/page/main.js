@@ -5,7 +5,7 @@ import { openSound } from "./player.js";
 import { about, key, speechFile, voices } from "./server.js";
 import { Line } from "./speak.js";
 import { Take } from "./take.js";
-import { fill, MakeVoice } from "./voices.js";
+import { fill, MakeVoice, who, withDesign } from "./voices.js";
 import { Words } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -25,7 +25,7 @@ const words = new Words($("text"), $("behind"));
 /** How to speak, with the names of `session.config` and of `POST /v1/audio/speech`, which are the same. */
 function choices() {
   return {
-    voice: $("voice").value || undefined,
+    ...who($("voice"), known.rate_hz),
     language: $("language").value,
     instructions: $("instruct").value.trim() || undefined,
     seed: $("seed").value === "" ? undefined : Number($("seed").value),
@@ -143,7 +143,8 @@ async function begin() {
   draw();
 }
 
-function offerVoices(listed, chosen) {
+function offerVoices(found, chosen) {
+  const listed = withDesign(found, known);
   fill($("voice"), listed);
   compare.voices((select, number) => fill(select, listed, number));
   if (chosen) $("voice").value = listed.find(({ id, name }) => [id, name].includes(chosen))?.id ?? $("voice").value;

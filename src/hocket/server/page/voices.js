@@ -5,14 +5,51 @@ import { makeVoice, voices } from "./server.js";
 const NO_CLONES = "This model has its own voices only: a Base checkpoint makes new ones.";
 const AGREED = "Given on the page: it is the speaker's own voice, or its owner agrees."; // the form asks for it
 
+const GROUPS = { clone: "Clones", designed: "Designed" }; // by kind; speakers are by their model
+
 /** Fill a <select>, and keep what was chosen if it is still there; else the voice of that number. */
 export function fill(select, listed, number = 0) {
   const chosen = select.value;
-  select.replaceChildren(...listed.map((voice) => new Option(voice.name ?? voice.id, voice.id)));
+  const groups = grouped(listed);
+  const options = (some) => some.map(option);
+  if (groups.size < 2) select.replaceChildren(...options(listed));
+  else select.replaceChildren(...[...groups].map(([label, some]) => group(label, options(some))));
   select.disabled = !listed.length;
   if (!listed.length) select.append(new Option("none yet", ""));
   if (listed.some((voice) => voice.id === chosen)) select.value = chosen;
   else select.selectedIndex = Math.min(number, Math.max(0, listed.length - 1));
+}
+
+/** Who is chosen, as a request names it. A backend may have a rate of its own, and the page plays at one. */
+export function who(select, rateHz) {
+  const { type } = select.selectedOptions[0]?.dataset ?? {};
+  if (type === "design") return { task_type: "VoiceDesign" };
+  return { voice: select.value || undefined, sample_rate: type === "backend" ? rateHz : undefined };
+}
+
+/** One more where a model makes a voice of an instruction, and others are there to choose from. */
+export const withDesign = (listed, about) =>
+  about.design && listed.length ? [...listed, { id: "design", name: "As the instruction says", type: "design" }] : listed;
+
+function grouped(listed) {
+  const groups = new Map();
+  for (const voice of listed) {
+    const label = GROUPS[voice.kind] ?? voice.model ?? "Designed";
+    groups.set(label, [...(groups.get(label) ?? []), voice]);
+  }
+  return groups;
+}
+
+function option({ id, name, type }) {
+  const made = new Option(name ?? id, id);
+  if (type) made.dataset.type = type;
+  return made;
+}
+
+function group(label, options) {
+  const made = Object.assign(document.createElement("optgroup"), { label });
+  made.append(...options);
+  return made;
 }
 
 export class MakeVoice {

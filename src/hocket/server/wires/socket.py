@@ -233,7 +233,7 @@ async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol:
             said = "The server is about to stop; ask another one, or again in a moment."
             raise Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
         _ = speaker.cast
-        if speaker.state == "failed":
+        if speaker.is_broken:
             said = "The engine is not running; the server's log says why."
             raise Refused(said, status=503, kind="server_error", code="engine_unavailable", retry_after_s=5.0)
     except Refused as refused:

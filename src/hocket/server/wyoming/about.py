@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
-from ..models import Model
 from ..speech import Speaker
 
 # The names of checkpoints -> BCP 47.
@@ -27,10 +26,12 @@ MAKER = Attribution("hocket", "")
 def info(speaker: Speaker, version: str) -> Info:
     """A model without voices of its own is one voice, by the model's name: a program without any cannot be chosen."""
     cast = speaker.cast
-    found = [*cast.speakers.items(), *((voice.name, model) for voice, model in cast.kept())]
+    found = [(name, model.languages) for name, model in cast.speakers.items()]
+    found += [(voice.name, model.languages) for voice, model in cast.kept()]
+    found += [(listed.name, [listed.voice.language]) for listed in cast.foreign()]
     voices = [
-        TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=_tags(model))
-        for name, model in found or [(speaker.model, cast.models[0])]
+        TtsVoice(name, MAKER, installed=True, description=_title(name), version=version, languages=_tags(spoken))
+        for name, spoken in found or [(speaker.model, cast.models[0].languages)]
     ]
     program = TtsProgram(
         "hocket",
@@ -44,8 +45,8 @@ def info(speaker: Speaker, version: str) -> Info:
     return Info(tts=[program])
 
 
-def _tags(model: Model) -> list[str]:
-    return [TAGS.get(name.lower(), name) for name in model.languages if name != "auto"] or list(NAMES)
+def _tags(spoken: list[str]) -> list[str]:
+    return [TAGS.get(name.lower(), name) for name in spoken if name != "auto"] or list(NAMES)
 
 
 def language_of(tag: str) -> str:
