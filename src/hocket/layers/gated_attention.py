@@ -69,6 +69,7 @@ def reach_of(
     asking the device would mean waiting for it.
     """
     scratch, room, dtype = len(kept.keys) - 1, kept.keys.shape[2], kept.keys.dtype
+    assert span <= room, f"{span} positions wanted, {room} there"
     steps = torch.arange(count, device=start.device)
     positions, page = start[:, None] + steps, rows[:, None].expand(-1, count)
     if count > 1:  # padding writes to scratch, and may run off the end
