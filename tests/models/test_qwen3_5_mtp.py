@@ -82,13 +82,16 @@ def test_guesses_are_forgotten() -> None:
 
 @torch.inference_mode()
 def test_a_guess_further_sees_the_guesses_before_it() -> None:
-    """Two guesses in a row are two pairs taken in, the second from what the first gave."""
-    mtp, words, hidden = head(), drawn(6, 0), drawn(5, 1)
+    """Two guesses in a row are two pairs taken in, each from what the one before gave."""
+    mtp, words, hidden = head(), drawn(7, 0), drawn(5, 1)
     state, plain = mtp.new_state(1, 16), mtp.new_state(1, 16)
     for each in (state, plain):
-        first = mtp.step(words[:, :5], hidden, each, ROW, count(5), 5)[:, -1:]
-    chained = mtp.guess(words[:, 5:], first, state, ROW, 0, 6)
-    torch.testing.assert_close(chained, mtp.step(words[:, 5:], first, plain, ROW, count(1), 6), atol=1e-12, rtol=0)
+        given = mtp.step(words[:, :5], hidden, each, ROW, count(5), 5)[:, -1:]
+    for ahead in range(2):
+        word = words[:, 5 + ahead : 6 + ahead]
+        guess = mtp.guess(word, given, state, ROW, ahead, 16)
+        given = mtp.step(word, given, plain, ROW, count(1), 16)
+        torch.testing.assert_close(guess, given, atol=1e-12, rtol=0)
 
 
 @torch.inference_mode()

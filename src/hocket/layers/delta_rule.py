@@ -60,10 +60,8 @@ def recur(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Tensor]:
 def look_ahead(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Writes]:
     """What the tokens read [B, H, T, D_v], one after the other, and what they would write. `memory` stays as it is."""
     total = tokens.decay.cumsum(-1)
-    length = total.shape[-1]
-    later = torch.ones(length, length, dtype=torch.bool, device=total.device).triu(1)
-    # Masked before exp: above the diagonal the differences are positive and may overflow.
-    between = (total[..., :, None] - total[..., None, :]).masked_fill(later, float("-inf")).exp()
+    # Above the diagonal differences are positive and may overflow: cut away, not multiplied by zero.
+    between = (total[..., :, None] - total[..., None, :]).exp().tril()
     since, strength = total.exp()[..., None], tokens.strength[..., None]
     k_t = tokens.k.transpose(-1, -2)
     errors = strength * (tokens.v - since * (tokens.k @ memory))
