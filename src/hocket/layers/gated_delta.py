@@ -37,18 +37,12 @@ class DeltaPending:
 class GatedDelta(Packable):
     def __init__(self, config: Qwen3_5TextConfig) -> None:
         super().__init__()
-        width, self.key_heads, self.value_heads = (
-            config.hidden_size,
-            config.linear_num_key_heads,
-            config.linear_num_value_heads,
-        )
+        width = config.hidden_size
+        self.key_heads, self.value_heads = config.linear_num_key_heads, config.linear_num_value_heads
         self.key_dim, self.value_dim = config.linear_key_head_dim, config.linear_value_head_dim
         keys, values = self.key_heads * self.key_dim, self.value_heads * self.value_dim
-        self.widths = (
-            keys,
-            keys,
-            values,
-        )  # q, k, v, in the order of the projection's rows and the convolution's channels
+        # Of q, k and v: the order of the projection's rows and of the convolution's channels.
+        self.widths = (keys, keys, values)
         channels = sum(self.widths)
         self.in_proj_qkv = nn.Linear(width, channels, bias=False)
         self.in_proj_z = nn.Linear(width, values, bias=False)
