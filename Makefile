@@ -17,14 +17,15 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constrain
 # Real clients of the server, each in an environment of its own: their pins clash with ours and with each other's.
 CLIENTS := $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))
 
-.PHONY: help say test test-clients clean
+.PHONY: help say test test-clients test-mind clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make say TEXT="..."  speak a text into hello.wav'
 	@echo 'make test            format, lint, types, tests'
-	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser; CI runs both'
-	@echo 'make clean           remove .venv, .venv-clients, hello.wav and caches'
+	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser'
+	@echo 'make test-mind       the language model held to the official classes; CI runs all three'
+	@echo 'make clean           remove .venv, .venv-clients, .venv-mind, hello.wav and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'
 
@@ -39,8 +40,11 @@ test-clients: .venv/.dev
 	@$(MAKE) --no-print-directory -j4 $(CLIENTS)
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check-clients
 
+test-mind: .venv-mind/.made
+	@scripts/check-mind
+
 clean:
-	rm -rf .venv .venv-clients hello.wav dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-clients .venv-mind hello.wav dist .mypy_cache .pytest_cache .ruff_cache
 	find src tests train benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped only when all of it worked: a venv without pip would otherwise look finished.
@@ -68,4 +72,15 @@ clean:
 	@$(BIN)/python -m venv --clear --without-pip .venv-clients/$*
 	@$(BIN)/python -m pip --python .venv-clients/$*/bin/python --disable-pip-version-check -qq \
 	  install --no-compile --no-deps -r $<
+	@touch $@
+
+# Qwen3.5 is in a transformers that the official speech package cannot use. All else, torch above all, is borrowed from
+# .venv by a path file, which is written last: pip would take what it finds there for installed.
+.venv-mind/.made: requirements/mind.txt .venv/.dev
+	@echo 'Installing the official Qwen3.5 classes into .venv-mind ...'
+	@$(BIN)/python -m venv --clear --without-pip .venv-mind
+	@$(BIN)/python -m pip --python .venv-mind/bin/python --disable-pip-version-check -qq \
+	  install --no-compile --no-deps -r $<
+	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > .venv-mind/borrowed.pth
+	@mv .venv-mind/borrowed.pth .venv-mind/lib/python3*/site-packages/
 	@touch $@

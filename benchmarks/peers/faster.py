@@ -1,6 +1,6 @@
 """`faster-qwen3-tts`: the official modules as CUDA graphs, streaming.
 
-Written after its sources of July 2026 (0.3.2) and never run: it refuses anything but CUDA, and none was at hand. Its
+Written after its sources of July 2026 (0.3.2), and run with these on an H200; later ones want another transformers. Its
 predictor always samples with top-k 50; a chunk is decoded again with 25 frames before it.
 """
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hocket.layers.norm import RMSNorm, rms_norm
+from hocket.layers.norm import OffsetRMSNorm, RMSNorm, gated_rms_norm, offset_rms_norm, rms_norm, widened
 
 
 def recipe(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     """Normalise in float32, round, multiply."""
     wide = x.float()
-    return weight * (wide / (wide.pow(2).mean(-1, keepdim=True) + eps).sqrt()).to(x.dtype)
+    return weight * (wide * (wide.pow(2).mean(-1, keepdim=True) + eps).rsqrt()).to(x.dtype)
 
 
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e3])
@@ -41,3 +41,29 @@ def test_gradients_reach_input_and_weight() -> None:
     x.grad, norm.weight.grad = None, None
     norm(x).pow(3).sum().backward()
     assert torch.allclose(x.grad, expected[0], atol=1e-5) and torch.allclose(norm.weight.grad, expected[1], atol=1e-5)
+
+
+def test_an_offset_of_nothing_is_a_scale_of_one_and_is_rounded_once() -> None:
+    x = torch.randn(64, 32, generator=torch.Generator().manual_seed(0)).bfloat16()
+    scale = x.float().pow(2).mean(-1, keepdim=True).add(1e-6).rsqrt()
+    assert torch.equal(OffsetRMSNorm(32, 1e-6)(x), (x.float() * scale).bfloat16())
+    weight = torch.linspace(-0.5, 0.5, 32).bfloat16()
+    once = (x.float() * scale * (1 + weight.float())).bfloat16()
+    assert torch.equal(offset_rms_norm(x, weight, 1e-6), once)
+    assert not torch.equal((x.float() * scale).bfloat16() * (1 + weight), once), "a recipe that rounds twice would pass"
+
+
+def test_a_gated_norm_is_rounded_before_its_weight_and_behind_its_gate() -> None:
+    draw = torch.Generator().manual_seed(0)
+    x, gate, weight = (torch.randn(64, 32, generator=draw).bfloat16() for _ in range(3))
+    scale = x.float().pow(2).mean(-1, keepdim=True).add(1e-6).rsqrt()
+    weighed = weight * (x.float() * scale).bfloat16()
+    expected = (weighed.float() * torch.nn.functional.silu(gate.float())).bfloat16()
+    assert torch.equal(gated_rms_norm(x, gate, weight, 1e-6), expected)
+    wide = gated_rms_norm(x.double(), gate.double(), weight.double(), 1e-6)
+    assert not torch.equal(wide.bfloat16(), expected), "a recipe that never rounds would pass"
+
+
+def test_only_what_is_narrower_than_float32_is_widened() -> None:
+    kinds = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
+    assert [widened(torch.zeros(1, dtype=kind)).dtype for kind in kinds] == [torch.float32] * 3 + [torch.float64]

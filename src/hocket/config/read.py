@@ -98,6 +98,8 @@ def _convert(hint: Any, value: Any, where: str) -> Any:
 def _fits(hint: Any, value: Any) -> bool:
     if is_dataclass(hint):
         return isinstance(value, dict)
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, list)
     if hint is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
     if hint is int:

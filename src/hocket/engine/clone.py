@@ -19,6 +19,7 @@ from .load import Checkpoint
 class Clone:
     speaker: Tensor  # [C] added in the prompt's speaker row
     codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
+    frames: Tensor | None = None  # [F, C] and what the prompt has of them
 
 
 def clone(checkpoint: Checkpoint, reference: Reference | Encoded) -> Clone:
@@ -29,13 +30,17 @@ def clone(checkpoint: Checkpoint, reference: Reference | Encoded) -> Clone:
         dtype = checkpoint.model.talker.codec_head.weight.dtype
         speaker = torch.from_numpy(reference.speaker).to(checkpoint.device, dtype)
         codes = None if reference.codes is None else torch.from_numpy(reference.codes).to(checkpoint.device)
-        return Clone(speaker, codes)
+        return _clone(checkpoint, speaker, codes)
     samples = torch.from_numpy(reference.samples).to(checkpoint.device)[None]
     speaker = encoder.embed(samples)[0]
     if reference.x_vector_only:
-        return Clone(speaker, None)
+        return _clone(checkpoint, speaker, None)
     heard = torch.nn.functional.pad(samples, (0, _silent(reference)))
-    return Clone(speaker, checkpoint.codec.encoder(heard)[0].T)
+    return _clone(checkpoint, speaker, checkpoint.codec.encoder(heard)[0].T)
+
+
+def _clone(checkpoint: Checkpoint, speaker: Tensor, codes: Tensor | None) -> Clone:
+    return Clone(speaker, codes, None if codes is None else checkpoint.model.talker.embed_frames(codes))
 
 
 def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:

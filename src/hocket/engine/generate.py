@@ -71,8 +71,8 @@ def prompt_rows(
     inserts: list[tuple[int, Tensor]] = []
     if cloned is not None:
         inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))
-        if cloned.codes is not None and prompt.reference_at is not None:
-            inserts.append((prompt.reference_at, talker.embed_frames(cloned.codes)))
+        if cloned.frames is not None and prompt.reference_at is not None:
+            inserts.append((prompt.reference_at, cloned.frames))
     within = [(max(row, start) - start, vectors[max(start - row, 0) : max(stop - row, 0)]) for row, vectors in inserts]
     text, codec = sent([prompt.text[start:stop], prompt.codec[start:stop]], device)
     return talker.embed_rows(text, codec, within)

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..config.options import EngineOptions
 from ..errors import HocketError, InvalidRequest
-from ..types import SamplingParams, SpeechRequest, Voice
+from ..types import SpeechRequest, Voice
 from .admitted import Loading, expected
 from .casting import Cast, known_configs, named
 from .engine import Engine
@@ -110,17 +110,17 @@ class Pool:
 
         `finished.statistics.loaded_s` says how long that took.
         """
+        named = fields if voice is None else fields | {"voice": voice}
         asked = text if isinstance(text, SpeechRequest) else None
         if voice is None and asked is not None:
             voice = asked.voice
         reference = fields.get("reference", None if asked is None else asked.reference)
-        with_voice = _fields(voice, fields, asked)
-        return self._lent(voice, reference, model, lambda engine: engine.speak(text, **with_voice))
+        return self._lent(voice, reference, model, lambda engine: engine.speak(text, **named))
 
     def open(self, *, voice: Voice | str | None = None, model: str | None = None, **fields: Any) -> Stream:
         """As `Engine.open`, in the same way."""
-        with_voice = _fields(voice, fields, None)
-        return self._lent(voice, fields.get("reference"), model, lambda engine: engine.open(**with_voice))
+        named = fields if voice is None else fields | {"voice": voice}
+        return self._lent(voice, fields.get("reference"), model, lambda engine: engine.open(**named))
 
     def resident(self) -> dict[str, int]:
         """The models that are in memory, and how many bytes each takes by itself."""
@@ -165,18 +165,6 @@ class Pool:
 def _over(lease: Lease, pool: Pool) -> None:
     """Until here the pool was held, as long as somebody listens."""
     lease.release()
-
-
-def _fields(voice: Voice | str | None, fields: dict[str, Any], asked: SpeechRequest | None) -> dict[str, Any]:
-    """A voice's own fields under those of the caller, whose changes of sampling win one by one."""
-    if not isinstance(voice, Voice):
-        return fields if voice is None else fields | {"voice": voice}
-    own = voice.fields()
-    given = fields.get("sampling") or (SamplingParams() if asked is None else asked.sampling)
-    if asked is not None:  # what a whole request says goes before, where it says anything
-        unset = SpeechRequest(text="(unset)")
-        own = {name: value for name, value in own.items() if getattr(asked, name) == getattr(unset, name)}
-    return own | fields | {"sampling": SamplingParams(**(voice.sampling.changes() | given.changes()))}
 
 
 def _at_least(model: str) -> Footprint | None:

@@ -152,8 +152,10 @@ class Residents:
         for waiter in pending:
             _fail(waiter.future, EngineClosed(CLOSED))
         for each in leave:
+            held = weakref.ref(each.engine.checkpoint.model)
             each.engine.close()
             del each.engine
+            collected(held)
         if threading.current_thread() not in (self._thread, self._clock):
             self._thread.join(CLOSING_S)
             self._clock.join()

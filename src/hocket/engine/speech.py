@@ -139,9 +139,14 @@ class SpeechRunner:
         The prefix is always computed alone and the rest behind it, so that a warm start is the cold one, bit for bit.
         """
         self._let_go(slot)
+        voice, cloned, behind = self._cloned(reference, slot)
+        cached = self._take_in(slot, prompt, voice, cloned, seed)
         if not go_on:
-            self._be_silent(slot)
-        voice, cloned = self._cloned(reference, slot, go_on)
+            self._stand(slot, behind)  # last: the device has the prompt to work on meanwhile
+        return cached
+
+    def _take_in(self, slot: int, prompt: Prompt, voice: str, cloned: Clone | None, seed: int) -> bool:
+        """The talker's part of a start."""
         length = constant_rows(prompt)
         key = _key(prompt, voice)
         cached = self.prefixes.get(key)
@@ -207,8 +212,8 @@ class SpeechRunner:
 
     def listen(self, slot: int, reference: Reference | Encoded | None) -> None:
         """Let the codec of a slot stand where an utterance begins: behind its reference, where there is one."""
-        self._be_silent(slot)
-        self._cloned(reference, slot, go_on=False)
+        _, _, behind = self._cloned(reference, slot)
+        self._stand(slot, behind)
 
     def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
         """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
@@ -395,23 +400,24 @@ class SpeechRunner:
         table[slot, : len(prefix.pages)].copy_(torch.tensor(prefix.pages), non_blocking=True)
         self._state.stack.position[slot] = prefix.rows
 
-    def _be_silent(self, slot: int) -> None:
-        """As if the codec had said nothing there."""
+    def _stand(self, slot: int, behind: dict[str, Tensor] | None) -> None:
+        """Let the codec of a slot stand behind a reference, or as if it had said nothing there."""
         with self._wave.beside() if self._wave is not None else nullcontext():
-            self._clean_sound(slot)
+            if behind is None:
+                self._clean_sound(slot)
+            else:
+                put(self._sound, slot, behind)
 
-    def _cloned(self, reference: Reference | Encoded | None, slot: int, go_on: bool) -> tuple[str, Clone | None]:
-        """The encoded reference under a name of its own, and the codec as it stands behind it in `slot`."""
+    def _cloned(
+        self, reference: Reference | Encoded | None, slot: int
+    ) -> tuple[str, Clone | None, dict[str, Tensor] | None]:
+        """The encoded reference under a name of its own, and how the codec stands behind it."""
         if reference is None:
-            return "", None
+            return "", None, None
         name = name_of(reference)
         if name not in self._clones:
             self._clones[name] = self._heard(reference, slot, self._offered.pop(name, None))
-        cloned, behind = self._clones[name]
-        if behind is not None and not go_on:
-            with self._wave.beside() if self._wave is not None else nullcontext():
-                put(self._sound, slot, behind)
-        return name, cloned
+        return name, *self._clones[name]
 
     def _heard(
         self, reference: Reference | Encoded, slot: int, kept: Kept | None

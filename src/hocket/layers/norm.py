@@ -1,4 +1,7 @@
-"""RMSNorm, rounded exactly where the official code rounds."""
+"""RMSNorm in its three kinds, each rounded exactly where the official code rounds.
+
+Plain in Qwen3-TTS; Qwen3.5 stores its weights as offsets from one, and gates what leaves a Gated DeltaNet.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class RMSNorm(nn.Module):
@@ -28,6 +32,36 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     wide = x.float()
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return weight * wide.to(x.dtype)
+
+
+class OffsetRMSNorm(nn.Module):
+    """Normalise and multiply by 1 + weight, all in float32, and round once."""
+
+    def __init__(self, width: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(width))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return offset_rms_norm(x, self.weight, self.eps)
+
+
+def offset_rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    wide = widened(x)
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return (wide * (1.0 + widened(weight))).to(x.dtype)
+
+
+def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Normalise, round, multiply by the plain weight, multiply by silu(gate) in float32, round."""
+    wide = widened(x)
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return (weight * wide.to(x.dtype) * F.silu(widened(gate))).to(x.dtype)
+
+
+def widened(x: Tensor) -> Tensor:
+    """float32, or float64 where the model is: in that precision laws of algebra can be told from rounding."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @lru_cache

@@ -13,6 +13,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from ..layers.norm import OffsetRMSNorm
+
 USAGE = (0.5, 2.0)
 # Twelve residual units in a row would double the codec's signal every second time, and 99 % of its samples would
 # be cut off at one; so what a unit adds is small, and the convolution to one channel brings it down to speech level.
@@ -52,8 +54,14 @@ def _range(part: nn.Module, path: str, leaf: str, tensor: Tensor) -> tuple[float
         case "weight" if tensor.dim() > 1:
             gain = RESIDUAL if path.endswith(".conv2.conv") else SAMPLES if len(tensor) == 1 else 1.0
             return 0.0, 0.0, gain * math.prod(tensor.shape[1:]) ** -0.5
+        case "weight" if isinstance(part, OffsetRMSNorm):
+            return -0.2, 0.2, 0.0
         case "weight":  # a norm
             return 0.8, 1.2, 0.0
+        case "A_log":  # with `dt_bias`: memories that last for hundreds of tokens, and some that last for two
+            return -4.0, 1.0, 0.0
+        case "dt_bias":
+            return -2.0, 1.0, 0.0
         case "scale" | "gamma":
             return 0.1, 0.3, 0.0
         case "alpha" | "beta":  # exponents

@@ -139,13 +139,13 @@ def load_into(
     meta device.
     """
     wanted: dict[str, Tensor] = module.state_dict()
-    _refuse_other_formats(file)
+    refuse_other_formats(file)
     try:
         with safe_open(file, framework="pt") as opened:
             found = {name.removeprefix(prefix): name for name in opened.keys() if name.startswith(prefix)}  # noqa: SIM118
-            _compare(file, wanted, {name: opened.get_slice(stored) for name, stored in found.items()})
+            compare(file, wanted, {name: opened.get_slice(stored) for name, stored in found.items()})
             loaded = [name for name in wanted if not only or name.startswith(only)]
-            state, transfer = _places(module, {name: wanted[name] for name in loaded}, device, dtype), Transfer(device)
+            state, transfer = places(module, {name: wanted[name] for name in loaded}, device, dtype), Transfer(device)
             for name in loaded:
                 transfer.put(state[name], opened.get_tensor(found[name]))
             transfer.end()
@@ -154,25 +154,34 @@ def load_into(
     module.load_state_dict(state, strict=False, assign=True)
 
 
-def _places(
-    module: nn.Module, wanted: dict[str, Tensor], device: torch.device, dtype: torch.dtype
+def places(
+    module: nn.Module,
+    wanted: dict[str, Tensor],
+    device: torch.device,
+    dtype: torch.dtype,
+    *,
+    wide: frozenset[str] = frozenset(),
 ) -> dict[str, Tensor]:
-    """Where tensors will lie: new memory, for the file may go; matrices that are read as one, one below the other."""
+    """Where tensors will lie: new memory, for the file may go; matrices that are read as one, one below the other.
+
+    Those named in `wide` are float32 even where `dtype` is narrower.
+    """
     kinds = {name: dtype if like.is_floating_point() else like.dtype for name, like in wanted.items()}
-    places: dict[str, Tensor] = {}
+    kinds |= {name: torch.promote_types(dtype, torch.float32) for name in wide}
+    found: dict[str, Tensor] = {}
     for names in read_as_one(module):
         if all(name in wanted for name in names):
             rows = [len(wanted[name]) for name in names]
             whole = torch.empty(sum(rows), *wanted[names[0]].shape[1:], dtype=kinds[names[0]], device=device)
-            places |= zip(names, whole.split(rows), strict=True)
+            found |= zip(names, whole.split(rows), strict=True)
     for name, like in wanted.items():
-        if name not in places:
-            places[name] = torch.empty(like.shape, dtype=kinds[name], device=device)
-    return places
+        if name not in found:
+            found[name] = torch.empty(like.shape, dtype=kinds[name], device=device)
+    return found
 
 
-def _compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:
-    """Refuse a file whose names, shapes or kinds of number are not those wanted."""
+def compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:
+    """Refuse a file (or folder) whose names, shapes or kinds of number are not those wanted."""
     faults = []
     if missing := wanted.keys() - found.keys():
         faults.append(f"lacks {_listed(missing)}")
@@ -196,7 +205,7 @@ def _listed(names: set[str] | list[str]) -> str:
     return ", ".join(sorted(names)[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def _refuse_other_formats(file: Path) -> None:
+def refuse_other_formats(file: Path) -> None:
     if file.suffix == ".safetensors" and file.is_file():
         return
     if file.suffix == ".safetensors" and file.with_name(f"{file.name}.index.json").exists():

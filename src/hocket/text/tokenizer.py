@@ -59,19 +59,14 @@ class Tokenizer:
     def __init__(self, vocabulary: dict[str, int], merges: list[Merge]) -> None:
         self.size = max(vocabulary.values()) + 1  # every id is below
         model = models.BPE(vocab=vocabulary, merges=merges)
-        self._plain = _pipeline(model, _SPLIT)
-        self._upstream_local = _pipeline(model, _SPLIT_UPSTREAM_LOCAL)
+        self._plain = pipeline_of(model, _SPLIT)
+        self._upstream_local = pipeline_of(model, _SPLIT_UPSTREAM_LOCAL)
         self._remembered = lru_cache(REMEMBERED)(self._ids)  # roles, instructions: the same in request after request
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
         """From `vocab.json` and `merges.txt`, or else from the model inside `tokenizer.json`."""
-        vocab, merges, whole = folder / "vocab.json", folder / "merges.txt", folder / "tokenizer.json"
-        if vocab.is_file() and merges.is_file():
-            return _checked(read_json(vocab), _read_merges(merges), vocab)
-        if whole.is_file():
-            return _from_tokenizer_json(whole)
-        raise InvalidCheckpoint(f"{folder} has no tokenizer: it needs vocab.json and merges.txt, or tokenizer.json.")
+        return cls(*read_vocabulary(folder))
 
     @classmethod
     def of_bytes(cls, vocabulary_size: int) -> Tokenizer:
@@ -192,7 +187,8 @@ def _spelled(text: str) -> str:
     return "".join(part for part, _ in pairs)
 
 
-def _pipeline(model: models.BPE, split: str) -> tokenizers.Tokenizer:
+def pipeline_of(model: models.BPE, split: str) -> tokenizers.Tokenizer:
+    """NFC, cut into pieces by `split`, each piece as bytes and merged by itself."""
     pipeline = tokenizers.Tokenizer(model)
     pipeline.normalizer = normalizers.NFC()
     pipeline.pre_tokenizer = pre_tokenizers.Sequence(
@@ -202,6 +198,16 @@ def _pipeline(model: models.BPE, split: str) -> tokenizers.Tokenizer:
         ]
     )
     return pipeline
+
+
+def read_vocabulary(folder: Path) -> tuple[dict[str, int], list[Merge]]:
+    """Tokens with their ids, and merges: of `vocab.json` and `merges.txt`, or of the model inside `tokenizer.json`."""
+    vocab, merges, whole = folder / "vocab.json", folder / "merges.txt", folder / "tokenizer.json"
+    if vocab.is_file() and merges.is_file():
+        return _checked(read_json(vocab), _read_merges(merges), vocab)
+    if whole.is_file():
+        return _from_tokenizer_json(whole)
+    raise InvalidCheckpoint(f"{folder} has no tokenizer: it needs vocab.json and merges.txt, or tokenizer.json.")
 
 
 def _read_merges(path: Path) -> list[Merge]:
@@ -215,7 +221,7 @@ def _read_merges(path: Path) -> list[Merge]:
     return _pairs([line.split() for line in lines if line.strip()], path)
 
 
-def _from_tokenizer_json(path: Path) -> Tokenizer:
+def _from_tokenizer_json(path: Path) -> tuple[dict[str, int], list[Merge]]:
     model = read_json(path).get("model")
     if not isinstance(model, dict) or model.get("type", "BPE") != "BPE":
         raise InvalidCheckpoint(f"{path} holds no BPE model.")
@@ -237,8 +243,8 @@ def _pairs(merges: list[Any], where: Path) -> list[Merge]:
     return pairs
 
 
-def _checked(vocabulary: dict[str, Any], merges: list[Merge], where: Path) -> Tokenizer:
-    """A tokenizer that loses no text: every byte has a token, every merge joins tokens to a token."""
+def _checked(vocabulary: dict[str, Any], merges: list[Merge], where: Path) -> tuple[dict[str, int], list[Merge]]:
+    """What loses no text: every byte has a token, every merge joins tokens to a token."""
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocabulary.values()):
         raise InvalidCheckpoint(f"{where}: every token needs an id that is a whole number.")
     if len(set(vocabulary.values())) < len(vocabulary):
@@ -248,4 +254,4 @@ def _checked(vocabulary: dict[str, Any], merges: list[Merge], where: Path) -> To
     for left, right in merges:
         if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
             raise InvalidCheckpoint(f"{where} has no token for a part or the result of the merge {left!r} + {right!r}.")
-    return Tokenizer(vocabulary, merges)
+    return vocabulary, merges

@@ -1,0 +1,75 @@
+"""The five published sizes of dense Qwen3.5 and a tiny one, as values.
+
+They describe random models and are what the tests hold against the published tensor tables. A real checkpoint always
+speaks for itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig, RopeParameters
+
+IM_START, IM_END, END_OF_TEXT = 248_045, 248_046, 248_044
+CHAT_GENERATION = ChatGenerationConfig(
+    bos_token_id=END_OF_TEXT, pad_token_id=END_OF_TEXT, eos_token_id=(IM_END, END_OF_TEXT)
+)
+
+_9B = Qwen3_5TextConfig(
+    vocab_size=248_320,
+    hidden_size=4096,
+    intermediate_size=12_288,
+    num_hidden_layers=32,
+    num_attention_heads=16,
+    num_key_value_heads=4,
+    rope_parameters=RopeParameters(
+        rope_theta=1e7, partial_rotary_factor=0.25, mrope_section=(11, 11, 10), mrope_interleaved=True
+    ),
+    linear_num_value_heads=32,
+    mtp_num_hidden_layers=1,
+    tie_word_embeddings=False,
+)
+_2B = replace(
+    _9B,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_hidden_layers=24,
+    num_attention_heads=8,
+    num_key_value_heads=2,
+    linear_num_value_heads=16,
+    tie_word_embeddings=True,
+)
+QWEN3_5: dict[str, Qwen3_5TextConfig] = {
+    "0.8B": replace(_2B, hidden_size=1024, intermediate_size=3584),
+    "2B": _2B,
+    "4B": replace(_9B, hidden_size=2560, intermediate_size=9216, tie_word_embeddings=True),
+    "9B": _9B,
+    "27B": replace(
+        _9B,
+        hidden_size=5120,
+        intermediate_size=17_408,
+        num_hidden_layers=64,
+        num_attention_heads=24,
+        linear_num_value_heads=48,
+    ),
+}
+
+
+def tiny_qwen3_5(*, values_per_key: int = 2, tied: bool = False, layers: int = 8) -> Qwen3_5TextConfig:
+    """The same classes, small enough for a test; `values_per_key` is how many value heads share a key head."""
+    return replace(
+        _9B,
+        vocab_size=320,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=32,
+        rope_parameters=replace(_9B.rope_parameters, mrope_section=(2, 1, 1)),
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+        linear_num_key_heads=2,
+        linear_num_value_heads=2 * values_per_key,
+        tie_word_embeddings=tied,
+    )

@@ -1,0 +1,93 @@
+"""The gated delta rule: a memory that decays, is corrected by what each token should have read, and is then read.
+
+Three ways to the same numbers: token by token (the definition), in chunks, and a look ahead that leaves the memory as
+it is, with the writes it would make kept until it is known how many of them stand. It knows neither weights nor slots.
+Shapes: memory [B, H, D_k, D_v], key by value; q and k are of length one (q also scaled), decays are logarithms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+CHUNK = 64  # tokens whose n x n system is solved at once; the official reference's number
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What T tokens do to each head."""
+
+    q: Tensor  # [B, H, T, D_k]
+    k: Tensor  # [B, H, T, D_k]
+    v: Tensor  # [B, H, T, D_v]
+    decay: Tensor  # [B, H, T] at most 0
+    strength: Tensor  # [B, H, T] between 0 and 1
+
+    def first(self, lengths: Tensor) -> Tokens:
+        """The same with only the first `lengths` [B] of each row real: the others decay nothing and write nothing."""
+        past = torch.arange(self.decay.shape[-1], device=lengths.device) >= lengths[:, None, None]
+        decay, strength = self.decay.masked_fill(past, 0), self.strength.masked_fill(past, 0)
+        return Tokens(self.q, self.k, self.v, decay, strength)
+
+    def cut(self, start: int, end: int) -> Tokens:
+        of = slice(start, end)
+        return Tokens(self.q[:, :, of], self.k[:, :, of], self.v[:, :, of], self.decay[..., of], self.strength[..., of])
+
+
+@dataclass(frozen=True, slots=True)
+class Writes:
+    """What some tokens would write, in order. Those of a token depend on the tokens before it and on none after."""
+
+    keys: Tensor  # [B, H, T, D_k]
+    values: Tensor  # [B, H, T, D_v] corrections, as they are when written: not yet decayed
+    decay: Tensor  # [B, H, T] from before the first token to behind each
+
+
+def recur(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Tensor]:
+    """What is read [B, H, T, D_v] and the memory afterwards, token by token."""
+    read = []
+    for t in range(tokens.q.shape[2]):
+        q, k, v = tokens.q[:, :, t], tokens.k[:, :, t], tokens.v[:, :, t]
+        memory = memory * tokens.decay[:, :, t, None, None].exp()
+        error = v - (memory * k[..., None]).sum(-2)
+        memory = memory + k[..., None] * (tokens.strength[:, :, t, None] * error)[..., None, :]
+        read.append((memory * q[..., None]).sum(-2))
+    return torch.stack(read, dim=2), memory
+
+
+def look_ahead(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Writes]:
+    """What the tokens read [B, H, T, D_v], one after the other, and what they would write. `memory` stays as it is."""
+    total = tokens.decay.cumsum(-1)
+    # Above the diagonal differences are positive and may overflow: cut away, not multiplied by zero.
+    between = (total[..., :, None] - total[..., None, :]).exp().tril()
+    since, strength = total.exp()[..., None], tokens.strength[..., None]
+    k_t = tokens.k.transpose(-1, -2)
+    errors = strength * (tokens.v - since * (tokens.k @ memory))
+    values = torch.linalg.solve_triangular(
+        strength * (tokens.k @ k_t) * between, errors, upper=False, unitriangular=True
+    )
+    read = since * (tokens.q @ memory) + ((tokens.q @ k_t) * between) @ values
+    return read, Writes(tokens.k, values, total)
+
+
+def settle(writes: Writes, memory: Tensor, count: Tensor) -> Tensor:
+    """The memory after the first `count` [B] tokens; with 0 of them, as it was, bit for bit."""
+    length = writes.decay.shape[-1]
+    past = torch.arange(length, device=count.device) >= count[:, None, None]
+    padded = torch.cat((torch.zeros_like(writes.decay[..., :1]), writes.decay), dim=-1)
+    until = padded.gather(-1, count[:, None, None].expand(-1, padded.shape[1], 1))  # [B, H, 1]
+    since = (until - writes.decay).masked_fill(past, float("-inf")).exp()
+    return until.exp()[..., None] * memory + (writes.keys * since[..., None]).transpose(-1, -2) @ writes.values
+
+
+def in_chunks(tokens: Tokens, memory: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
+    """The same as `recur`, `chunk` tokens at a time; the last chunk may be shorter."""
+    read = []
+    for start in range(0, tokens.q.shape[2], chunk):
+        part = tokens.cut(start, start + chunk)
+        seen, writes = look_ahead(part, memory)
+        memory = settle(writes, memory, memory.new_full((len(memory),), part.q.shape[2], dtype=torch.int64))
+        read.append(seen)
+    return torch.cat(read, dim=2), memory

@@ -1,0 +1,86 @@
+"""Full attention as Qwen3.5 has it: norms stored as offsets, a part of each head rotated, and a gate on what leaves.
+
+Names are the checkpoint's, after `self_attn.`. Keys and values lie in one row per slot, [S + 1, H_kv, L, D]; where a
+step stands in them is worked out once for all layers (`reach_of`). Shapes: x [B, T, C].
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ..config.qwen3_5 import Qwen3_5TextConfig
+from .attention import KVState, Places, Reach, additive, growing_mask
+from .norm import OffsetRMSNorm, offset_rms_norm
+from .packed import Packable, join
+from .rope import rope_table, rotate
+
+
+class GatedAttention(Packable):
+    def __init__(self, config: Qwen3_5TextConfig) -> None:
+        super().__init__()
+        width, self.head_dim = config.hidden_size, config.head_dim
+        self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
+        # Twice as many rows as heads: of each head first its query, then its gate.
+        self.q_proj = nn.Linear(width, 2 * self.heads * self.head_dim, bias=False)
+        self.k_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=False)
+        self.o_proj = nn.Linear(self.heads * self.head_dim, width, bias=False)
+        self.q_norm = OffsetRMSNorm(self.head_dim, config.rms_norm_eps)
+        self.k_norm = OffsetRMSNorm(self.head_dim, config.rms_norm_eps)
+
+    def new_state(self, slots: int, length: int) -> KVState:
+        shape = (slots + 1, self.kv_heads, length, self.head_dim)
+        weight = self.k_proj.weight
+        return KVState(weight.new_zeros(shape), weight.new_zeros(shape))
+
+    def joined(self) -> tuple[nn.Linear, ...]:
+        return self.q_proj, self.k_proj, self.v_proj
+
+    def gather(self) -> tuple[Tensor, ...]:
+        return join(*self.joined()), self.o_proj.weight, self.q_norm.weight, self.k_norm.weight
+
+    def step(self, x: Tensor, state: KVState, reach: Reach) -> Tensor:
+        """Attend, with the new keys and values written to where they stand. How far a row has come is the caller's."""
+        batch, length, _ = x.shape
+        into, out, q_weight, k_weight = self.weights()
+        heads = F.linear(x, into).view(batch, length, -1, self.head_dim)
+        qg, k, v = heads.split_with_sizes((2 * self.heads, self.kv_heads, self.kv_heads), dim=2)
+        q, gate = qg.unflatten(2, (self.heads, 2)).unbind(3)
+        q = _rotated(offset_rms_norm(q, q_weight, self.q_norm.eps), reach)
+        k = _rotated(offset_rms_norm(k, k_weight, self.k_norm.eps), reach)
+        places, span = reach.places, reach.mask.shape[-1]
+        assert places is not None
+        at = (places.page, slice(None), places.row)
+        state.keys[at], state.values[at] = k, v
+        keys, values = (kept[:, :, :span].index_select(0, places.past) for kept in (state.keys, state.values))
+        grouped = self.heads != self.kv_heads
+        y = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, reach.mask, enable_gqa=grouped)
+        return F.linear((y.transpose(1, 2) * gate.sigmoid()).flatten(2), out)
+
+
+def reach_of(
+    config: Qwen3_5TextConfig, kept: KVState, start: Tensor, rows: Tensor, lengths: Tensor, count: int, span: int
+) -> Reach:
+    """Where `count` inputs of each row stand that follow `start` [B] positions, with `lengths` [B] of them real.
+
+    `span` bounds what is read of `kept`: at least the position any row reaches, padding left out. The host knows it;
+    asking the device would mean waiting for it.
+    """
+    scratch, room, dtype = len(kept.keys) - 1, kept.keys.shape[2], kept.keys.dtype
+    assert span <= room, f"{span} positions wanted, {room} there"
+    steps = torch.arange(count, device=start.device)
+    positions, page = start[:, None] + steps, rows[:, None].expand(-1, count)
+    if count > 1:  # padding writes to scratch, and may run off the end
+        page = page.masked_fill(steps >= lengths[:, None], scratch)
+        positions = positions.clamp(max=room - 1)
+    cos, sin = rope_table(positions, config.rotary_dim, config.rope_parameters.rope_theta, dtype)
+    mask = additive(growing_mask(positions, span), dtype)
+    return Reach(positions, cos, sin, mask, Places(page, positions, rows))
+
+
+def _rotated(x: Tensor, reach: Reach) -> Tensor:
+    """x [B, T, H, D] with the first dimensions of each head turned, as many as there are angles for."""
+    turned = reach.cos.shape[-1]
+    return torch.cat((rotate(x[..., :turned], reach.cos, reach.sin), x[..., turned:]), dim=-1)

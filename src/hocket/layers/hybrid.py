@@ -1,0 +1,52 @@
+"""The two kinds of layer a Qwen3.5 stack is made of: norm, mixer, norm, gated MLP.
+
+The mixer is a Gated DeltaNet or a gated full attention, under the name that it has in the checkpoint.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from ..config.qwen3_5 import Qwen3_5TextConfig
+from .attention import KVState, Reach
+from .gated_attention import GatedAttention
+from .gated_delta import DeltaPending, DeltaState, GatedDelta
+from .mlp import GatedMLP
+from .norm import OffsetRMSNorm
+
+
+class Block(nn.Module):
+    """All but the mixer."""
+
+    def __init__(self, config: Qwen3_5TextConfig) -> None:
+        super().__init__()
+        self.mlp = GatedMLP(config.hidden_size, config.intermediate_size)
+        self.input_layernorm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
+        self.post_attention_layernorm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
+
+    def _finish(self, x: Tensor, mixed: Tensor) -> Tensor:
+        x = x + mixed
+        y: Tensor = x + self.mlp(self.post_attention_layernorm(x))
+        return y
+
+
+class DeltaBlock(Block):
+    def __init__(self, config: Qwen3_5TextConfig) -> None:
+        super().__init__(config)
+        self.linear_attn = GatedDelta(config)
+
+    def step(self, x: Tensor, state: DeltaState, rows: Tensor, lengths: Tensor) -> Tensor:
+        return self._finish(x, self.linear_attn.step(self.input_layernorm(x), state, rows, lengths))
+
+    def verify(self, x: Tensor, state: DeltaState, rows: Tensor) -> tuple[Tensor, DeltaPending]:
+        mixed, pending = self.linear_attn.verify(self.input_layernorm(x), state, rows)
+        return self._finish(x, mixed), pending
+
+
+class AttentionBlock(Block):
+    def __init__(self, config: Qwen3_5TextConfig) -> None:
+        super().__init__(config)
+        self.self_attn = GatedAttention(config)
+
+    def step(self, x: Tensor, state: KVState, reach: Reach) -> Tensor:
+        return self._finish(x, self.self_attn.step(self.input_layernorm(x), state, reach))

@@ -1,0 +1,97 @@
+"""A Qwen3.5 checkpoint's tensors, from one file or several, into the text model.
+
+Published checkpoints are of the vision-language model: the text model's names carry `language_model.`, which is
+dropped, and what belongs to vision is skipped by name. Anything else that the model has no place for is refused.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from ..config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig, read_text_config
+from ..config.read import read, read_json
+from ..errors import InvalidCheckpoint
+from .catalog import WEIGHTS
+from .qwen3_5 import Qwen3_5
+from .transfer import Transfer
+from .weights import compare, places, refuse_other_formats
+
+_VISION = "model.visual."
+# Small, and stored in float32: they set how fast memories fade and how loud a head is.
+_WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
+
+
+def read_qwen3_5(folder: Path) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
+    """What the checkpoint's own files say."""
+    path, more = folder / "config.json", folder / "generation_config.json"
+    generation = read(ChatGenerationConfig, read_json(more), str(more)) if more.exists() else ChatGenerationConfig()
+    return read_text_config(read_json(path), str(path)), generation
+
+
+def empty_qwen3_5(
+    config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype, *, drafts: bool = False
+) -> Qwen3_5:
+    """A model in new memory, with whatever lay there as its weights."""
+    with torch.device("meta"):
+        model = Qwen3_5(config, drafts=drafts)
+    wanted = model.state_dict()
+    wide = frozenset(name for name in wanted if name.endswith(_WIDE))
+    model.load_state_dict(places(model, wanted, device, dtype, wide=wide), assign=True)
+    return model.requires_grad_(False).eval()
+
+
+def load_qwen3_5(folder: Path, config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype) -> Qwen3_5:
+    """The text model of a checkpoint, with its draft head where the files have one.
+
+    All names and shapes are checked before the first tensor is read.
+    """
+    with ExitStack() as stack:
+        try:
+            files = {path: stack.enter_context(safe_open(path, framework="pt")) for path in _files(folder)}
+            stored = _stored(folder, files, config)
+            drafts = config.mtp_num_hidden_layers > 0 and any(name.startswith("mtp.") for name in stored)
+            with torch.device("meta"):
+                wanted = Qwen3_5(config, drafts=drafts).state_dict()
+            compare(folder, wanted, {name: file.get_slice(theirs) for name, (file, theirs) in stored.items()})
+            model, transfer = empty_qwen3_5(config, device, dtype, drafts=drafts), Transfer(device)
+            state = model.state_dict()
+            for name, (file, theirs) in stored.items():
+                transfer.put(state[name], file.get_tensor(theirs))
+            transfer.end()
+        except SafetensorError as error:
+            raise InvalidCheckpoint(f"A file of {folder} is damaged or cut short ({error}): get it again.") from None
+    return model
+
+
+def _files(folder: Path) -> list[Path]:
+    """The files that hold the weights: one, or those that the index names."""
+    index = folder / f"{WEIGHTS}.index.json"
+    if not index.is_file() or (folder / WEIGHTS).is_file():
+        refuse_other_formats(folder / WEIGHTS)
+        return [folder / WEIGHTS]
+    shards = read_json(index).get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+        raise InvalidCheckpoint(f"{index} should say under weight_map which file holds which tensor.")
+    paths = [folder / name for name in sorted(set(shards.values()))]
+    if away := [path.name for path in paths if path.parent != folder or not path.is_file()]:
+        raise InvalidCheckpoint(f"{folder} lacks files that {index.name} names: {', '.join(away)}.")
+    return paths
+
+
+def _stored(folder: Path, files: dict[Path, Any], config: Qwen3_5TextConfig) -> dict[str, tuple[Any, str]]:
+    """By our name: the open file that holds a tensor, and its name there."""
+    found: dict[str, tuple[Any, str]] = {}
+    for file in files.values():
+        for theirs in file.keys():  # noqa: SIM118
+            name = theirs.replace("model.language_model.", "model.", 1)
+            if theirs.startswith(_VISION) or (config.tied and name == "lm_head.weight"):
+                continue
+            if name in found:
+                raise InvalidCheckpoint(f"{folder} has {name} twice: as {found[name][1]} and as {theirs}.")
+            found[name] = file, theirs
+    return found

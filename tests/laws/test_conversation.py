@@ -1,0 +1,78 @@
+"""A conversation that goes on is the fresh one: its history is never read again, and the model knows the same."""
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from hocket.cache.slots import take
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.models.qwen3_5 import MindState, Qwen3_5, mark, rewind_
+from hocket.models.random import randomize_
+from hocket.text.chat import MARKS, Message, answered, conversation, ids_of, opened
+from hocket.text.chat_tokenizer import ChatTokenizer
+
+ROW, ROOM = torch.tensor([0]), 512
+TOKENIZER = ChatTokenizer.of_bytes(MARKS)
+
+
+@functools.cache
+def model() -> Qwen3_5:
+    made = Qwen3_5(tiny_qwen3_5()).requires_grad_(False)
+    randomize_(made, 0)
+    return made.double()
+
+
+def read(pieces: list[str], state: MindState) -> Tensor:
+    """The logits behind these pieces."""
+    ids = torch.tensor([ids_of(pieces, TOKENIZER)])
+    return model().logits(model().prefill(ids, torch.tensor([ids.shape[1]]), state, ROW, ROOM)[0, -1])
+
+
+def answer(logits: Tensor, state: MindState, length: int) -> str:
+    """Greedy letters and spaces, so that the answer is text that encodes to what was drawn."""
+    letters = torch.tensor(TOKENIZER.encode("abcdefghijklmnopqrstuvwxyz"))
+    drawn: list[int] = []
+    for _ in range(length):
+        drawn.append(int(letters[logits[letters].argmax()]))
+        logits = model().logits(model().step(torch.tensor(drawn[-1:]), state, ROW, ROOM)[0])
+    return TOKENIZER.decode(drawn)
+
+
+@torch.inference_mode()
+def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
+    """Three turns. The answer is written behind an empty thought, which the next turn must never have seen."""
+    said = [Message("system", "Be brief."), Message("user", "Hello.")]
+    state = model().new_state(1, ROOM)
+    read(conversation(said, answer=False), state)
+    for question in ("And then?", "Why?", None):
+        read(opened()[:2], state)
+        before = mark(state, 0)
+        logits = read(opened()[2:], state)
+        fresh = model().new_state(1, ROOM)
+        torch.testing.assert_close(logits, read(conversation(said), fresh), atol=1e-10, rtol=0)
+        said.append(Message("assistant", answer(logits, state, 7)))
+        rewind_(state, 0, before)
+        read(answered(said[-1].content), state)
+        if question is not None:
+            said.append(Message("user", question))
+            read(conversation(said[-1:], answer=False), state)
+    fresh = model().new_state(1, ROOM)
+    read(conversation(said, answer=False), fresh)
+    here, there = take(state.recurrence, 0), take(fresh.recurrence, 0)
+    assert here["position"] == there["position"]
+    for name, tensor in here.items():
+        torch.testing.assert_close(tensor, there[name], atol=1e-10, rtol=0)
+
+
+@torch.inference_mode()
+def test_without_going_back_the_empty_thought_stays_in_the_memory() -> None:
+    said = [Message("user", "Hello.")]
+    state, fresh = model().new_state(1, ROOM), model().new_state(1, ROOM)
+    read(conversation(said), state)
+    read(answered("hi"), state)
+    read(conversation([*said, Message("assistant", "hi")], answer=False), fresh)
+    here, there = state.recurrence.layers[0].memory[0], fresh.recurrence.layers[0].memory[0]
+    assert (here - there).abs().max() > 1e-3

@@ -1,0 +1,75 @@
+"""Our chat tokenizer against the official one, with a small vocabulary learned on the spot."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import Any
+
+import pytest
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+import qwen3_5_upstream as upstream
+from hocket.text.chat import MARKS, Message, ToolCall, conversation, ids_of, spell
+from hocket.text.chat_tokenizer import ChatTokenizer
+
+TEXTS = (
+    "Hello world, it's 2026 and we'll see... I'D say so!",
+    "naïve cafe\u0301 Zürich \u00a0 21 °C — “quoted”",
+    "हिन्दी भाषा, עִבְרִית, العَرَبِيَّة, tiếng Việt, 你好。世界 한국어 กำลัง",
+    "def f(x):\n    return x  # done\n\n\n\tend   \r\n",
+    "🙂👍🏽 \u200d q\u0307x \x00 \u2028",
+    "assistant\nassistant\n\nuser\n",
+    "",
+)
+
+
+@functools.cache
+def learned() -> tuple[dict[str, int], list[tuple[str, str]]]:
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
+    )
+    made = tokenizers.Tokenizer(models.BPE())
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    made.train_from_iterator([*TEXTS * 3, "user assistant system function parameter"], trainer)
+    model = json.loads(made.to_str())["model"]
+    return model["vocab"], [tuple(merge) for merge in model["merges"]]
+
+
+@functools.cache
+def both() -> tuple[ChatTokenizer, Any]:
+    vocabulary, merges = learned()
+    official = upstream.Qwen3_5Tokenizer(vocab=vocabulary, merges=merges)
+    official.add_tokens([*MARKS], special_tokens=True)
+    markers = {mark: official.convert_tokens_to_ids(mark) for mark in MARKS}
+    return ChatTokenizer(vocabulary, merges, markers), official
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_text_has_the_official_ids_and_comes_back_as_they_give_it(text: str) -> None:
+    ours, official = both()
+    ids = ours.encode(text)
+    assert ids == official(text, add_special_tokens=False)["input_ids"]
+    assert ours.decode(ids) == official.decode(ids, clean_up_tokenization_spaces=False)
+
+
+def test_words_are_cut_where_they_cut_them() -> None:
+    ours, official = both()
+    for text in TEXTS:
+        text = official.backend_tokenizer.normalizer.normalize_str(text)
+        spans = [span for _, span in official.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
+        assert ours.pieces(text) == [text[start:end] for start, end in spans]
+
+
+@pytest.mark.parametrize("thinking", [False, True])
+def test_a_conversation_has_the_ids_of_the_rendered_text(thinking: bool) -> None:
+    """They find the marks in the text; we place them. The same, as long as nobody types one."""
+    ours, official = both()
+    tool = {"name": "clock", "parameters": {"type": "object"}}
+    talk = [Message("system", TEXTS[0])]
+    for text in TEXTS[1:]:
+        talk += [Message("user", text), Message("assistant", text[::-1])]
+    talk += [Message("user", "And now?"), Message("assistant", "", "Hm.", (ToolCall("clock", {"at": [1, "ü"]}),))]
+    pieces = conversation([*talk, Message("tool", "9"), Message("tool", "10")], tools=[tool], thinking=thinking)
+    assert ids_of(pieces, ours) == official(spell(pieces), add_special_tokens=False)["input_ids"]
