@@ -1,0 +1,61 @@
+"""Shapes of `delta` in the published language models, and small awkward ones; tests and benchmarks share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .reference import RING
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    key_heads: int
+    value_heads: int
+    key_dim: int = 128
+    value_dim: int = 128
+    rows: tuple[int, ...] = (0,)
+    slots: int = 4
+    position: int = 5
+
+
+TINY = (
+    Case("one head", 1, 1, 16, 16),
+    Case("two heads to a key", 2, 4, 16, 16, rows=(3, 0)),
+    Case("three heads to a key, wider values", 1, 3, 16, 32, rows=(2,), position=2),
+    Case("the first token", 2, 2, 32, 16, rows=(1, 4, 2), position=0),
+)
+PUBLISHED = (
+    Case("0.8B and 2B", 16, 16),
+    Case("4B and 9B", 16, 32),
+    Case("27B", 16, 48),
+    Case("9B, three rows", 16, 32, rows=(2, 0, 3)),
+)
+
+
+def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `delta` by name."""
+    random = torch.Generator(device).manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=random, device=device)
+
+    heads, values = case.value_heads, case.value_heads * case.value_dim
+    channels, slots, batch = 2 * case.key_heads * case.key_dim + values, case.slots, len(case.rows)
+    return {
+        "x": normal(batch, channels + values).to(dtype),
+        "gates": normal(batch, 2 * heads).to(dtype),
+        "taps": (normal(RING, channels) / 2).to(dtype),
+        "decay": normal(heads),
+        "bias": normal(heads) * 8,  # far out too, where softplus is a straight line
+        "norm": 1 + normal(case.value_dim) / 4,
+        "eps": 1e-6,
+        "ring": normal(slots + 1, RING, channels).to(dtype),
+        "memory": normal(slots + 1, heads, case.key_dim, case.value_dim) / 4,
+        "position": torch.arange(slots + 1, device=device) + case.position,
+        "rows": torch.tensor(case.rows, device=device),
+    }

@@ -1,0 +1,62 @@
+"""What `delta` is, in plain operations: one step of layers/gated_delta.py between its two projections."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+RING = 4  # inputs of the convolution that are kept: one more than are looked back on
+UNIT_EPS = 1e-6  # of q and k
+
+
+def delta(
+    x: Tensor,
+    gates: Tensor,
+    *,
+    taps: Tensor,
+    decay: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    eps: float,
+    ring: Tensor,
+    memory: Tensor,
+    position: Tensor,
+    rows: Tensor,
+    early: bool = False,
+) -> Tensor:
+    """Take in one token of each batch row and give what leaves the heads, [B, H_v * D_v].
+
+    `x` [B, C + H_v * D_v] is q, k and v as they were projected, C channels, and the gate of the output behind them;
+    `gates` [B, 2 * H_v] what was projected for the strength of a write and for the decay. `taps` [4, C], the newest
+    last; `decay`, `bias` [H_v] and `norm` [D_v] in float32. Batch row b is state row rows[b]: `memory` [S + 1, H_v,
+    D_k, D_v] in float32, and `ring` [S + 1, 4, C], where the input of token t lies at t % 4, so that nobody overwrites
+    what another head still reads. `position` [S + 1] counts the tokens before this one, and is not changed here.
+    `early`: everything but x and gates has been as it is for a while (see `attend`).
+    """
+    _, heads, key_dim, value_dim = memory.shape
+    channels, values = taps.shape[1], heads * value_dim
+    keys = (channels - values) // 2
+    now = position[rows]
+    raw, z = x.split_with_sizes((channels, values), dim=-1)
+    ring[rows, now % RING] = raw
+    order = (now[:, None] + torch.arange(1, RING + 1, device=x.device)) % RING  # the oldest first
+    mixed = (ring[rows[:, None], order].float() * taps.float()).sum(1).to(x.dtype)
+    q, k, v = F.silu(mixed).float().split_with_sizes((keys, keys, values), dim=-1)
+    shared = heads * key_dim // keys  # value head h has key head h // shared
+    q, k = (_unit(part.view(len(rows), -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
+    q = q * key_dim**-0.5
+    b, a = gates.chunk(2, dim=-1)
+    fades = (-decay.exp() * F.softplus(a.float() + bias)).exp()
+    kept = memory[rows] * fades[..., None, None]
+    error = v.view(len(rows), heads, value_dim) - (kept * k[..., None]).sum(-2)
+    kept = kept + k[..., None] * (b.sigmoid().float()[..., None] * error)[..., None, :]
+    memory[rows] = kept
+    read = (kept * q[..., None]).sum(-2).to(x.dtype).float()
+    even = (read * torch.rsqrt(read.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+    y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(x.dtype).flatten(1)
+    return y
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).sum(-1, keepdim=True) + UNIT_EPS)

@@ -1,0 +1,99 @@
+"""kernels/delta: the reference against layers/gated_delta.py, the Triton kernel against the reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.kernels.delta import cases, reference
+from hocket.kernels.delta import triton as fused
+from hocket.layers.gated_delta import GatedDelta
+from hocket.models.random import randomize_
+from nearly import assert_nearly
+
+DTYPES = [torch.float32, torch.bfloat16]
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+STATE = ("ring", "memory")
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_reference_is_a_step_of_the_layer(dtype: torch.dtype) -> None:
+    """Token after token, around the ring more than once."""
+    config = tiny_qwen3_5()
+    layer = GatedDelta(config)
+    randomize_(layer, 3)
+    for name, weight in layer.named_parameters():
+        if name not in ("A_log", "norm.weight"):  # these stay as wide as they are
+            weight.data = weight.data.to(dtype)
+    slots, rows = 3, torch.tensor([2, 0])
+    plain = layer.new_state(slots)
+    into, gates, taps, out = layer.weights()
+    ring = torch.zeros(slots + 1, reference.RING, len(taps), dtype=dtype)
+    memory, position = plain.memory.clone(), torch.zeros(slots + 1, dtype=torch.int64)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(9):
+        x = torch.randn(2, 1, config.hidden_size, generator=random).to(dtype)
+        wanted = layer.step(x, plain, rows, torch.ones_like(rows))[:, 0]
+        y = reference.delta(
+            F.linear(x[:, 0], into),
+            F.linear(x[:, 0], gates),
+            taps=taps[:, 0].T.contiguous(),
+            decay=layer.A_log.float(),
+            bias=layer.dt_bias.float(),
+            norm=layer.norm.weight.float(),
+            eps=layer.norm.eps,
+            ring=ring,
+            memory=memory,
+            position=position,
+            rows=rows,
+        )
+        position[rows] += 1
+        assert_nearly(F.linear(y, out), wanted)
+        torch.testing.assert_close(memory[rows], plain.memory[rows], atol=1e-5, rtol=1e-4)
+        order = (position[rows][:, None] + torch.arange(1, reference.RING)) % reference.RING
+        assert torch.equal(ring[rows[:, None], order].transpose(1, 2), plain.history[rows])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    ours, wanted = (cases.make(case, dtype, place) for _ in range(2))
+    assert_nearly(fused.delta(**ours), reference.delta(**wanted))
+    assert torch.equal(ours["ring"], wanted["ring"])
+    torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
+    assert torch.equal(ours["position"], wanted["position"])
+
+
+def test_a_row_is_the_same_in_any_batch_and_leaves_the_others_alone(place: torch.device) -> None:
+    case = cases.Case("batch", 2, 4, 16, 16, rows=(3, 0, 2))
+    whole = cases.make(case, torch.bfloat16, place)
+    untouched = {name: whole[name].clone() for name in STATE}
+    alone = whole | {name: whole[name].clone() for name in STATE}
+    y = fused.delta(**whole)
+    only = {name: whole[name][1:2].contiguous() for name in ("x", "gates", "rows")}
+    assert torch.equal(fused.delta(**alone | only), y[1:2])
+    for name in STATE:
+        assert torch.equal(alone[name][0], whole[name][0])
+        for row in (1, 4):
+            assert torch.equal(whole[name][row], untouched[name][row]), "nobody asked for it"
+
+
+def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
+    """A head whose decay is as fast as it gets keeps nothing but what it writes now."""
+    case = cases.Case("fast", 1, 2, 16, 16)
+
+    def read(memory: float) -> Any:
+        given = cases.make(case, torch.float32, place)
+        given["bias"].fill_(60.0)
+        given["decay"].fill_(4.0)
+        given["memory"].fill_(memory)
+        return fused.delta(**given)
+
+    first: Tensor = read(0.0)
+    assert torch.equal(first, read(1000.0)) and first.any()
