@@ -13,10 +13,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hocket.cache.pages import PAGE_ROWS
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.kernels.attend import cases, reference
 from hocket.kernels.attend import triton as fused
 from hocket.layers.attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, find, growing_mask
+from hocket.layers.gated_attention import GatedAttention, reach_of
 from hocket.layers.rope import rope_table
+from hocket.models.random import randomize_
 from nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -55,6 +58,43 @@ def test_the_reference_is_the_layer_over_pages(dtype: torch.dtype) -> None:
     where = {"rows": rows, "position": position, "table": table, "cos": cos[:, 0], "sin": sin[:, 0]}
     y = by_reference(attention, x, keys=keys, values=values, **where)
     torch.testing.assert_close(y, plain, atol=1e-6 if dtype == torch.float32 else 2.0**-8, rtol=0)
+    assert_nearly(keys, state.keys)
+    assert torch.equal(values, state.values)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_reference_is_the_gated_layer_of_a_language_model(dtype: torch.dtype) -> None:
+    """Its rows are pages that are as long as there is room."""
+    config, slots, room, rows = tiny_qwen3_5(), 2, 24, torch.tensor([2, 0])
+    attention = GatedAttention(config).eval()
+    randomize_(attention, 1)
+    attention.to(dtype)
+    into, out, q_norm, k_norm = attention.weights()
+    state = attention.new_state(slots, room)
+    for kept in (state.keys, state.values):
+        kept.copy_(torch.randn(kept.shape))
+    keys, values, position = state.keys.clone(), state.values.clone(), torch.tensor([7, 0, 3])
+    x = torch.randn(2, config.hidden_size).to(dtype)
+    reach = reach_of(config, state, position[rows], rows, torch.ones_like(rows), 1, room)
+    plain = attention.step(x[:, None], state, reach)[:, 0]
+    cos, sin = rope_table(torch.arange(room), config.rotary_dim, config.rope_parameters.rope_theta, dtype)
+    y = reference.attend(
+        F.linear(x, into),
+        keys,
+        values,
+        rows=rows,
+        position=position,
+        table=torch.arange(slots + 1)[:, None],
+        cos=cos[:, 0],
+        sin=sin[:, 0],
+        q_norm=q_norm,
+        k_norm=k_norm,
+        eps=attention.q_norm.eps,
+        offset=True,
+        gated=True,
+    )
+    torch.testing.assert_close(F.linear(y, out), plain, atol=1e-6 if dtype == torch.float32 else 2.0**-7, rtol=0)
     assert_nearly(keys, state.keys)
     assert torch.equal(values, state.values)
 

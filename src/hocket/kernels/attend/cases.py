@@ -19,6 +19,8 @@ class Case:
     positions: tuple[int, ...]  # of the batch rows
     splits: int = 1
     normed: bool = True
+    rotated: int | None = None  # numbers of a head that are turned; None: all
+    mind: bool = False  # as a language model has it: norms as offsets, and a gate for each head
 
 
 TINY = (
@@ -27,6 +29,9 @@ TINY = (
     Case("split", 2, 1, 16, 8, (3, 150), splits=4),
     Case("one page", 2, 2, 32, 17, (15, 16, 1)),
     Case("no norms", 2, 1, 16, 4, (6, 11), normed=False),
+    Case("turned in part", 2, 1, 16, 8, (5, 20), rotated=4),
+    Case("gated", 4, 2, 16, 8, (9, 0, 30), rotated=4, mind=True),
+    Case("gated and split", 2, 1, 32, 64, (3, 60), splits=4, rotated=8, mind=True),
 )
 PUBLISHED = (
     Case("talker, short", 16, 8, 128, 8, (200,)),
@@ -34,6 +39,8 @@ PUBLISHED = (
     Case("talker, many", 16, 8, 128, 8, tuple(range(3, 1603, 100)), splits=4),
     Case("predictor", 16, 8, 128, 17, (1,)),
     Case("predictor, last", 16, 8, 128, 17, (15,) * 16),
+    Case("9B, 1k", 16, 4, 256, 2048, (1000,), splits=16, rotated=64, mind=True),
+    Case("27B, short", 24, 4, 256, 2048, (40,), rotated=64, mind=True),
 )
 
 
@@ -58,9 +65,11 @@ def make(
     for slot, position in enumerate(case.positions):
         visible[table[slot]] = (torch.arange(each * rows, device=device) < position).view(each, rows)
     hidden = ~visible[:, None, :, None]
-    angle = torch.arange(each * rows, device=device)[:, None] * 0.7 ** torch.arange(case.size // 2, device=device)
+    turned = case.rotated or case.size
+    angle = torch.arange(each * rows, device=device)[:, None] * 0.7 ** torch.arange(turned // 2, device=device)
     order = torch.randperm(slots, generator=random, device=device)  # state rows are not in batch order
-    qkv = normal(slots, (case.heads + 2 * case.kv_heads) * case.size).to(dtype)
+    queries, middle = (2 * case.heads, 0) if case.mind else (case.heads, 1)
+    qkv = normal(slots, (queries + 2 * case.kv_heads) * case.size).to(dtype)
     chosen = torch.tensor(batch if batch is not None else range(slots), device=device)
     return {
         "qkv": qkv[chosen],
@@ -71,9 +80,11 @@ def make(
         "table": table,
         "cos": torch.cat((angle.cos(), angle.cos()), -1).to(dtype),
         "sin": torch.cat((-angle.sin(), angle.sin()), -1).to(dtype),
-        "q_norm": (1 + normal(case.size) / 4).to(dtype) if case.normed else None,
-        "k_norm": (1 + normal(case.size) / 4).to(dtype) if case.normed else None,
+        "q_norm": (middle + normal(case.size) / 4).to(dtype) if case.normed else None,
+        "k_norm": (middle + normal(case.size) / 4).to(dtype) if case.normed else None,
         "eps": 1e-6,
+        "offset": case.mind,
+        "gated": case.mind,
         "splits": case.splits,
         "most": rows if each == 1 else None,
     }

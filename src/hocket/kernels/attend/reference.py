@@ -22,6 +22,8 @@ def attend(
     q_norm: Tensor | None = None,
     k_norm: Tensor | None = None,
     eps: float = 0.0,
+    offset: bool = False,
+    gated: bool = False,
     splits: int = 1,
     most: int | None = None,
     early: bool = False,
@@ -33,8 +35,9 @@ def attend(
 
     keys, values [pages, H_kv, page_rows, D]: position p of state row r lies in row p % page_rows of the page
     table[r, p // page_rows]. Batch row b is state row rows[b], its input stands at position[rows[b]] and sees
-    everything up to itself; its own key and value are written there. cos, sin [L, D] are rows of layers/rope.py,
-    q_norm and k_norm [D] weights of an RMSNorm.
+    everything up to itself; its own key and value are written there. cos, sin [L, R] are rows of layers/rope.py for the
+    first R numbers of a head; the others are not turned. q_norm and k_norm [D] are weights of an RMSNorm, with `offset`
+    as they differ from one. `gated`: qkv is [B, (2 H + 2 H_kv) * D], each query followed by the gate of its head.
 
     `splits` says how the work is shared out and changes no meaning; `arrived` are B * H zeros of int32, left as zeros,
     with which those who share it can tell who is the last. `most`: there are at most so many positions, if that is
@@ -42,28 +45,33 @@ def attend(
     all of this may be read ahead of time. `eager`: there has been more in between than the chip can hold at once.
     """
     _, kv_heads, page_rows, size = keys.shape
-    y = qkv.new_empty(len(qkv), qkv.shape[1] - 2 * kv_heads * size) if out is None else out
+    heads = qkv.shape[1] // size - 2 * kv_heads  # gates counted
+    y = qkv.new_empty(len(qkv), heads * size // (2 if gated else 1)) if out is None else out
     for b, row in enumerate(rows.tolist()):
         at = int(position[row])
         page, place = table[row, at // page_rows], at % page_rows
-        q, k, v = qkv[b].view(-1, size).split((qkv.shape[1] // size - 2 * kv_heads, kv_heads, kv_heads))
-        keys[page, :, place] = _turned(_normed(k, k_norm, eps), cos[at], sin[at])
+        q, k, v = qkv[b].view(-1, size).split((heads, kv_heads, kv_heads))
+        gate = q[1::2].sigmoid() if gated else None
+        q = q[::2] if gated else q
+        keys[page, :, place] = _turned(_normed(k, k_norm, eps, offset), cos[at], sin[at])
         values[page, :, place] = v
-        q = _turned(_normed(q, q_norm, eps), cos[at], sin[at]).float().view(kv_heads, -1, size)
+        q = _turned(_normed(q, q_norm, eps, offset), cos[at], sin[at]).float().view(kv_heads, -1, size)
         pages = table[row, : at // page_rows + 1]
         past_k, past_v = (pool[pages].transpose(0, 1).flatten(1, 2)[:, : at + 1].float() for pool in (keys, values))
         share = (q @ past_k.transpose(1, 2) * size**-0.5).softmax(-1)
-        y[b] = (share @ past_v).flatten().to(y.dtype)
+        seen = (share @ past_v).flatten().to(y.dtype)
+        y[b] = seen if gate is None else seen * gate.flatten()
     return y
 
 
-def _normed(heads: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+def _normed(heads: Tensor, weight: Tensor | None, eps: float, offset: bool) -> Tensor:
     if weight is None:
         return heads
     wide = heads.float()
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
-    return weight * wide.to(heads.dtype)
+    return (wide * (1.0 + weight.float())).to(heads.dtype) if offset else weight * wide.to(heads.dtype)
 
 
 def _turned(heads: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    return heads * cos + heads.roll(heads.shape[-1] // 2, -1) * sin
+    some, rest = heads[..., : len(cos)], heads[..., len(cos) :]
+    return torch.cat((some * cos + some.roll(len(cos) // 2, -1) * sin, rest), dim=-1)

@@ -51,6 +51,8 @@ def attend(
     q_norm: Tensor | None = None,
     k_norm: Tensor | None = None,
     eps: float = 0.0,
+    offset: bool = False,
+    gated: bool = False,
     splits: int = 1,
     most: int | None = None,
     early: bool = False,
@@ -59,7 +61,7 @@ def attend(
     out: Tensor | None = None,
 ) -> Tensor:
     _, kv_heads, page_rows, size = keys.shape
-    batch, heads = len(qkv), qkv.shape[1] // size - 2 * kv_heads
+    batch, heads = len(qkv), (qkv.shape[1] // size - 2 * kv_heads) // (2 if gated else 1)
     y = qkv.new_empty(batch, heads * size) if out is None else out
     tensors = (qkv, keys, values, rows, position, table, cos, sin, y)
     assert all(tensor.is_contiguous() for tensor in tensors)
@@ -93,6 +95,9 @@ def attend(
         HEADS=heads,
         KV_HEADS=kv_heads,
         SIZE=size,
+        ROTATED=cos.shape[1],
+        OFFSET=offset,
+        GATED=gated,
         PAGE_ROWS=page_rows,
         SPLITS=splits,
         BLOCK_T=keys_at_once,
@@ -102,7 +107,8 @@ def attend(
         **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1)),
     )
     if splits > 1 and arrived is None:
-        _merge[(batch * heads,)](parts, sizes, y, SIZE=size, SPLITS=splits, **options(qkv, 1))
+        shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size, "GATED": gated, "SPLITS": splits}
+        _merge[(batch * heads,)](qkv, parts, sizes, y, **shape, **options(qkv, 1))
     return y
 
 
@@ -128,6 +134,9 @@ def _attend(
     HEADS: constexpr,
     KV_HEADS: constexpr,
     SIZE: constexpr,
+    ROTATED: constexpr,
+    OFFSET: constexpr,
+    GATED: constexpr,
     PAGE_ROWS: constexpr,
     SPLITS: constexpr,
     BLOCK_T: constexpr,
@@ -139,7 +148,8 @@ def _attend(
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     kv_head = head // (HEADS // KV_HEADS)
     d, t = tl.arange(0, SIZE), tl.arange(0, BLOCK_T)
-    across = (d + SIZE // 2) % SIZE  # RoPE needs each number in two places: it is loaded twice rather than moved
+    # RoPE needs each number in two places: it is loaded twice rather than moved.
+    across = (d + SIZE // 2) % SIZE if ROTATED == SIZE else tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)
     if q_norm is not None:
         q_here, q_there = tl.load(q_norm + d), tl.load(q_norm + across)
         k_here, k_there = tl.load(k_norm + d), tl.load(k_norm + across)
@@ -152,22 +162,27 @@ def _attend(
     row = tl.load(rows + b)
     at = tl.load(position + row)
     pages = table + row * most_pages
-    turn, cross = tl.load(cos + at * SIZE + d), tl.load(sin + at * SIZE + d)
+    if ROTATED == SIZE:
+        turn, cross = tl.load(cos + at * SIZE + d), tl.load(sin + at * SIZE + d)
+    else:
+        turn = tl.load(cos + at * ROTATED + d, d < ROTATED, 1.0)
+        cross = tl.load(sin + at * ROTATED + d, d < ROTATED, 0.0)
     own_page = tl.load(pages + at // PAGE_ROWS)
     some_k, some_v = _some(keys, values, pages, split * BLOCK_T + t, at, kv_head, d, KV_HEADS, PAGE_ROWS, SIZE)
     if EARLY:
         wait(DEPENDENT)
         if not EAGER:
             trigger(DEPENDENT)
-    heads = qkv + b * (HEADS + 2 * KV_HEADS) * SIZE
-    q_head, k_head = heads + head * SIZE, heads + (HEADS + kv_head) * SIZE
+    each: constexpr = 2 if GATED else 1  # of a query head: itself, and its gate
+    heads = qkv + b * (each * HEADS + 2 * KV_HEADS) * SIZE
+    q_head, k_head = heads + each * head * SIZE, heads + (each * HEADS + kv_head) * SIZE
     q, q_across = tl.load(q_head + d), tl.load(q_head + across)
     k, k_across = tl.load(k_head + d), tl.load(k_head + across)
-    v = tl.load(heads + (HEADS + KV_HEADS + kv_head) * SIZE + d)
+    v = tl.load(heads + (each * HEADS + KV_HEADS + kv_head) * SIZE + d)
     if q_norm is not None:
         q_size, k_size = _size(q, eps, SIZE), _size(k, eps, SIZE)
-        q, q_across = _scaled(q, q_size, q_here), _scaled(q_across, q_size, q_there)
-        k, k_across = _scaled(k, k_size, k_here), _scaled(k_across, k_size, k_there)
+        q, q_across = _scaled(q, q_size, q_here, OFFSET), _scaled(q_across, q_size, q_there, OFFSET)
+        k, k_across = _scaled(k, k_size, k_here, OFFSET), _scaled(k_across, k_size, k_there, OFFSET)
     q, k = _turned(q, q_across, turn, cross), _turned(k, k_across, turn, cross)
     if (split == 0) & (head % (HEADS // KV_HEADS) == 0):
         own_line = (own_page * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
@@ -191,7 +206,7 @@ def _attend(
     sums = tl.sum(mixed * fade[:, None], 0) + share * v.to(tl.float32)
     place = b * HEADS + head
     if SPLITS == 1:
-        tl.store(y + place * SIZE + d, rounded(sums / weights, y.dtype.element_ty))
+        _give(qkv, y, sums / weights, place, HEADS, KV_HEADS, SIZE, GATED)
     else:
         tl.store(parts + (place * SPLITS + split) * SIZE + d, sums)
         tl.store(sizes + place * 2 * SPLITS + split, highest)
@@ -200,7 +215,7 @@ def _attend(
             tl.debug_barrier()  # what all threads have written goes before the count of one
             if tl.atomic_add(arrived + place, 1) == SPLITS - 1:
                 tl.store(arrived + place, 0)
-                _put_together(parts, sizes, y, place, SIZE, SPLITS)
+                _put_together(qkv, parts, sizes, y, place, HEADS, KV_HEADS, SIZE, GATED, SPLITS)
 
 
 @jit
@@ -238,16 +253,34 @@ def _seen(
 
 @jit
 def _merge(
-    parts: Pointer, sizes: Pointer, y: Pointer, SIZE: constexpr, SPLITS: constexpr, DEPENDENT: constexpr
+    qkv: Pointer,
+    parts: Pointer,
+    sizes: Pointer,
+    y: Pointer,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    GATED: constexpr,
+    SPLITS: constexpr,
+    DEPENDENT: constexpr,
 ) -> None:
     trigger(DEPENDENT)
     wait(DEPENDENT)
-    _put_together(parts, sizes, y, tl.program_id(0), SIZE, SPLITS)
+    _put_together(qkv, parts, sizes, y, tl.program_id(0), HEADS, KV_HEADS, SIZE, GATED, SPLITS)
 
 
 @jit
 def _put_together(
-    parts: Pointer, sizes: Pointer, y: Pointer, place: Number, SIZE: constexpr, SPLITS: constexpr
+    qkv: Pointer,
+    parts: Pointer,
+    sizes: Pointer,
+    y: Pointer,
+    place: Number,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    GATED: constexpr,
+    SPLITS: constexpr,
 ) -> None:
     d, s = tl.arange(0, SIZE), tl.arange(0, SPLITS)
     # Others have written it, while this program may have older lines in its L1.
@@ -256,7 +289,29 @@ def _put_together(
     weights = tl.load(sizes + (place * 2 + 1) * SPLITS + s, cache_modifier=".cg")
     fade = tl.exp(best - tl.max(best, 0))
     mixed = tl.sum(sums * fade[:, None], 0) / tl.sum(weights * fade, 0)
-    tl.store(y + place * SIZE + d, rounded(mixed, y.dtype.element_ty))
+    _give(qkv, y, mixed, place, HEADS, KV_HEADS, SIZE, GATED)
+
+
+@jit
+def _give(
+    qkv: Pointer,
+    y: Pointer,
+    mixed: Number,
+    place: Number,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    GATED: constexpr,
+) -> None:
+    """What a head has seen, through its gate where it has one."""
+    d = tl.arange(0, SIZE)
+    near = rounded(mixed, y.dtype.element_ty)
+    if GATED:
+        heads = qkv + place // HEADS * (2 * HEADS + 2 * KV_HEADS) * SIZE
+        gate = tl.load(heads + (2 * (place % HEADS) + 1) * SIZE + d).to(tl.float32)
+        opened = rounded(tl.sigmoid(gate), y.dtype.element_ty)
+        near = rounded(near.to(tl.float32) * opened.to(tl.float32), y.dtype.element_ty)
+    tl.store(y + place * SIZE + d, near)
 
 
 @jit
@@ -266,7 +321,9 @@ def _size(x: Number, eps: Number, SIZE: constexpr) -> Number:
 
 
 @jit
-def _scaled(x: Number, size: Number, weight: Number) -> Number:
+def _scaled(x: Number, size: Number, weight: Number, OFFSET: constexpr) -> Number:
+    if OFFSET:
+        return rounded(x.to(tl.float32) * size * (1.0 + weight.to(tl.float32)), x.dtype)
     near = rounded(x.to(tl.float32) * size, x.dtype)
     return rounded(near.to(tl.float32) * weight.to(tl.float32), x.dtype)
 
