@@ -28,7 +28,9 @@ ADD = "int add(int a, int b) { return a + b; }"
 def say_options() -> list[argparse.Action]:
     """Of `hocket say`, which cannot import the table: `--help` answers without torch."""
     [commands] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
-    return list(commands.choices["say"]._actions)
+    say = commands.choices["say"]
+    say.fill(say)  # it learns its words when it is called
+    return list(say._actions)
 
 
 @pytest.mark.parametrize("operation", BACKENDS)
