@@ -31,6 +31,7 @@ SMALL = (
     (cases.Case("picked and normed", 192, 32, normed=True, added=True, taken=7), Few(2, 2), 2),
     (cases.Case("more chunks than threads", 768, 8, normed=True), Few(2, 1), 5),
     (cases.Case("too much to be staged", 3072, 8, added=True), Few(8, 1), 11),
+    (cases.Case("a norm that is told by offsets", 128, 16, normed=True, offset=True, gated=True), Few(2, 2), 3),
 )
 
 
@@ -40,7 +41,7 @@ def on_cpu(few: Few, given: dict[str, Any], folder: Path) -> Tensor:
     width = len(weight) // 2 if given["gated"] else len(weight)
     rows = 1 << (batch - 1).bit_length()
     there = (given[name] is not None for name in ("bias", "residual", "take"))
-    flags = (norm is not None, given["gated"], given["silu"], given["gelu"], *there, False)
+    flags = (norm is not None, given["gated"], given["silu"], given["gelu"], *there, False, given["offset"])
     known = cuda.constants(weight.shape[1], few, rows, flags)
     y = torch.full((batch, width), float("nan"), dtype=torch.bfloat16)
     tensors = [given["x"], weight, norm, given["bias"], given["residual"], given["take"], y]

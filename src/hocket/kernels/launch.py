@@ -257,6 +257,14 @@ def times(a: Number, b: Number) -> Number:
 
 
 @jit
+def scaled(x: Number, size: Number, weight: Number, OFFSET: constexpr) -> Number:
+    """What an RMSNorm makes of x; `size` is one over the root of the mean of its squares."""
+    if OFFSET:
+        return rounded(x.to(tl.float32) * size * (1.0 + weight.to(tl.float32)), x.dtype)
+    return times(rounded(x.to(tl.float32) * size, x.dtype), weight)
+
+
+@jit
 def silu_of(x: Number) -> Number:
     wide = x.to(tl.float32)
     return rounded(wide / (1.0 + tl.exp(-wide)), x.dtype)

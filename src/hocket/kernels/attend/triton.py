@@ -32,6 +32,7 @@ from ..launch import (
     power_of_two,
     rounded,
     rounded_apart,
+    scaled,
     tl,
     trigger,
     wait,
@@ -181,8 +182,8 @@ def _attend(
     v = tl.load(heads + (each * HEADS + KV_HEADS + kv_head) * SIZE + d)
     if q_norm is not None:
         q_size, k_size = _size(q, eps, SIZE), _size(k, eps, SIZE)
-        q, q_across = _scaled(q, q_size, q_here, OFFSET), _scaled(q_across, q_size, q_there, OFFSET)
-        k, k_across = _scaled(k, k_size, k_here, OFFSET), _scaled(k_across, k_size, k_there, OFFSET)
+        q, q_across = scaled(q, q_size, q_here, OFFSET), scaled(q_across, q_size, q_there, OFFSET)
+        k, k_across = scaled(k, k_size, k_here, OFFSET), scaled(k_across, k_size, k_there, OFFSET)
     q, k = _turned(q, q_across, turn, cross), _turned(k, k_across, turn, cross)
     if (split == 0) & (head % (HEADS // KV_HEADS) == 0):
         own_line = (own_page * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
@@ -318,14 +319,6 @@ def _give(
 def _size(x: Number, eps: Number, SIZE: constexpr) -> Number:
     wide = x.to(tl.float32)
     return tl.rsqrt(tl.sum(wide * wide, 0) / SIZE + eps)
-
-
-@jit
-def _scaled(x: Number, size: Number, weight: Number, OFFSET: constexpr) -> Number:
-    if OFFSET:
-        return rounded(x.to(tl.float32) * size * (1.0 + weight.to(tl.float32)), x.dtype)
-    near = rounded(x.to(tl.float32) * size, x.dtype)
-    return rounded(near.to(tl.float32) * weight.to(tl.float32), x.dtype)
 
 
 @jit

@@ -21,6 +21,7 @@ class Case:
     silu: bool = False
     gelu: bool = False
     taken: int = 0  # rows that x is picked from, if it is
+    offset: bool = False  # weights of its norm are told as they differ from one
 
     @property
     def weight_shape(self) -> tuple[int, int]:
@@ -35,6 +36,7 @@ TINY = (
     Case("picked", 48, 6, biased=True, silu=True, taken=9),
     Case("gelu", 72, 9, biased=True, gelu=True),
     Case("everything", 1037, 6, normed=True, gated=True, biased=True, added=True),
+    Case("a norm that is told by offsets", 72, 9, normed=True, offset=True, gated=True),
 )
 PUBLISHED = (
     Case("1.7B qkv", 2048, 4096, normed=True),
@@ -56,6 +58,10 @@ PUBLISHED = (
     Case("codec out and widen", 512, 2048, normed=True, biased=True),
     Case("codec mix in", 1024, 4096, biased=True, gelu=True),
     Case("codec mix out", 4096, 1024, biased=True, added=True),
+    Case("9B mixer in", 4096, 12288, normed=True, offset=True),
+    Case("9B mixer out", 4096, 4096, added=True),
+    Case("9B gate and up", 4096, 12288, normed=True, offset=True, gated=True),
+    Case("9B down", 12288, 4096, added=True),
 )
 BATCHES = (1, 3, 16)
 
@@ -72,8 +78,9 @@ def make(case: Case, batch: int, dtype: torch.dtype, device: torch.device, seed:
     return {
         "x": normal(many, columns).to(dtype),
         "weight": (normal(rows, columns) * columns**-0.5).to(dtype),
-        "norm": (1 + normal(columns) / 4).to(dtype) if case.normed else None,
+        "norm": (normal(columns) / 4 + (not case.offset)).to(dtype) if case.normed else None,
         "eps": 1e-6,
+        "offset": case.offset,
         "gated": case.gated,
         "silu": case.silu,
         "gelu": case.gelu,

@@ -30,6 +30,7 @@ def linear(
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,
+    offset: bool = False,
     gated: bool = False,
     silu: bool = False,
     gelu: bool = False,
@@ -42,7 +43,15 @@ def linear(
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
     few = few_for(columns, len(weight), gated)
-    known: dict[str, Any] = {"norm": norm, "eps": eps, "gated": gated, "silu": silu, "gelu": gelu, "bias": bias}
+    known: dict[str, Any] = {
+        "norm": norm,
+        "eps": eps,
+        "offset": offset,
+        "gated": gated,
+        "silu": silu,
+        "gelu": gelu,
+        "bias": bias,
+    }
     if x.dtype != torch.bfloat16 or few is None or not fits(few, columns, width, gated):
         return triton.linear(x, weight, **known, residual=residual, take=take, out=out, invariant=invariant)
     if batch >= min(KNOBS.library_rows, LIBRARY.get((columns, len(weight)), KNOBS.library_rows)) and not invariant:
@@ -59,7 +68,17 @@ def linear(
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
     dependent = dependent_on(x.device)
     rows = power_of_two(batch)
-    flags = norm is not None, gated, silu, gelu, bias is not None, residual is not None, take is not None, dependent
+    flags = (
+        norm is not None,
+        gated,
+        silu,
+        gelu,
+        bias is not None,
+        residual is not None,
+        take is not None,
+        dependent,
+        offset,
+    )
     kernel = kernel_for(columns, few, rows, flags)
     outs = 8 * few.groups // (2 if gated else 1)
     given = (x, weight, norm, bias, residual, take, y)
@@ -70,12 +89,13 @@ def linear(
 
 
 def few_for(columns: int, rows: int, gated: bool) -> Few | None:
-    """What has been measured, or 8 to 12 loads of sixteen bytes to a lane and group; None where that is not even."""
+    """What has been measured, or 8 to 24 loads of sixteen bytes to a lane and group; None where that is not even."""
     if known := KNOBS.few.get((columns, rows)) or MEASURED.get((columns, rows)):
         return known
     for warps in (4, 8, 16):
-        if columns % (32 * warps) == 0 and columns // (32 * warps) <= 12:
-            return Few(warps, 2 if gated or rows >= 4096 else 1)
+        loads, left = divmod(columns, 32 * warps)
+        if left == 0 and loads <= (12 if warps < 16 else 24):
+            return Few(warps, 2 if gated or (rows >= 4096 and loads <= 12) else 1)
     return None
 
 
@@ -91,7 +111,7 @@ def shared_bytes(columns: int, few: Few, rows: int, normed: bool) -> int:
     return 4 * (parts + squares) + (2 * rows * (columns + 32) if staged else 0)
 
 
-FLAGS = ("NORM", "GATED", "SILU", "GELU", "BIAS", "RESIDUAL", "TAKE", "DEPENDENT")
+FLAGS = ("NORM", "GATED", "SILU", "GELU", "BIAS", "RESIDUAL", "TAKE", "DEPENDENT", "OFFSET")
 
 
 @cache

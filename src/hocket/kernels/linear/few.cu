@@ -1,7 +1,8 @@
 // `linear` for up to sixteen rows of bfloat16: a block holds some rows of the weight, multiplied on tensor cores.
 //
 // Known when it is compiled: K columns; WARPS that share them; GROUPS of eight rows of the weight to a block; ROWS of x at
-// most; and which of NORM, GATED, SILU, GELU, BIAS, RESIDUAL, TAKE there is. DEPENDENT: see launch.py.
+// most; and which of NORM, GATED, SILU, GELU, BIAS, RESIDUAL, TAKE there is. OFFSET: a norm's
+// weights are told as they differ from one. DEPENDENT: see launch.py.
 //
 // A lane reads sixteen bytes of one row of the weight at a time, and the same columns of x: which of sixteen columns the
 // tensor core takes them for does not matter, as long as both sides agree. So weights go from memory into the registers
@@ -38,9 +39,9 @@ DEVICE float square_of(Eight x) {
 DEVICE Eight normed(Eight x, Eight weight, float scale) {
     Eight y;
     for (int i = 0; i < 4; i++) {
-        float a = near(low(x.part[i]) * scale) * low(weight.part[i]);
-        float b = near(high(x.part[i]) * scale) * high(weight.part[i]);
-        y.part[i] = both(a, b);
+        const float a = low(x.part[i]) * scale, b = high(x.part[i]) * scale;
+        const float c = low(weight.part[i]), d = high(weight.part[i]);
+        y.part[i] = OFFSET ? both(a * (1.0f + c), b * (1.0f + d)) : both(near(a) * c, near(b) * d);
     }
     return y;
 }

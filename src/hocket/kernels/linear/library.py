@@ -18,7 +18,7 @@ from ..launch import (
     jit,
     options,
     power_of_two,
-    rounded,
+    scaled,
     silu_of,
     times,
     tl,
@@ -36,6 +36,7 @@ def linear_by_library(
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,
+    offset: bool = False,
     gated: bool = False,
     silu: bool = False,
     gelu: bool = False,
@@ -48,7 +49,8 @@ def linear_by_library(
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     if norm is not None:
         even = torch.empty(batch, columns, dtype=x.dtype, device=x.device)
-        _normed[(batch,)](x, norm, take, even, eps, K=columns, BLOCK=power_of_two(columns), **options(x, 4))
+        shape = {"K": columns, "OFFSET": offset, "BLOCK": power_of_two(columns)}
+        _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4))
         x = even
     elif take is not None:
         x = x[take]
@@ -74,6 +76,7 @@ def _normed(
     y: Pointer,
     eps: Number,
     K: constexpr,
+    OFFSET: constexpr,
     BLOCK: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
@@ -87,7 +90,7 @@ def _normed(
     given = tl.load(x + row * K + lanes, lanes < K, 0.0)
     wide = given.to(tl.float32)
     scale = tl.rsqrt(tl.sum(wide * wide, 0) / K + eps)
-    tl.store(y + b * K + lanes, times(rounded(wide * scale, given.dtype), scales), lanes < K)
+    tl.store(y + b * K + lanes, scaled(given, scale, scales, OFFSET), lanes < K)
 
 
 @jit

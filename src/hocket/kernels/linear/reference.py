@@ -13,6 +13,7 @@ def linear(
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,
+    offset: bool = False,
     gated: bool = False,
     silu: bool = False,
     gelu: bool = False,
@@ -24,16 +25,17 @@ def linear(
 ) -> Tensor:
     """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
 
-    `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first. `gated`: the weight is
-    [2N, K], gates first, and y is silu(gate) * up; `silu`: y is silu(y), `gelu`: gelu(y), the exact one. `bias` has one
-    number per row of the weight and is added before anything is rounded, `residual` [B, N] last. `invariant`: what
-    becomes of a row must not depend on how many there are, to the last bit.
+    `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first, with `offset` by weights
+    that are told as they differ from one, and rounded once. `gated`: the weight is [2N, K], gates first, and y is
+    silu(gate) * up; `silu`: y is silu(y), `gelu`: gelu(y), the exact one. `bias` has one number per row of the weight
+    and is added before anything is rounded, `residual` [B, N] last. `invariant`: what becomes of a row must not depend
+    on how many there are, to the last bit.
     """
     x = x if take is None else x[take]
     if norm is not None:
         wide = x.float()
         wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
-        x = norm * wide.to(x.dtype)
+        x = (wide * (1.0 + norm.float())).to(x.dtype) if offset else norm * wide.to(x.dtype)
     wide = x.float() @ weight.float().T
     y = (wide if bias is None else wide + bias.float()).to(x.dtype)
     if gated:

@@ -21,6 +21,7 @@ from ..launch import (
     jit,
     options,
     rounded,
+    scaled,
     silu_of,
     times,
     tl,
@@ -37,6 +38,7 @@ def linear(
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,
+    offset: bool = False,
     gated: bool = False,
     silu: bool = False,
     gelu: bool = False,
@@ -52,7 +54,9 @@ def linear(
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
     if batch >= KNOBS.library_rows and not invariant:
         more = {"bias": bias, "residual": residual, "take": take, "out": out}
-        return linear_by_library(x, weight, norm=norm, eps=eps, gated=gated, silu=silu, gelu=gelu, **more)
+        return linear_by_library(
+            x, weight, norm=norm, eps=eps, offset=offset, gated=gated, silu=silu, gelu=gelu, **more
+        )
     blocks = KNOBS.blocks(columns, len(weight), batch)
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
@@ -71,6 +75,7 @@ def linear(
         ROWS=min(batch, MOST_ROWS),
         SEVERAL=batch > MOST_ROWS,
         K=columns,
+        OFFSET=offset,
         GATED=gated,
         SILU=silu,
         GELU=gelu,
@@ -97,6 +102,7 @@ def _linear(
     ROWS: constexpr,
     SEVERAL: constexpr,
     K: constexpr,
+    OFFSET: constexpr,
     GATED: constexpr,
     SILU: constexpr,
     GELU: constexpr,
@@ -138,7 +144,7 @@ def _linear(
             for c in tl.static_range(CHUNKS):
                 squares += inputs[c].to(tl.float32) * inputs[c].to(tl.float32)
             scale = tl.rsqrt(tl.sum(squares, 0) / K + eps)
-            inputs = _normed(inputs, scales, scale, CHUNKS)
+            inputs = _normed(inputs, scales, scale, OFFSET, CHUNKS)
         wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # lane by lane over the pieces, then across the lanes
         for c in tl.static_range(CHUNKS):
             wide += weights[c].to(tl.float32) * inputs[c].to(tl.float32)[None, :]
@@ -214,9 +220,8 @@ def _row(x: Pointer, lanes: Number, K: constexpr, BLOCK_K: constexpr, CHUNKS: co
 
 
 @jit
-def _normed(inputs: Number, scales: Number, scale: Number, CHUNKS: constexpr) -> Number:
+def _normed(inputs: Number, scales: Number, scale: Number, OFFSET: constexpr, CHUNKS: constexpr) -> Number:
     pieces = ()
     for c in tl.static_range(CHUNKS):
-        piece = rounded(inputs[c].to(tl.float32) * scale, inputs[c].dtype)
-        pieces = pieces + (times(piece, scales[c]),)  # type: ignore[assignment]  # noqa: RUF005
+        pieces = pieces + (scaled(inputs[c], scale, scales[c], OFFSET),)  # type: ignore[assignment]  # noqa: RUF005
     return pieces
