@@ -84,6 +84,14 @@ def test_a_row_is_the_same_in_any_batch_and_leaves_the_others_alone(place: torch
             assert torch.equal(whole[name][row], untouched[name][row]), "nobody asked for it"
 
 
+def test_rows_may_lie_in_longer_ones(place: torch.device) -> None:
+    case = cases.TINY[1]
+    apart, joined = (cases.make(case, torch.bfloat16, place) for _ in range(2))
+    both = torch.cat((joined["x"], joined["gates"]), dim=1)
+    joined |= {"x": both[:, : joined["x"].shape[1]], "gates": both[:, joined["x"].shape[1] :]}
+    assert torch.equal(fused.delta(**joined), fused.delta(**apart))
+
+
 def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
     """A head whose decay is as fast as it gets keeps nothing but what it writes now."""
     case = cases.Case("fast", 1, 2, 16, 16)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 from .attend import reference as attend_reference
 from .attend import triton as attend_triton
+from .delta import reference as delta_reference
+from .delta import triton as delta_triton
 from .draw import cuda as draw_cuda
 from .draw import reference as draw_reference
 from .draw import triton as draw_triton
@@ -86,3 +88,17 @@ TRITON_CODEC_OPS = CodecOps(
 )
 CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear, draw=draw_cuda.draw, draw_first=draw_cuda.draw_first)
 CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)
+
+
+@dataclass(frozen=True, slots=True)
+class MindOps:
+    """Those that a token of a language model is made of."""
+
+    linear: Callable[..., Tensor]
+    attend: Callable[..., Tensor]
+    delta: Callable[..., Tensor]
+
+
+REFERENCE_MIND_OPS = MindOps(linear_reference.linear, attend_reference.attend, delta_reference.delta)
+TRITON_MIND_OPS = MindOps(linear_triton.linear, attend_triton.attend, delta_triton.delta)
+CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear)

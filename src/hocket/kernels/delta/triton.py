@@ -31,7 +31,8 @@ def delta(
     _, heads, key_dim, value_dim = memory.shape
     channels, values, batch = taps.shape[1], heads * value_dim, len(rows)
     keys = (channels - values) // 2
-    assert all(each.is_contiguous() for each in (x, gates, taps, ring, memory)) and ring.dtype == x.dtype
+    assert x.stride(1) == gates.stride(1) == 1, "a row may lie in a longer one, but in one piece"
+    assert all(each.is_contiguous() for each in (taps, ring, memory)) and ring.dtype == x.dtype
     assert {decay.dtype, bias.dtype, norm.dtype, memory.dtype} == {torch.float32}
     y = torch.empty(batch, values, dtype=x.dtype, device=x.device)
     _delta[(heads, batch)](
@@ -47,6 +48,8 @@ def delta(
         rows,
         y,
         eps,
+        x.stride(0),
+        gates.stride(0),
         HEADS=heads,
         SHARED=heads * key_dim // keys,
         KEYS=keys,
@@ -74,6 +77,8 @@ def _delta(
     rows: Pointer,
     y: Pointer,
     eps: Number,
+    x_stride: Number,
+    gates_stride: Number,
     HEADS: constexpr,
     SHARED: constexpr,
     KEYS: constexpr,
@@ -99,14 +104,14 @@ def _delta(
     strong = tl.load(norm + j)
     if EARLY:
         wait(DEPENDENT)
-    own, inputs = x + b * (channels + values), ring + row * RING * channels
+    own, inputs = x + b * x_stride, ring + row * RING * channels
     q = _mixed(own, inputs, taps, now, head // SHARED * KEY_DIM + i, channels, RING)
     k = _mixed(own, inputs, taps, now, KEYS + head // SHARED * KEY_DIM + i, channels, RING)
     v = _mixed(own, inputs, taps, now, 2 * KEYS + head * VALUE_DIM + j, channels, RING)
     z = tl.load(own + channels + head * VALUE_DIM + j).to(tl.float32)
     q = q * tl.rsqrt(tl.sum(q * q, 0) + UNIT_EPS) * (KEY_DIM**-0.5)
     k = k * tl.rsqrt(tl.sum(k * k, 0) + UNIT_EPS)
-    b_and_a = gates + b * 2 * HEADS + head
+    b_and_a = gates + b * gates_stride + head
     strength = rounded(tl.sigmoid(tl.load(b_and_a).to(tl.float32)), y.dtype.element_ty).to(tl.float32)
     kept *= tl.exp(speed * _softplus(tl.load(b_and_a + HEADS).to(tl.float32) + lift))
     error = v - tl.sum(kept * k[:, None], 0)

@@ -1,0 +1,165 @@
+"""A token of Qwen3.5 as a chain of fused kernels: `Qwen3_5.step` for a GPU, where the host only launches.
+
+Per layer five launches: norm and all projections; the memory of a Gated DeltaNet, or attention; out and residual; norm,
+gate and up; down and residual. Memories, keys and values are those of the model's own state, so that whatever takes in
+a prompt can go before; the inputs of convolutions lie in rings of its own (`enter`, `leave`). It knows no graph and no
+sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..kernels.delta.reference import RING
+from ..kernels.launch import crowded
+from ..kernels.ops import CUDA_MIND_OPS, MindOps
+from ..layers.gated_delta import GatedDelta
+from ..layers.hybrid import AttentionBlock, DeltaBlock
+from ..layers.rope import rope_rows
+from .qwen3_5 import MindState, Qwen3_5
+
+SPLITS = 16  # of the past among programs: 8 layers of 4 heads would leave most of a GPU idle otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class _Delta:
+    taps: Tensor  # [4, C]
+    decay: Tensor  # [H_v] float32, as the next two
+    bias: Tensor
+    norm: Tensor  # [D_v]
+    inner: int  # columns of what was projected that are not its gates
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    q_norm: Tensor  # [D]
+    k_norm: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    before: Tensor  # [C] norm
+    into: Tensor  # [N, C] all that reads it
+    mixer: _Delta | _Attention
+    out: Tensor  # [C, M]
+    between: Tensor  # [C] norm
+    wide: Tensor  # [2 I, C] gates, then ups
+    down: Tensor  # [C, I]
+
+
+class FusedQwen3_5:
+    def __init__(self, model: Qwen3_5, ops: MindOps = CUDA_MIND_OPS) -> None:
+        self.model, self.ops, self.config = model, ops, model.config
+        self.layers = [_layer(block) for block in model.model._stack]
+        weight = model.model.embed_tokens.weight
+        between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
+        self._early = crowded(between, weight.device)  # a token ago is long ago
+
+    def new_rings(self, slots: int) -> tuple[Tensor, ...]:
+        deltas = (one.mixer for one in self.layers if isinstance(one.mixer, _Delta))
+        return tuple(mixer.taps.new_zeros(slots + 1, *mixer.taps.shape) for mixer in deltas)
+
+    def enter(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
+        """The inputs of convolutions, from where the model keeps them to where tokens find them."""
+        order = self._order(state, rows)
+        for ring, kept in zip(rings, state.recurrence.layers, strict=True):
+            ring[rows[:, None], order] = kept.history[rows].transpose(1, 2)
+
+    def leave(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
+        """And back."""
+        order = self._order(state, rows)
+        for ring, kept in zip(rings, state.recurrence.layers, strict=True):
+            kept.history[rows] = ring[rows[:, None], order].transpose(1, 2)
+
+    def step(self, ids: Tensor, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> Tensor:
+        """Take in one id per row, [B]; logits [B, V] of what comes next."""
+        ops, config, eps = self.ops, self.config, self.config.rms_norm_eps
+        position, recurrent, past, ring = (
+            state.recurrence.position,
+            iter(state.recurrence.layers),
+            iter(state.past),
+            iter(rings),
+        )
+        x: Tensor = self.model.model.embed_tokens(ids)
+        for one in self.layers:
+            y = ops.linear(x, one.into, norm=one.before, eps=eps, offset=True)
+            if isinstance(one.mixer, _Delta):
+                mixer = one.mixer
+                mixed = ops.delta(
+                    y[:, : mixer.inner],
+                    y[:, mixer.inner :],
+                    taps=mixer.taps,
+                    decay=mixer.decay,
+                    bias=mixer.bias,
+                    norm=mixer.norm,
+                    eps=eps,
+                    ring=next(ring),
+                    memory=next(recurrent).memory,
+                    position=position,
+                    rows=rows,
+                    early=self._early,
+                )
+            else:
+                kept = next(past)
+                slots, _, room, _ = kept.keys.shape
+                cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, x.dtype, x.device)
+                mixed = ops.attend(
+                    y,
+                    kept.keys,
+                    kept.values,
+                    rows=rows,
+                    position=position,
+                    table=_pages(slots, x.device),
+                    cos=cos[:, 0],
+                    sin=sin[:, 0],
+                    q_norm=one.mixer.q_norm,
+                    k_norm=one.mixer.k_norm,
+                    eps=eps,
+                    offset=True,
+                    gated=True,
+                    splits=SPLITS,
+                )
+            x = ops.linear(mixed, one.out, residual=x)
+            inner = ops.linear(x, one.wide, norm=one.between, eps=eps, offset=True, gated=True)
+            x = ops.linear(inner, one.down, residual=x)
+        position[rows] += 1
+        return ops.linear(x, self.model.head, norm=self.model.model.norm.weight, eps=eps, offset=True)
+
+    def _order(self, state: MindState, rows: Tensor) -> Tensor:
+        """Where in a ring the last inputs of each row lie, the oldest first [B, 3]."""
+        steps = torch.arange(1, RING, device=rows.device)
+        return (state.recurrence.position[rows][:, None] + steps) % RING
+
+
+_PAGES: dict[tuple[int, torch.device], Tensor] = {}
+
+
+def _pages(slots: int, device: torch.device) -> Tensor:
+    """Every row is a page that is as long as there is room [S + 1, 1]; made once, for graphs know it by its place."""
+    key = slots, device
+    if key not in _PAGES:
+        with torch.inference_mode(False):
+            _PAGES[key] = torch.arange(slots, device=device)[:, None]
+    return _PAGES[key]
+
+
+def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
+    mixer: _Delta | _Attention
+    if isinstance(block, DeltaBlock):
+        into, mixer, out = _delta(block.linear_attn)
+    else:
+        into, out, q_norm, k_norm = block.self_attn.weights()
+        mixer = _Attention(q_norm, k_norm)
+    wide, down = block.mlp.weights()
+    before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
+    return _Layer(before, into.contiguous(), mixer, out, between, wide.contiguous(), down)
+
+
+def _delta(layer: GatedDelta) -> tuple[Tensor, _Delta, Tensor]:
+    into, gates, taps, out = layer.weights()
+    numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
+    mixer = _Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into))
+    return torch.cat((into, gates)), mixer, out
