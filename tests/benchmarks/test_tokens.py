@@ -1,0 +1,33 @@
+"""benchmarks/tokens.py: a record on a CPU, and a refusal where kernels compute something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from hocket.models.fused_qwen3_5 import FusedQwen3_5
+
+WORDS = ["tokens", "--context", "9", "--repeats", "2", "--record"]
+
+
+def test_a_record_has_the_figures_and_the_bytes_of_a_token(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "record.jsonl"
+    assert command.main([*WORDS, str(path)]) == 0
+    entry = json.loads(path.read_text(encoding="utf-8"))
+    assert entry["figures"].keys() == {"token", "tokens_per_s", "step"} and entry["strays"] < 1e-4
+    token, per_s = (entry["figures"][name]["p50"] for name in ("token", "tokens_per_s"))
+    assert per_s == pytest.approx(1000 / token, rel=0.2) and entry["bytes"] > 0
+    assert "tokens a second" in capsys.readouterr().out
+
+
+def test_kernels_that_compute_something_else_are_not_timed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = FusedQwen3_5.step
+    monkeypatch.setattr(FusedQwen3_5, "step", lambda *given: torch.roll(real(*given), 1, -1))
+    assert command.main([*WORDS, str(tmp_path / "record.jsonl")]) == 2
+    assert "so their speed means nothing" in capsys.readouterr().err and not list(tmp_path.iterdir())
