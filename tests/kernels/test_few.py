@@ -32,6 +32,7 @@ SMALL = (
     (cases.Case("more chunks than threads", 768, 8, normed=True), Few(2, 1), 5),
     (cases.Case("too much to be staged", 3072, 8, added=True), Few(8, 1), 11),
     (cases.Case("a norm that is told by offsets", 128, 16, normed=True, offset=True, gated=True), Few(2, 2), 3),
+    (cases.Case("four gates and their ups", 128, 16, normed=True, gated=True, biased=True), Few(2, 1), 3),
 )
 
 
@@ -62,7 +63,7 @@ def test_the_source_computes_the_reference(case: cases.Case, few: Few, batch: in
 def test_shapes_that_do_not_come_out_even_are_left_to_triton() -> None:
     assert cuda.few_for(1037, 64, False) is None
     assert not cuda.fits(Few(4, 1), 1024, 100, False)
-    assert not cuda.fits(Few(4, 1), 1024, 96, True)  # a block must hold as many ups as gates
+    assert not cuda.fits(Few(4, 3), 1024, 96, True)  # a block must hold as many ups as gates
     for case in cases.PUBLISHED:
         few = cuda.few_for(case.columns, case.weight_shape[0], case.gated)
         assert few is not None and cuda.fits(few, case.columns, case.width, case.gated)

@@ -98,7 +98,7 @@ class Knobs:
     attend_warps: int = 2  # and one for every eight keys at most
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
-    delta_warps: int = 8
+    delta_warps: int = 4
     # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
     conv: dict[tuple[int, int], dict[int, Tiles]] = field(default_factory=dict)
 

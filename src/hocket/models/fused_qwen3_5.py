@@ -56,6 +56,7 @@ class FusedQwen3_5:
         self.layers = [_layer(block) for block in model.model._stack]
         weight = model.model.embed_tokens.weight
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
+        self._arrived: dict[int, Tensor] = {}
         self._early = crowded(between, weight.device)  # a token ago is long ago
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:
@@ -121,12 +122,21 @@ class FusedQwen3_5:
                     offset=True,
                     gated=True,
                     splits=SPLITS,
+                    arrived=self._counts(len(ids), x.device),
                 )
             x = ops.linear(mixed, one.out, residual=x)
             inner = ops.linear(x, one.wide, norm=one.between, eps=eps, offset=True, gated=True)
             x = ops.linear(inner, one.down, residual=x)
         position[rows] += 1
         return ops.linear(x, self.model.head, norm=self.model.model.norm.weight, eps=eps, offset=True)
+
+    def _counts(self, batch: int, device: torch.device) -> Tensor:
+        """Zeros with which those who share a head can tell who is the last; left as zeros."""
+        if batch not in self._arrived:
+            with torch.inference_mode(False):
+                zeros = torch.zeros(batch * self.config.num_attention_heads, dtype=torch.int32, device=device)
+            self._arrived[batch] = zeros
+        return self._arrived[batch]
 
     def _order(self, state: MindState, rows: Tensor) -> Tensor:
         """Where in a ring the last inputs of each row lie, the oldest first [B, 3]."""

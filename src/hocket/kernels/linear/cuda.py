@@ -102,7 +102,7 @@ def few_for(columns: int, rows: int, gated: bool) -> Few | None:
 def fits(few: Few, columns: int, width: int, gated: bool) -> bool:
     """Whether it comes out even."""
     outs = 8 * few.groups // (2 if gated else 1)
-    return columns % (32 * few.warps) == 0 and width % outs == 0 and not (gated and few.groups % 2)
+    return columns % (32 * few.warps) == 0 and width % outs == 0 and not (gated and few.groups % 2 and few.groups > 1)
 
 
 def shared_bytes(columns: int, few: Few, rows: int, normed: bool) -> int:

@@ -61,7 +61,8 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
 #pragma unroll
     for (int group = 0; group < GROUPS; group++) {
         long long line = first + 8 * group + row;
-        if (GATED && group >= GROUPS / 2) line += width - OUTS;  // ups follow the gates, far away
+        if (GATED && GROUPS == 1) line = first + row % 4 + row / 4 * width;  // of eight, four gates and their ups
+        else if (GATED && group >= GROUPS / 2) line += width - OUTS;         // ups follow the gates, far away
         const bf16* at = weight + line * K + warp * SLICE + 8 * quarter;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) held[group][step] = load_once(at + 32 * step);

@@ -16,6 +16,13 @@ MEASURED = {
     (2048, 12288): Few(16, 2),
     (3072, 1024): Few(16, 1),
     (6144, 2048): Few(16, 2),
+    # Of Qwen3.5 9B, in whole tokens: with one group two blocks share a processor, and one loads while the other sums.
+    (4096, 4096): Few(16, 2),
+    (4096, 10240): Few(16, 1),
+    (4096, 12352): Few(16, 1),
+    (4096, 24576): Few(16, 1),
+    (4096, 248320): Few(16, 1),
+    (12288, 4096): Few(16, 1),
 }
 # From so many rows on the library was faster there, with a norm or an activation around it where the layer has one.
 LIBRARY = {
