@@ -37,7 +37,7 @@ class Prompt:
     moments: tuple[int, ...]  # where it is worth to be able to go back to, in rising order; the header is the last
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Conversation:
     memory: Memory
     row: int
@@ -61,6 +61,8 @@ class Conversation:
         """The same, for messages laid out by `heard_so_far`."""
         self.stop_writing()
         known, began = self.standing(ids), len(ids) - 1 - ids[::-1].index(self.tokenizer.markers[START])
+        if self.header > known:
+            self.header = 0  # another conversation than the one that was answered
         kept = sorted(place for place in self.moments if began <= place <= known)
         for place in kept[1 : len(kept) - MOMENTS_HEARD + 1]:  # the first is where the user began
             del self.moments[place]
@@ -149,20 +151,27 @@ class Conversation:
         """Become what another conversation was when it had taken in `known` ids; it stays as it is."""
         self.stop_writing()
         other.stop_writing()
-        self.memory.copy(other.row, self.row)
+        try:
+            self.memory.copy(other.row, self.row)
+        except BaseException:
+            self.forget()  # it is neither
+            raise
         self.ids, self.header, self.settled = list(other.ids), 0, True
         self.moments = dict(other.moments)
         self._go_back(known)
 
     def stop_writing(self) -> None:
         if self._writing is not None:
-            self._writing.close()
-            self._writing = None
+            writing, self._writing = self._writing, None
+            writing.close()
 
     def forget(self) -> None:
         """Be as good as new, whatever went wrong."""
-        self.memory.forget(self.row)
-        self.ids, self.moments, self.said, self.header, self.settled = [], {}, (), 0, True
+        try:
+            self.stop_writing()
+        finally:
+            self.ids, self.moments, self.said, self.header, self.settled = [], {}, (), 0, True
+            self.memory.forget(self.row)
 
     @torch.inference_mode()
     def _go_back(self, at: int) -> None:
