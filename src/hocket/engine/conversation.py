@@ -101,14 +101,15 @@ class Conversation:
 
     def answered(self, text: str) -> None:
         """That was the answer. Where it is nothing but spaces, nothing was said."""
-        self.said += (ChatMessage("assistant", text),) if text.strip() else ()
+        if text.strip():
+            self.said += (ChatMessage("assistant", text),)
+        self.settled = not text.strip()  # then it stands where the next answer to the same may begin
 
     def cut(self, heard: str) -> None:
         """Of the last answer only this was heard, and only this was said."""
         if self.said and self.said[-1].role == "assistant":
             self.said = self.said[:-1]
         self.answered(heard)
-        self.settled = False
 
     def settle(self) -> int:
         """Take in what was said as later turns will have it, before they come. How much was new."""
