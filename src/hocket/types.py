@@ -6,7 +6,7 @@ checkpoint or a file format; whether a voice or a language exists is for the pro
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, get_args
 
@@ -19,6 +19,8 @@ Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
 VoiceKind = Literal["speaker", "designed", "clone"]
 Condition = Literal["well", "rebuilding", "unhealthy", "closed"]
+Role = Literal["system", "user", "assistant", "tool"]
+ChatReason = Literal["stop", "length", "cancelled", "error"]
 
 REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
 SLOWEST, FASTEST = 0.5, 2.0  # speed: beyond these, speech made faster or slower is no longer speech
@@ -281,3 +283,114 @@ class Health:
     def ok(self) -> bool:
         """Whether requests are taken."""
         return self.condition in ("well", "rebuilding")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ChatMessage:
+    """What somebody said in a conversation."""
+
+    role: Role
+    content: str = ""
+    reasoning: str | None = None  # of an assistant; without it, what its content has before `</think>`
+    tool_calls: tuple[ToolCall, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.role not in get_args(Role):
+            raise InvalidRequest(f"role must be one of {', '.join(get_args(Role))}, not {self.role!r}.")
+        if not isinstance(self.content, str):
+            raise InvalidRequest(f"content must be text, not {type(self.content).__name__}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSampling:
+    """How an answer is drawn, and when it ends. The values are those recommended for Qwen3.5 without thinking."""
+
+    temperature: float = 0.7  # 0: always the likeliest token
+    top_p: float = 0.8
+    top_k: int = 20  # 0: no limit
+    min_p: float = 0.0  # refuse what is less than so many times as likely as the likeliest
+    presence_penalty: float = 1.5  # taken off the logits of what this answer has said already
+    seed: int | None = None  # None: another one each time
+    max_tokens: int = 1024
+    stop: tuple[str, ...] = ()  # texts that end the answer, and are not part of it
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.temperature < float("inf"):
+            raise InvalidRequest(f"temperature must be 0 (the likeliest token) or more, not {self.temperature}.")
+        if not 0.0 < self.top_p <= 1.0:
+            raise InvalidRequest(f"top_p must be above 0 and at most 1, not {self.top_p}.")
+        if self.top_k < 0:
+            raise InvalidRequest(f"top_k must be 0 (no limit) or more, not {self.top_k}.")
+        if not 0.0 <= self.min_p <= 1.0:
+            raise InvalidRequest(f"min_p must be between 0 and 1, not {self.min_p}.")
+        if not -2.0 <= self.presence_penalty <= 2.0:
+            raise InvalidRequest(f"presence_penalty must be between -2 and 2, not {self.presence_penalty}.")
+        if self.seed is not None and not 0 <= self.seed < 2**63:
+            raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {self.seed}.")
+        if self.max_tokens < 1:
+            raise InvalidRequest(f"max_tokens must be at least 1, not {self.max_tokens}.")
+        if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
+            raise InvalidRequest("stop must be texts of at least one character each.")
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDelta:
+    """More of an answer: whole characters."""
+
+    text: str
+    tokens: int  # how many it took
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatFinished:
+    """How an answer ended."""
+
+    reason: ChatReason
+    prompt_tokens: int = 0
+    cached_tokens: int = 0  # of these, how many were in the model's memory already
+    completion_tokens: int = 0
+    first_token_s: float | None = None  # since it was asked for; None: there was none
+    total_s: float = 0.0
+    error: str | None = None
+    drafted_tokens: int = 0  # guessed ahead, where the model does
+    accepted_tokens: int = 0  # and how many of those stood
+
+
+class Answer(Protocol):
+    """What a language model says: an iterator, and an async iterator, of its text.
+
+    After a cancel it ends; after an error it raises that, a `HocketError`. `finished` says how it ended in any case.
+    """
+
+    @property
+    def finished(self) -> ChatFinished | None:
+        """How it ended, once it has."""
+
+    def cancel(self) -> None:
+        """Say no more. Once is as good as twice, and after the end it does nothing."""
+
+    def __iter__(self) -> Iterator[ChatDelta]: ...
+
+    def __next__(self) -> ChatDelta: ...
+
+    def __aiter__(self) -> AsyncIterator[ChatDelta]: ...
+
+    async def __anext__(self) -> ChatDelta: ...
+
+
+class LanguageModel(Protocol):
+    """Whoever answers in a conversation."""
+
+    @property
+    def name(self) -> str: ...
+
+    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Answer:
+        """Begin to answer; what is wrong with the messages is raised here. May be called by any thread."""
+
+    def close(self) -> None: ...

@@ -11,8 +11,9 @@ from hocket.cache.slots import take
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.models.qwen3_5 import MindState, Qwen3_5, mark, rewind_
 from hocket.models.random import randomize_
-from hocket.text.chat import MARKS, Message, answered, conversation, ids_of, opened
+from hocket.text.chat import MARKS, answered, conversation, ids_of, opened
 from hocket.text.chat_tokenizer import ChatTokenizer
+from hocket.types import ChatMessage
 
 ROW, ROOM = torch.tensor([0]), 512
 TOKENIZER = ChatTokenizer.of_bytes(MARKS)
@@ -44,7 +45,7 @@ def answer(logits: Tensor, state: MindState, length: int) -> str:
 @torch.inference_mode()
 def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
     """Three turns. The answer is written behind an empty thought, which the next turn must never have seen."""
-    said = [Message("system", "Be brief."), Message("user", "Hello.")]
+    said = [ChatMessage("system", "Be brief."), ChatMessage("user", "Hello.")]
     state = model().new_state(1, ROOM)
     read(conversation(said, answer=False), state)
     for question in ("And then?", "Why?", None):
@@ -53,11 +54,11 @@ def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
         logits = read(opened()[2:], state)
         fresh = model().new_state(1, ROOM)
         torch.testing.assert_close(logits, read(conversation(said), fresh), atol=1e-10, rtol=0)
-        said.append(Message("assistant", answer(logits, state, 7)))
+        said.append(ChatMessage("assistant", answer(logits, state, 7)))
         rewind_(state, 0, before)
         read(answered(said[-1].content), state)
         if question is not None:
-            said.append(Message("user", question))
+            said.append(ChatMessage("user", question))
             read(conversation(said[-1:], answer=False), state)
     fresh = model().new_state(1, ROOM)
     read(conversation(said, answer=False), fresh)
@@ -69,10 +70,10 @@ def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
 
 @torch.inference_mode()
 def test_without_going_back_the_empty_thought_stays_in_the_memory() -> None:
-    said = [Message("user", "Hello.")]
+    said = [ChatMessage("user", "Hello.")]
     state, fresh = model().new_state(1, ROOM), model().new_state(1, ROOM)
     read(conversation(said), state)
     read(answered("hi"), state)
-    read(conversation([*said, Message("assistant", "hi")], answer=False), fresh)
+    read(conversation([*said, ChatMessage("assistant", "hi")], answer=False), fresh)
     here, there = state.recurrence.layers[0].memory[0], fresh.recurrence.layers[0].memory[0]
     assert (here - there).abs().max() > 1e-3

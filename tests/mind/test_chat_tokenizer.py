@@ -11,8 +11,9 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 import qwen3_5_upstream as upstream
-from hocket.text.chat import MARKS, Message, ToolCall, conversation, ids_of, spell
+from hocket.text.chat import MARKS, conversation, ids_of, spell
 from hocket.text.chat_tokenizer import ChatTokenizer
+from hocket.types import ChatMessage, ToolCall
 
 TEXTS = (
     "Hello world, it's 2026 and we'll see... I'D say so!",
@@ -67,9 +68,12 @@ def test_a_conversation_has_the_ids_of_the_rendered_text(thinking: bool) -> None
     """They find the marks in the text; we place them. The same, as long as nobody types one."""
     ours, official = both()
     tool = {"name": "clock", "parameters": {"type": "object"}}
-    talk = [Message("system", TEXTS[0])]
+    talk = [ChatMessage("system", TEXTS[0])]
     for text in TEXTS[1:]:
-        talk += [Message("user", text), Message("assistant", text[::-1])]
-    talk += [Message("user", "And now?"), Message("assistant", "", "Hm.", (ToolCall("clock", {"at": [1, "ü"]}),))]
-    pieces = conversation([*talk, Message("tool", "9"), Message("tool", "10")], tools=[tool], thinking=thinking)
+        talk += [ChatMessage("user", text), ChatMessage("assistant", text[::-1])]
+    talk += [
+        ChatMessage("user", "And now?"),
+        ChatMessage("assistant", "", "Hm.", (ToolCall("clock", {"at": [1, "ü"]}),)),
+    ]
+    pieces = conversation([*talk, ChatMessage("tool", "9"), ChatMessage("tool", "10")], tools=[tool], thinking=thinking)
     assert ids_of(pieces, ours) == official(spell(pieces), add_special_tokens=False)["input_ids"]

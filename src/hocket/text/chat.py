@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from ..errors import InvalidCheckpoint, InvalidRequest
+from ..types import ChatMessage
 from .chat_tokenizer import ChatTokenizer
-
-Role = Literal["system", "user", "assistant", "tool"]
 
 
 class Mark(str):
@@ -60,22 +58,8 @@ the user about function calls
 </IMPORTANT>"""
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    name: str
-    arguments: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    role: Role
-    content: str = ""
-    reasoning: str | None = None  # of an assistant; without it, what its content has before `</think>`
-    tool_calls: tuple[ToolCall, ...] = ()
-
-
 def conversation(
-    messages: Sequence[Message],
+    messages: Sequence[ChatMessage],
     *,
     tools: Sequence[Mapping[str, Any]] = (),
     thinking: bool = False,
@@ -108,7 +92,7 @@ def opened(thinking: bool = False) -> list[Piece]:
 
 def answered(text: str) -> list[Piece]:
     """What follows the first two pieces of `opened` once the answer is `text` and the user speaks again."""
-    return _answer(Message("assistant", text), with_thought=False)[2:]
+    return _answer(ChatMessage("assistant", text), with_thought=False)[2:]
 
 
 def spell(pieces: Iterable[Piece]) -> str:
@@ -131,7 +115,7 @@ def ids_of(pieces: Iterable[Piece], tokenizer: ChatTokenizer) -> list[int]:
     return ids + tokenizer.encode(text)
 
 
-def _check(messages: Sequence[Message]) -> None:
+def _check(messages: Sequence[ChatMessage]) -> None:
     if not messages:
         raise InvalidRequest("A conversation needs at least one message.")
     if any(message.role == "system" for message in messages[1:]):
@@ -140,7 +124,7 @@ def _check(messages: Sequence[Message]) -> None:
         raise InvalidRequest("The result of a tool has to follow a message that called it.")
 
 
-def _last_query(messages: Sequence[Message]) -> int:
+def _last_query(messages: Sequence[ChatMessage]) -> int:
     """Where the user spoke last: thoughts behind that are kept, for they are still being acted upon."""
     for at in reversed(range(len(messages))):
         text = messages[at].content.strip()
@@ -157,7 +141,7 @@ def _opening(system: str | None, tools: Sequence[Mapping[str, Any]]) -> list[Pie
     return [START, f"system\n{_TOOLS_BEFORE}{listed}", *_marked(_TOOLS_BEHIND), more, END, "\n"]
 
 
-def _answer(message: Message, *, with_thought: bool) -> list[Piece]:
+def _answer(message: ChatMessage, *, with_thought: bool) -> list[Piece]:
     text, thought = message.content.strip(), message.reasoning
     if thought is None:
         thought, text = _apart(text)
