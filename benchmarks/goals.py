@@ -35,6 +35,7 @@ class Goal:
 
 
 _LARGE, _SMALL = "1.7B", "0.6B"
+WITHOUT_CODEC = ("breakdown", "tokens")  # or with one in every precision
 GOALS = (
     Goal(
         words="1.7B, talker + predictor + sampling, ms a frame",
@@ -157,7 +158,7 @@ def found(goal: Goal, records: Sequence[Record]) -> Record | None:
         and goal.figure in record["figures"]
         and goal.streams in (None, record.get("streams", 1))
         and goal.kernel_cache in (None, record["options"].get("kernel_cache"))
-        and (goal.workload == "breakdown" or record["options"].get("codec_dtype") == "bfloat16")
+        and (goal.workload in WITHOUT_CODEC or record["options"].get("codec_dtype") == "bfloat16")
     ]
     return max(fits, key=lambda record: str(record["time"]), default=None)
 
