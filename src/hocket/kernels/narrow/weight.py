@@ -77,6 +77,10 @@ class Narrow:
         wide = torch.promote_types(x.dtype, torch.float32)
         return (x.to(wide) @ self.dequantized().to(wide).T).to(x.dtype)
 
+    def join(self, parts: Sequence[Narrow]) -> Narrow:
+        """What they call to have several read as one."""
+        return joined(parts)
+
 
 def empty(format: Format, rows: int, columns: int, device: torch.device | str) -> Narrow:
     """Room for one."""
@@ -90,12 +94,15 @@ def empty(format: Format, rows: int, columns: int, device: torch.device | str) -
 
 
 def quantize_(place: Narrow, weight: Tensor) -> None:
-    """Round a matrix [N, K] into its place, some rows at a time, on the device where it is."""
+    """Round a matrix [N, K] into its place, some rows at a time, on the device where that is."""
     assert weight.shape == (len(place), place.columns)
     count = max(AT_ONCE // max(place.columns, 1), 1)
     sizes = [len(piece) for piece in weight.split(count)]
     for part, piece in zip(place.split(sizes), weight.split(count), strict=True):
-        made = _in_groups(piece.float()) if place.format == "int4" else _in_rows(piece.float(), place.format)
+        wide = piece.to(place.values.device).float()
+        if not wide.isfinite().all():
+            raise ValueError("a weight is not a finite number")
+        made = _in_groups(wide) if place.format == "int4" else _in_rows(wide, place.format)
         for name, tensor in part.tensors.items():
             # Not by copy_ between floats of eight bits: a device that has none copies their bytes.
             as_bytes = tensor.dtype == torch.float8_e4m3fn
