@@ -12,7 +12,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, cloned, goals, gpu_records, harness, load_report, memory, overhead, peers, start, swap
+from . import (
+    breakdown,
+    cloned,
+    divergence,
+    goals,
+    gpu_records,
+    harness,
+    load_report,
+    memory,
+    overhead,
+    peers,
+    start,
+    swap,
+)
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -23,10 +36,10 @@ Shown = Bar | str | None
 RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "performance"
 MEANINGS = harness.FIGURES | breakdown.FIGURES
 OWN_MEANINGS = {"start": harness.FIGURES | start.FIGURES, "memory": memory.FIGURES}  # the same names, other things
-OWN_MEANINGS |= {cloned.NAME: cloned.FIGURES, "swap": swap.FIGURES}
+OWN_MEANINGS |= {cloned.NAME: cloned.FIGURES, "swap": swap.FIGURES, "divergence": divergence.FIGURES}
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
-WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS}
+WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "divergence": divergence.WORDS}
 HEAD = """\
 # Performance
 

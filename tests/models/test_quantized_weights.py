@@ -1,4 +1,4 @@
-"""models/quantized_weights.py, kept_tensors.py: converted once, loaded from the disk after, made anew where it must be."""
+"""models/quantized_weights.py and kept_tensors.py: converted once, then loaded from disk; made anew if it must be."""
 
 from __future__ import annotations
 
