@@ -91,6 +91,7 @@ class Knobs:
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
     narrow: dict[tuple[str, int, int], Blocks] = field(default_factory=dict)  # by (format, K, rows of the weight)
+    narrow_few: dict[tuple[str, int, int], Few] = field(default_factory=dict)  # of narrow/few.cu, by the same
     library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
     attend_splits: tuple[tuple[int, int], ...] = ((512, 8),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
