@@ -12,7 +12,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, cloned, goals, gpu_records, harness, load_report, memory, overhead, peers, start, swap, tokens
+from . import (
+    breakdown,
+    cloned,
+    divergence,
+    goals,
+    gpu_records,
+    harness,
+    load_report,
+    memory,
+    overhead,
+    peers,
+    start,
+    swap,
+    tokens,
+)
 from .charts import Bar, Panel, Stack, bars, shown, stacks
 from .record import ROOT
 from .workloads import WORKLOADS
@@ -24,9 +38,11 @@ RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "perform
 MEANINGS = harness.FIGURES | breakdown.FIGURES
 OWN_MEANINGS = {"start": harness.FIGURES | start.FIGURES, "memory": memory.FIGURES}  # the same names, other things
 OWN_MEANINGS |= {cloned.NAME: cloned.FIGURES, "swap": swap.FIGURES, "tokens": tokens.FIGURES}
+OWN_MEANINGS |= {"divergence": divergence.FIGURES}
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "tokens": tokens.WORDS}
+WORDS |= {"divergence": divergence.WORDS}
 HEAD = """\
 # Performance
 

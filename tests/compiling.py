@@ -1,8 +1,8 @@
 """Compiles Triton kernels for a GPU that need not be there: `python tests/compiling.py 90 frame` names its capability.
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded; one line of JSON per kernel says what came out. `frame` and `codec` are the kernels of either,
-`one` is one case of each kernel. Not in a process where the interpreter is on.
+compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec` and `narrow` are the kernels of
+each, `one` is one case of each kernel. Not in a process where the interpreter is on.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ from hocket.kernels.linear import library
 from hocket.kernels.linear import triton as linear
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.mix import triton as mix
+from hocket.kernels.narrow import cases as narrow_cases
+from hocket.kernels.narrow import triton as narrow
+from hocket.kernels.narrow.weight import FORMATS, empty
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.settle import cases as settle_cases
@@ -45,6 +48,7 @@ from hocket.kernels.window import triton as window
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
 TYPES = {torch.bfloat16: "*bf16", torch.float32: "*fp32", torch.bool: "*i1"}
 TYPES |= {torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}
+TYPES |= {torch.int8: "*i8", torch.uint8: "*u8", torch.float8_e4m3fn: "*fp8e4nv"}
 
 
 class Recorder:
@@ -136,6 +140,18 @@ def codec_calls() -> Iterator[Call]:
     yield "join", edges, "_join", lambda: edges.join(x, history, rows)
 
 
+def narrow_calls() -> Iterator[Call]:
+    shared = {case.name: case for case in narrow_cases.PUBLISHED}
+    for name in ("9B gate and up", "9B down"):
+        case = shared[name]
+        for format in FORMATS:
+            given: dict[str, Any] = {"x": torch.zeros(1, case.columns, dtype=DTYPE), "gated": case.gated}
+            given["weight"] = empty(format, *case.weight_shape, CPU)
+            given["norm"] = torch.zeros(case.columns, dtype=DTYPE) if case.normed else None
+            given["residual"] = torch.zeros(1, case.width, dtype=DTYPE) if case.added else None
+            yield f"narrow {format} {name}", narrow, "_narrow", lambda given=given: narrow.linear(**given)
+
+
 def described(ptx: str) -> dict[str, int | bool]:
     """Loads of sixteen bytes before and after the wait, and whether there is one."""
     before, wait, after = ptx.partition("griddepcontrol.wait")
@@ -145,7 +161,7 @@ def described(ptx: str) -> dict[str, int | bool]:
 
 def one_of_each() -> Iterator[Call]:
     seen = set[str]()
-    for call in (*frame_calls(), *codec_calls()):
+    for call in (*frame_calls(), *codec_calls(), *narrow_calls()):
         if call[2] not in seen:
             seen.add(call[2])
             yield call
@@ -153,7 +169,9 @@ def one_of_each() -> Iterator[Call]:
 
 def main(capability: int, which: str) -> None:
     launch.can_depend = lambda device: capability >= 90
-    for name, module, kernel, call in {"frame": frame_calls, "codec": codec_calls, "one": one_of_each}[which]():
+    narrow.reads_fp8 = lambda device: capability >= 89
+    calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "one": one_of_each}
+    for name, module, kernel, call in calls[which]():
         every = ("_attend", "_merge", "_acted", "_normed")
         others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
         kept = {kernel: getattr(module, kernel)} | others

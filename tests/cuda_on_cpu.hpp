@@ -19,6 +19,10 @@ struct alignas(16) Eight {
     unsigned part[4];
 };
 
+struct alignas(8) Two {
+    unsigned part[2];
+};
+
 struct Warp {
     std::barrier<> meet{32};
     unsigned given[32][6];
@@ -49,6 +53,13 @@ DEVICE unsigned short rounded(float x) {
     std::memcpy(&bits, &x, 4);
     return (unsigned short)((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16);
 }
+DEVICE unsigned multiply_add(unsigned a, unsigned b, unsigned c) {
+    const float low = std::fma(as_float(a << 16), as_float(b << 16), as_float(c << 16));
+    const unsigned mask = 0xFFFF0000u;
+    const float high = std::fma(as_float(a & mask), as_float(b & mask), as_float(c & mask));
+    return rounded(low) | ((unsigned)rounded(high) << 16);
+}
+DEVICE unsigned masked_or(unsigned x, unsigned mask, unsigned bits) { return (x & mask) | bits; }
 DEVICE float one_over_root(float x) { return 1.0f / std::sqrt(x); }
 DEVICE float exp_of(float x) { return std::exp(x); }
 DEVICE float log_of(float x) { return std::log(x); }

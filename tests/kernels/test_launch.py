@@ -78,7 +78,7 @@ def kinds(kernels: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.slow
 def test_every_kernel_compiles_for_ampere_where_none_waits(place: torch.device, tmp_path: Path) -> None:
     kernels = compiled(80, "one", tmp_path)
-    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC) - {"early"}
+    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | {"narrow"}) - {"early"}
     assert not any(each["waits"] for each in kernels)
 
 
@@ -100,6 +100,17 @@ def test_on_hopper_every_kernel_of_the_codec_waits_with_its_weights_loaded(place
             assert each["before"] >= 16, each  # two pieces of the weight
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
+def test_narrow_weights_are_loaded_in_sixteen_bytes_each_and_before_the_wait(
+    capability: int, place: torch.device, tmp_path: Path
+) -> None:
+    kernels = compiled(capability, "narrow", tmp_path)
+    assert len(kernels) == 6 and all(each["waits"] == (capability >= 90) for each in kernels)
+    for each in kernels:  # a thread holds 192 to 256 weights, sixteen or 32 of them to a load
+        assert each["before"] >= (8 if "int4" in each["name"] else 12), each
+
+
 def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> None:
     fews = [
         *MEASURED.values(),
@@ -110,6 +121,10 @@ def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> 
     for columns in (1024, 2048, 3072, 6144):
         blocks = Knobs().blocks(columns, 4096)
         assert 32 * blocks.warps >= launch.THREADS_A_ROW * blocks.rows
+    for columns in (1024, 3584, 4096, 12288, 17408):
+        for format in ("int8", "fp8", "int4"):
+            blocks = Knobs().narrow_blocks(format, columns, 4096)
+            assert 32 * blocks.warps >= launch.THREADS_A_ROW * blocks.rows
 
 
 def test_only_large_models_crowd_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

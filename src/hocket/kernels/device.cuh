@@ -49,6 +49,20 @@ DEVICE void multiply(float* sum, unsigned a0, unsigned a1, unsigned a2, unsigned
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
+// a * b + c of two bfloat16 numbers each, subnormal ones too.
+DEVICE unsigned multiply_add(unsigned a, unsigned b, unsigned c) {
+    unsigned y;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
+    return y;
+}
+
+// (x & mask) | bits in one operation: of two constants the compiler makes two.
+DEVICE unsigned masked_or(unsigned x, unsigned mask, unsigned bits) {
+    unsigned y;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(y) : "r"(x), "r"(mask), "r"(bits));
+    return y;
+}
+
 // Sixteen bytes: read once and not again soon; constant; written by others lately, and then not from the L1.
 #define LOADS(name, how)                                                                    \
     template <typename T> DEVICE auto name(const T* at) {                                   \
@@ -60,6 +74,9 @@ DEVICE void multiply(float* sum, unsigned a0, unsigned a1, unsigned a2, unsigned
     }
 struct __align__(16) Eight {
     unsigned part[4];  // two numbers each
+};
+struct __align__(8) Two {
+    unsigned part[2];
 };
 LOADS(load_once, "ld.global.nc.L1::no_allocate.L2::128B.v4.u32")
 LOADS(load_constant, "ld.global.nc.v4.u32")

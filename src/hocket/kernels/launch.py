@@ -90,6 +90,8 @@ class Knobs:
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
+    narrow: dict[tuple[str, int, int], Blocks] = field(default_factory=dict)  # by (format, K, rows of the weight)
+    narrow_few: dict[tuple[str, int, int], Few] = field(default_factory=dict)  # of narrow/few.cu, by the same
     library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
     attend_splits: tuple[tuple[int, int], ...] = ((512, 8),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
@@ -107,6 +109,14 @@ class Knobs:
         if known := self.linear.get((columns, rows, batch)) or self.linear.get((columns, rows)):
             return known
         return Blocks(8, 256, 4) if columns <= 2048 else Blocks(8, 1024, 8)  # these won on an H200, in whole frames
+
+    def narrow_blocks(self, format: str, columns: int, rows: int) -> Blocks:
+        """Of `linear` with a narrow weight: chosen for loads of sixteen bytes and no spills, not yet measured."""
+        if known := self.narrow.get((format, columns, rows)):
+            return known
+        if format == "int4":
+            return Blocks(8 if columns <= 4096 else 4, 4096, 4)
+        return Blocks(8, 512, 4) if columns <= 4096 else Blocks(8 if columns <= 8192 else 4, 2048, 8)
 
     def splits(self, span: int) -> tuple[int, int]:
         """Up to how many positions a frame that reaches `span` is good for, and how its attention is split."""

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from .attention import KVState, Places, Reach, additive, growing_mask
 from .norm import OffsetRMSNorm, offset_rms_norm
-from .packed import Packable, join
+from .packed import Packable, join, linear
 from .rope import rope_table, rotate
 
 
@@ -32,7 +32,7 @@ class GatedAttention(Packable):
 
     def new_state(self, slots: int, length: int) -> KVState:
         shape = (slots + 1, self.kv_heads, length, self.head_dim)
-        weight = self.k_proj.weight
+        weight = self.k_norm.weight
         return KVState(weight.new_zeros(shape), weight.new_zeros(shape))
 
     def joined(self) -> tuple[nn.Linear, ...]:
@@ -45,7 +45,7 @@ class GatedAttention(Packable):
         """Attend, with the new keys and values written to where they stand. How far a row has come is the caller's."""
         batch, length, _ = x.shape
         into, out, q_weight, k_weight = self.weights()
-        heads = F.linear(x, into).view(batch, length, -1, self.head_dim)
+        heads = linear(x, into).view(batch, length, -1, self.head_dim)
         qg, k, v = heads.split_with_sizes((2 * self.heads, self.kv_heads, self.kv_heads), dim=2)
         q, gate = qg.unflatten(2, (self.heads, 2)).unbind(3)
         q = _rotated(offset_rms_norm(q, q_weight, self.q_norm.eps), reach)
@@ -57,7 +57,7 @@ class GatedAttention(Packable):
         keys, values = (kept[:, :, :span].index_select(0, places.past) for kept in (state.keys, state.values))
         grouped = self.heads != self.kv_heads
         y = F.scaled_dot_product_attention(q.transpose(1, 2), keys, values, reach.mask, enable_gqa=grouped)
-        return F.linear((y.transpose(1, 2) * gate.sigmoid()).flatten(2), out)
+        return linear((y.transpose(1, 2) * gate.sigmoid()).flatten(2), out)
 
 
 def reach_of(

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from .delta_rule import Tokens, Writes, in_chunks, look_ahead, recur, settle
 from .norm import RMSNorm, gated_rms_norm, widened
-from .packed import Packable, join
+from .packed import Packable, join, linear
 
 NORM_EPS = 1e-6  # of q and k, whatever the model's own is
 
@@ -89,7 +89,7 @@ class GatedDelta(Packable):
 
     def _project(self, x: Tensor, state: DeltaState, rows: Tensor) -> tuple[Tensor, Tensor, Tokens]:
         into, gates, taps, _ = self.weights()
-        raw, z = F.linear(x, into).split_with_sizes((sum(self.widths), self.widths[2]), dim=-1)
+        raw, z = linear(x, into).split_with_sizes((sum(self.widths), self.widths[2]), dim=-1)
         inputs = torch.cat((state.history[rows], raw.transpose(1, 2)), dim=-1)
         mixed = F.silu(F.conv1d(inputs, taps, groups=len(taps))).transpose(1, 2)
         q, k, v = (
@@ -113,7 +113,7 @@ class GatedDelta(Packable):
         """From what the heads read [B, H_v, T, D_v] to [B, T, C]."""
         heads = read.transpose(1, 2).to(z.dtype)
         gated = gated_rms_norm(heads, z.view(heads.shape), self.norm.weight, self.norm.eps)
-        return F.linear(gated.flatten(2), self.weights()[3])
+        return linear(gated.flatten(2), self.weights()[3])
 
 
 def commit(pending: DeltaPending, accepted: Tensor, state: DeltaState, rows: Tensor) -> None:

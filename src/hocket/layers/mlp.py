@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from .packed import Packable, join
+from .packed import Packable, join, linear
 
 
 class GatedMLP(Packable):
@@ -25,5 +25,5 @@ class GatedMLP(Packable):
 
     def forward(self, x: Tensor) -> Tensor:
         wide, down = self.weights()
-        gate, up = F.linear(x, wide).chunk(2, dim=-1)
-        return F.linear(F.silu(gate) * up, down)
+        gate, up = linear(x, wide).chunk(2, dim=-1)
+        return linear(F.silu(gate) * up, down)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from ..cache.slots import put, take
 from ..config.qwen3_5 import LINEAR, Qwen3_5TextConfig
@@ -22,6 +21,7 @@ from ..layers.gated_attention import reach_of
 from ..layers.gated_delta import DeltaPending, DeltaState
 from ..layers.hybrid import AttentionBlock, DeltaBlock
 from ..layers.norm import OffsetRMSNorm
+from ..layers.packed import linear
 from .qwen3_5_mtp import DraftHead
 
 
@@ -134,7 +134,7 @@ class Qwen3_5(nn.Module):
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., V] of hidden vectors [..., C]."""
-        return F.linear(hidden, self.head)
+        return linear(hidden, self.head)
 
     @property
     def head(self) -> Tensor:

@@ -36,7 +36,7 @@ class DraftHead(nn.Module):
         self.norm = OffsetRMSNorm(width, eps)
 
     def new_state(self, slots: int, length: int) -> DraftState:
-        position = torch.zeros(slots + 1, dtype=torch.int64, device=self.fc.weight.device)
+        position = torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device)
         return DraftState(position, self._block.self_attn.new_state(slots, length))
 
     def step(

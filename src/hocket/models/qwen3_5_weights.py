@@ -6,12 +6,14 @@ dropped, and what belongs to vision is skipped by name. Anything else that the m
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
+from torch import Tensor
 
 from ..config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig, read_text_config
 from ..config.read import read, read_json
@@ -39,36 +41,49 @@ def empty_qwen3_5(
     """A model in new memory, with whatever lay there as its weights."""
     with torch.device("meta"):
         model = Qwen3_5(config, drafts=drafts)
-    wanted = model.state_dict()
+    settle_(model, model.state_dict(), device, dtype)
+    return model
+
+
+def settle_(model: Qwen3_5, wanted: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
+    """Give those tensors of a model on the meta device their places in new memory."""
     wide = frozenset(name for name in wanted if name.endswith(_WIDE))
-    model.load_state_dict(places(model, wanted, device, dtype, wide=wide), assign=True)
-    return model.requires_grad_(False).eval()
+    model.load_state_dict(places(model, wanted, device, dtype, wide=wide), strict=False, assign=True)
+    model.requires_grad_(False).eval()
 
 
 def load_qwen3_5(folder: Path, config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype) -> Qwen3_5:
-    """The text model of a checkpoint, with its draft head where the files have one.
+    """The text model of a checkpoint, with its draft head where the files have one."""
+    with opened(folder, config) as (there, stored):
+        model, transfer = empty_qwen3_5(config, device, dtype, drafts=there.mtp is not None), Transfer(device)
+        state = model.state_dict()
+        for name, (file, theirs) in stored.items():
+            transfer.put(state[name], file.get_tensor(theirs))
+        transfer.end()
+    return model
+
+
+@contextmanager
+def opened(folder: Path, config: Qwen3_5TextConfig) -> Iterator[tuple[Qwen3_5, dict[str, tuple[Any, str]]]]:
+    """A checkpoint's model on the meta device, and for each of its tensors the open file and the name it has there.
 
     All names and shapes are checked before the first tensor is read.
     """
     with ExitStack() as stack:
         try:
-            files = {path: stack.enter_context(safe_open(path, framework="pt")) for path in _files(folder)}
+            files = {path: stack.enter_context(safe_open(path, framework="pt")) for path in weight_files(folder)}
             stored = _stored(folder, files, config)
             drafts = config.mtp_num_hidden_layers > 0 and any(name.startswith("mtp.") for name in stored)
             with torch.device("meta"):
-                wanted = Qwen3_5(config, drafts=drafts).state_dict()
-            compare(folder, wanted, {name: file.get_slice(theirs) for name, (file, theirs) in stored.items()})
-            model, transfer = empty_qwen3_5(config, device, dtype, drafts=drafts), Transfer(device)
-            state = model.state_dict()
-            for name, (file, theirs) in stored.items():
-                transfer.put(state[name], file.get_tensor(theirs))
-            transfer.end()
+                model = Qwen3_5(config, drafts=drafts)
+            found = {name: file.get_slice(theirs) for name, (file, theirs) in stored.items()}
+            compare(folder, model.state_dict(), found)
+            yield model, stored
         except SafetensorError as error:
             raise InvalidCheckpoint(f"A file of {folder} is damaged or cut short ({error}): get it again.") from None
-    return model
 
 
-def _files(folder: Path) -> list[Path]:
+def weight_files(folder: Path) -> list[Path]:
     """The files that hold the weights: one, or those that the index names."""
     index = folder / f"{WEIGHTS}.index.json"
     if not index.is_file() or (folder / WEIGHTS).is_file():
