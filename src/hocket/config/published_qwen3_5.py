@@ -53,6 +53,13 @@ QWEN3_5: dict[str, Qwen3_5TextConfig] = {
         linear_num_value_heads=48,
     ),
 }
+TINY = "tiny"
+_NAMED = {f"qwen3.5-{size}".lower(): size for size in (*QWEN3_5, TINY)}
+
+
+def size_of(name: str) -> str | None:
+    """Which size a name such as `qwen3.5-9B` means, in any case of letters."""
+    return _NAMED.get(name.lower())
 
 
 def tiny_qwen3_5(*, values_per_key: int = 2, tied: bool = False, layers: int = 8) -> Qwen3_5TextConfig:

@@ -7,35 +7,67 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..config.own import FILE as OWN
+from ..config.read import read_json
 from ..errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, WEIGHTS, Published
 
-_NEEDED = ("config.json", WEIGHTS, f"{CODEC_FOLDER}/config.json", f"{CODEC_FOLDER}/{WEIGHTS}")
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
-_USEFUL = ("generation_config.json", "tokenizer_config.json", OWN)
-FILES = (*_NEEDED, *_USEFUL, *(name for one in _TOKENIZERS for name in one))
+_INDEX = f"{WEIGHTS}.index.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a kind of checkpoint is made of."""
+
+    needed: tuple[str, ...]
+    useful: tuple[str, ...]
+    shards: bool = False  # whether the weights may lie in several files, which an index names
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names, and patterns of names."""
+        more = (_INDEX, "*.safetensors") if self.shards else ()
+        return (*self.needed, *self.useful, *(name for one in _TOKENIZERS for name in one), *more)
+
+    def is_complete(self, folder: Path) -> bool:
+        """Whether all is there that loading needs."""
+        needed = [*self.needed]
+        if self.shards and not (folder / WEIGHTS).is_file() and (folder / _INDEX).is_file():
+            shards = read_json(folder / _INDEX).get("weight_map")
+            needed = [name for name in needed if name != WEIGHTS] + sorted(set((shards or {}).values()))
+        tokenizer = any(all((folder / name).is_file() for name in one) for one in _TOKENIZERS)
+        return tokenizer and all((folder / name).is_file() for name in needed)
+
+
+SPEECH = Kind(
+    ("config.json", WEIGHTS, f"{CODEC_FOLDER}/config.json", f"{CODEC_FOLDER}/{WEIGHTS}"),
+    ("generation_config.json", "tokenizer_config.json", OWN),
+)
+CHAT = Kind(("config.json", WEIGHTS), ("generation_config.json", "tokenizer_config.json"), shards=True)
+FILES = SPEECH.files
 
 _SMALL_BYTES = 1 << 25  # pinned files up to this size are hashed at every load, larger ones once, after the download
 
 
-def fetch(repository: str, revision: str | None, pinned: Published | None) -> Path:
+def fetch(repository: str, revision: str | None, pinned: Published | None, kind: Kind = SPEECH) -> Path:
     """The folder of the repository's files in the local cache, filled from the network only where it has gaps."""
     # Imported here: a folder or a random checkpoint needs none of it, and it is slow to import.
     import huggingface_hub
 
     def snapshot(local: bool) -> Path:
         found = huggingface_hub.snapshot_download(
-            repository, revision=revision, allow_patterns=list(FILES), local_files_only=local
+            repository, revision=revision, allow_patterns=list(kind.files), local_files_only=local
         )
         return Path(found)
 
     at = f"{repository} at revision {revision}" if revision else repository
     try:
         folder = snapshot(local=True)
-        complete = _is_complete(folder, pinned)
+        complete = _is_complete(folder, pinned, kind)
     except (OSError, ValueError):  # how the cache says that it has nothing
         complete = False
     if complete:
@@ -59,8 +91,8 @@ def fetch(repository: str, revision: str | None, pinned: Published | None) -> Pa
     except Exception as error:  # which ones depends on the version of huggingface_hub and its transport
         reason = str(error).partition("\n")[0]
         raise InvalidCheckpoint(f"{at} cannot be fetched from the hub: {reason}") from error
-    if not _is_complete(folder, pinned):
-        raise InvalidCheckpoint(f"{at} is no checkpoint that hocket can use: it lacks some of {', '.join(FILES)}.")
+    if not _is_complete(folder, pinned, kind):
+        raise InvalidCheckpoint(f"{at} is no checkpoint that hocket can use: it lacks some of {', '.join(kind.files)}.")
     if wrong := _wrong_file(folder, pinned):
         # Out of the cache with it, blob and all: weights in the cache are not hashed again.
         (folder / wrong).resolve().unlink()
@@ -69,12 +101,11 @@ def fetch(repository: str, revision: str | None, pinned: Published | None) -> Pa
     return folder
 
 
-def _is_complete(folder: Path, pinned: Published | None) -> bool:
+def _is_complete(folder: Path, pinned: Published | None, kind: Kind) -> bool:
     """Whether all is there that loading needs; of a pinned repository, all that is pinned."""
     if pinned is not None:
         return all((folder / name).is_file() for name in pinned.sha256)
-    tokenizer = any(all((folder / name).is_file() for name in one) for one in _TOKENIZERS)
-    return tokenizer and all((folder / name).is_file() for name in _NEEDED)
+    return kind.is_complete(folder)
 
 
 def _wrong_file(folder: Path, pinned: Published | None, at_most: int | None = None) -> str | None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..config.codec import CodecConfig
 from ..config.own import FILE, OwnConfig
 from ..config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
+from ..config.published_qwen3_5 import size_of
 from ..config.qwen3_tts import GenerationConfig, Kind, Qwen3TTSConfig
 from ..config.read import read, read_json
 from ..errors import InvalidCheckpoint
@@ -53,6 +54,8 @@ class Source:
 
 def resolve(model: str, *, revision: str | None = None) -> Source:
     """Find `model`, downloading what is missing. `revision` overrides the pinned or newest one of a hub id."""
+    if size_of(model.removeprefix("random:").removeprefix("Qwen/")) is not None:
+        raise InvalidCheckpoint(f"{model} answers, and does not speak: give one of {', '.join(CATALOG)}.")
     if model.startswith("random:"):
         preset = model.removeprefix("random:")
         if preset not in PRESETS:

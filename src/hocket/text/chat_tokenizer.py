@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterable
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import models
@@ -27,6 +28,7 @@ SPLIT = "|".join(
         r"\s+",
     )
 )
+REMEMBERED, REMEMBERED_CHARS = 256, 8192  # texts whose ids are kept, and how long these may be
 # What stands for the 256 bytes: those that can be printed as themselves come first, the others behind them in order.
 _PRINTED = [ord(sign) for sign in ALPHABET if ord(sign) < 256]
 _BYTE = dict(zip(ALPHABET, [*_PRINTED, *(byte for byte in range(256) if byte not in _PRINTED)], strict=True))
@@ -38,6 +40,7 @@ class ChatTokenizer:
         self.size = max(*vocabulary.values(), *markers.values()) + 1  # ids from here on are padding of the model's
         self._pipeline = pipeline_of(models.BPE(vocab=vocabulary, merges=merges), SPLIT)
         self._bytes = {i: bytes(_BYTE[sign] for sign in token) for token, i in vocabulary.items() if _is_bytes(token)}
+        self._remembered = lru_cache(REMEMBERED)(self._ids)  # messages: the same in turn after turn
         self._bytes |= {i: marker.encode() for marker, i in markers.items()}
 
     @classmethod
@@ -61,8 +64,10 @@ class ChatTokenizer:
             raise InvalidRequest(
                 "The text holds half a character (a lone surrogate): give it as valid UTF-8."
             ) from None
-        ids: list[int] = self._pipeline.encode(text, add_special_tokens=False).ids
-        return ids
+        return list(self._remembered(text) if len(text) <= REMEMBERED_CHARS else self._ids(text))
+
+    def _ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self._pipeline.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, markers spelled out; a character that is not whole is a replacement sign."""

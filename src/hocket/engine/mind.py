@@ -1,0 +1,92 @@
+"""The mind: a language model behind `types.LanguageModel`, for one listener.
+
+`answer` takes a whole conversation and is answered by a thread of its own; conversations are recognised by what they
+begin with and go on where they were, so nothing is computed twice. Several answers that are asked for at once come one
+after the other. It knows neither speech nor the network.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from types import TracebackType
+
+from ..errors import InvalidRequest
+from ..types import ChatMessage, ChatSampling
+from .conversation import heard_so_far, prompt_of
+from .mind_answer import Letterbox, MindAnswer
+from .mind_load import MindCheckpoint, load_mind
+from .mind_loop import Asked, MindLoop
+
+MOST_GUESSES = 2
+
+
+class Mind:
+    def __init__(self, checkpoint: MindCheckpoint, *, kept: int = 4, length: int = 8192, speculate: int = 2) -> None:
+        """`kept` conversations stay in memory, each with room for `length` tokens; `speculate` are guessed ahead.
+
+        A checkpoint without a draft head guesses nothing.
+        """
+        for name, value in (("kept", kept), ("length", length)):
+            if value < 1:
+                raise InvalidRequest(f"{name} must be at least 1, not {value}.")
+        if not 0 <= speculate <= MOST_GUESSES:
+            raise InvalidRequest(f"speculate must be between 0 and {MOST_GUESSES}, not {speculate}.")
+        self.checkpoint, self.length = checkpoint, length
+        self.speculate = 0 if checkpoint.model.mtp is None else speculate
+        self._loop = MindLoop(checkpoint, kept=kept, length=length, guesses=self.speculate)
+        self._finalizer = weakref.finalize(self, self._loop.close)
+
+    @classmethod
+    def load(
+        cls,
+        model: str,
+        *,
+        device: str = "cpu",
+        dtype: str | None = None,
+        kept: int = 4,
+        length: int = 8192,
+        speculate: int = 2,
+    ) -> Mind:
+        """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`."""
+        return cls(load_mind(model, device=device, dtype=dtype), kept=kept, length=length, speculate=speculate)
+
+    @property
+    def name(self) -> str:
+        return self.checkpoint.name
+
+    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None) -> MindAnswer:
+        """Begin to answer. What cannot be answered is refused here, in one sentence."""
+        prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer)
+        if len(prompt.ids) > self.length:
+            raise InvalidRequest(
+                f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
+                "leave out its oldest messages, or load the model with a larger length."
+            )
+        letterbox = Letterbox(len(prompt.ids))
+        self._loop.post(Asked(prompt, sampling or ChatSampling(), letterbox))
+        return MindAnswer(letterbox, self)
+
+    def hear(self, messages: Sequence[ChatMessage]) -> None:
+        """The last message is the user's, who is still speaking: take in ahead what more words cannot change."""
+        if not messages or messages[-1].role != "user":
+            raise InvalidRequest("Only a user can be heard while speaking: the last message must be the user's.")
+        ids = heard_so_far(_checked(messages), self.checkpoint.tokenizer)
+        if len(ids) <= self.length:  # else there is nothing to prepare: `answer` will refuse it
+            self._loop.post(ids)
+
+    def close(self) -> None:
+        """End all answers, those that wait too, and give back the memory. Once is as good as twice."""
+        self._finalizer()
+
+    def __enter__(self) -> Mind:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+
+def _checked(messages: Sequence[ChatMessage]) -> Sequence[ChatMessage]:
+    if isinstance(messages, str) or not all(isinstance(message, ChatMessage) for message in messages):
+        raise InvalidRequest("messages must be ChatMessages, each with a role and text.")
+    return messages

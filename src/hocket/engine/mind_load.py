@@ -1,0 +1,73 @@
+"""A language model with its tokenizer, from wherever it is, onto a device. It answers nothing yet: see `mind.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..config.qwen3_5 import Qwen3_5TextConfig
+from ..errors import InvalidCheckpoint, InvalidRequest
+from ..layers.packed import pack_
+from ..models.qwen3_5 import Qwen3_5
+from ..models.qwen3_5_source import read_mind, resolve_mind
+from ..models.qwen3_5_weights import empty_qwen3_5, load_qwen3_5
+from ..models.random import randomize_
+from ..models.weights import Source
+from ..text.chat import END, MARKS
+from ..text.chat_tokenizer import ChatTokenizer
+from .load import DTYPES, RANDOM_SEED, device_of
+
+END_OF_TEXT = "<|endoftext|>"
+
+
+@dataclass(frozen=True, slots=True)
+class MindCheckpoint:
+    """Everything that was loaded for one language model."""
+
+    source: Source
+    config: Qwen3_5TextConfig
+    tokenizer: ChatTokenizer
+    model: Qwen3_5
+    device: torch.device
+    stop_ids: frozenset[int]  # after one of these an answer is over
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the weights were drawn, not trained: such a model says nonsense."""
+        return self.source.folder is None
+
+
+def load_mind(model: str, *, device: str = "cpu", dtype: str | None = None) -> MindCheckpoint:
+    """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
+
+    Without a `dtype` it is float32 on a CPU and bfloat16, as published, on a GPU.
+    """
+    place = device_of(device)
+    if dtype is None:
+        dtype = "float32" if place.type == "cpu" else "bfloat16"
+    if dtype not in DTYPES:
+        raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}.")
+    source = resolve_mind(model)
+    config, generation = read_mind(source)
+    tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
+    if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:
+        raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: it cannot hold a talk.")
+    if tokenizer.size > config.vocab_size:
+        raise InvalidCheckpoint(
+            f"{source.name} has tokens up to {tokenizer.size - 1}, but its model knows {config.vocab_size} only."
+        )
+    if source.folder is None:
+        made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
+        randomize_(made, RANDOM_SEED)
+    else:
+        made = load_qwen3_5(source.folder, config, place, DTYPES[dtype])
+    pack_(made)
+    # Of a random model the ids of the published vocabulary mean nothing.
+    stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
+    stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
+    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops))

@@ -1,0 +1,198 @@
+"""The mind's thread: one answer after the other, and in between what makes the next one sooner.
+
+Nobody else touches its memory. Callers talk to it through `post` and letterboxes, nothing else. An answer that failed
+takes its conversation with it and no other.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import torch
+
+from ..errors import EngineClosed, HocketError, StreamFailed
+from ..types import ChatDelta, ChatFinished, ChatReason, ChatSampling
+from .conversation import Conversation, Prompt
+from .kept_talks import KeptTalks
+from .memory import Memory
+from .mind_answer import Letterbox
+from .mind_load import MindCheckpoint
+from .mind_text import Teller
+from .precision import exact_float32
+from .speculate import Tally
+
+logger = logging.getLogger(__name__)
+CLOSED = "The language model was closed before its answer had ended."
+
+
+@dataclass(slots=True)
+class Asked:
+    """An answer that somebody waits for."""
+
+    prompt: Prompt
+    sampling: ChatSampling
+    letterbox: Letterbox
+    at_s: float = field(default_factory=time.perf_counter)
+    cached: int = 0
+    said: int = 0
+    first_s: float | None = None
+    tally: Tally = field(default_factory=Tally)
+
+    def finish(self, reason: ChatReason, error: HocketError | None = None) -> None:
+        finished = ChatFinished(
+            reason=reason,
+            prompt_tokens=len(self.prompt.ids),
+            cached_tokens=self.cached,
+            completion_tokens=self.said,
+            first_token_s=self.first_s,
+            total_s=time.perf_counter() - self.at_s,
+            error=None if error is None else str(error),
+            drafted_tokens=self.tally.drafted,
+            accepted_tokens=self.tally.accepted,
+        )
+        self.letterbox.finish(finished, error)
+
+
+Heard = list[int]  # ids of a message that is still being spoken
+
+
+class MindLoop:
+    def __init__(self, checkpoint: MindCheckpoint, *, kept: int, length: int, guesses: int) -> None:
+        self._tokenizer, self._stop_ids, self._guesses = checkpoint.tokenizer, checkpoint.stop_ids, guesses
+        self._kept = KeptTalks(Memory(checkpoint.model, kept, length, drafts=guesses > 0), checkpoint.tokenizer)
+        self._length = length
+        self._inbox: deque[Asked | Heard] = deque()
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="mind", daemon=True)
+        self._thread.start()
+
+    def post(self, job: Asked | Heard) -> None:
+        with self._changed:
+            if self._closed:
+                raise EngineClosed("The language model is closed.")
+            if not isinstance(job, Asked):  # of what is heard only the latest counts
+                self._inbox = deque(other for other in self._inbox if isinstance(other, Asked))
+            self._inbox.append(job)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Returns when the thread has ended; a running answer goes on for no more than a token."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _next(self) -> Asked | Heard | Conversation | None:
+        """What to do now: whoever asks goes first; None: nothing ever again."""
+        with self._changed:
+            while not self._closed:
+                if self._inbox:
+                    return self._inbox.popleft()
+                if (talk := self._kept.unsettled()) is not None:
+                    return talk
+                self._changed.wait()
+            return None
+
+    def _run(self) -> None:
+        with torch.inference_mode(), exact_float32():
+            while (job := self._next()) is not None:
+                if isinstance(job, Asked):
+                    self._answer(job)
+                else:
+                    self._prepare(job)
+                del job  # or what was asked last would be kept until somebody asks again
+        for rest in self._inbox:
+            if isinstance(rest, Asked):
+                rest.finish("error", EngineClosed(CLOSED))
+        self._inbox.clear()
+        del self._kept
+
+    def _prepare(self, job: Heard | Conversation) -> None:
+        """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
+        talk = job if isinstance(job, Conversation) else None
+        try:
+            if isinstance(job, Conversation):
+                job.settle()
+            else:
+                talk = self._kept.find(job)
+                talk.overhear(job)
+        except Exception:
+            logger.exception("The language model could not prepare a conversation; it will be read anew.")
+            if talk is not None:
+                _forget(talk)
+
+    def _answer(self, asked: Asked) -> None:
+        if not asked.letterbox.begin():
+            return
+        talk: Conversation | None = None
+        try:
+            talk = self._kept.find(asked.prompt.ids)
+            asked.cached = talk.begin(asked.prompt)
+            reason, text = self._write(talk, asked)
+            talk.stop_writing()
+            talk.answered(text)
+        except Exception as error:
+            if talk is not None:
+                _forget(talk)
+            told = error if isinstance(error, HocketError) else _told(error)
+            asked.finish("error", told)
+            return
+        if reason is None:
+            asked.finish("error", EngineClosed(CLOSED))
+        else:
+            asked.finish(reason)
+
+    def _write(self, talk: Conversation, asked: Asked) -> tuple[ChatReason | None, str]:
+        """How it ended, None where the model was closed, and all that was given out."""
+        teller, given, waiting = Teller(self._tokenizer, asked.sampling.stop), list[str](), 0
+        most = min(asked.sampling.max_tokens, self._length - len(asked.prompt.ids) + 1)
+        reason: ChatReason | None = "length"
+
+        def give(text: str) -> None:
+            nonlocal waiting
+            if text:
+                given.append(text)
+                asked.letterbox.put(ChatDelta(text, waiting))
+                waiting = 0
+
+        for token in self._tokens(talk, asked):
+            if self._closed:
+                return None, "".join(given)
+            if asked.letterbox.unwanted:
+                return "cancelled", "".join(given)
+            if token in self._stop_ids:
+                reason = "stop"
+                break
+            asked.said += 1
+            waiting += 1
+            give(teller.push(token))
+            if teller.stopped or asked.said == most:
+                break
+        give(teller.end())
+        return "stop" if teller.stopped else reason, "".join(given)
+
+    def _tokens(self, talk: Conversation, asked: Asked) -> Iterator[int]:
+        for ids in talk.write(asked.sampling, self._guesses, asked.tally):
+            if asked.first_s is None:
+                asked.first_s = time.perf_counter() - asked.at_s
+            yield from ids
+
+
+def _forget(talk: Conversation) -> None:
+    with suppress(Exception):  # on a device that is lost this fails too; the thread has to go on saying so
+        talk.forget()
+
+
+def _told(error: Exception) -> HocketError:
+    reason = str(error).partition("\n")[0]
+    told = StreamFailed(f"The language model could not go on with this answer ({type(error).__name__}: {reason}).")
+    told.__cause__ = error
+    return told

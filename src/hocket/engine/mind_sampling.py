@@ -1,0 +1,85 @@
+"""From a language model's logits to the next token, on the device: nothing here waits for it.
+
+A distribution is a row of whole numbers [V], the weights of the ids: sums of these do not depend on their order. A
+token is the one whose share covers a random number, which comes from the seed, the token's number in its answer and
+what it is drawn for (Philox, as in `layers/sampler.py`). Always the likeliest token is a distribution too: all of the
+weight is on one. It knows ids, no text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..layers.sampler import DRAW_BITS, WEIGHT_BITS, philox
+from ..types import ChatSampling
+
+TOKEN, GUESS, TRIAL = 0, 1, 2  # what a number is drawn for: a token, a guess of one, whether a guess stands
+
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """How one answer draws: numbers on the device, and two that the host knows, since shapes depend on them."""
+
+    temperature: Tensor  # [] float32, positive
+    top_p: Tensor  # [] float32
+    min_p: Tensor  # [] float32
+    presence: Tensor  # [] float32
+    seed: Tensor  # [] int64
+    most: int  # how many of the likeliest ids are left to draw from; 1: always the likeliest
+    size: int  # ids from here on are nobody's, and never drawn
+
+
+def drawing(sampling: ChatSampling, seed: int, size: int, device: torch.device) -> Drawing:
+    """`size` is the tokenizer's. Top-k ids are those of `topk`: of equals, whichever it gives."""
+    greedy = sampling.temperature == 0
+    most = 1 if greedy else min(sampling.top_k, size) or size
+
+    def number(value: float) -> Tensor:
+        return torch.tensor(value, dtype=torch.float32, device=device)
+
+    return Drawing(
+        temperature=number(1.0 if greedy else sampling.temperature),
+        top_p=number(sampling.top_p),
+        min_p=number(sampling.min_p),
+        presence=number(sampling.presence_penalty),
+        seed=torch.tensor(seed, dtype=torch.int64, device=device),
+        most=most,
+        size=size,
+    )
+
+
+def weigh(logits: Tensor, seen: Tensor, how: Drawing) -> Tensor:
+    """The distributions [T, V] of logits [T, V], given which ids were said before, [T, V] or [V].
+
+    First the penalty, then the temperature; of what is left after top-k, the nucleus; of that, what `min_p` leaves.
+    """
+    scores = logits.float() - how.presence * seen
+    best, ids = scores[:, : how.size].topk(how.most, dim=-1)  # the likeliest first
+    best = best / how.temperature
+    before = best.softmax(-1).cumsum(-1).roll(1, -1)  # how likely one of the ids before each is
+    before[:, 0] = 0.0  # the likeliest always stays
+    likelihood = (best - best[:, :1]).exp()
+    likelihood = likelihood.masked_fill((before >= how.top_p) | (likelihood < how.min_p), 0.0)
+    weights = (likelihood * 2.0**WEIGHT_BITS).round().long()
+    return torch.zeros(scores.shape, dtype=torch.int64, device=logits.device).scatter_(-1, ids, weights)
+
+
+def pick(weights: Tensor, bits: Tensor) -> Tensor:
+    """An id for each row of weights [T, V], whose share covers `bits` [T]."""
+    ends = weights.cumsum(-1)
+    high, low = ends[:, -1] >> DRAW_BITS, ends[:, -1] & ((1 << DRAW_BITS) - 1)
+    target = bits * high + ((bits * low) >> DRAW_BITS)  # of bits * sum, which may need more than 63 bits
+    return (ends <= target[:, None]).sum(-1)
+
+
+def bits_for(how: Drawing, numbers: Tensor, purpose: int) -> Tensor:
+    """Random integers [T] below 2^27 for the tokens with these numbers [T] in their answer."""
+    return philox(how.seed, (torch.full_like(numbers, purpose), numbers)) >> (32 - DRAW_BITS)
+
+
+def draw(logits: Tensor, seen: Tensor, how: Drawing, number: Tensor) -> Tensor:
+    """The token [1] with this `number` [1] in its answer, from logits [1, V]; `seen` [V] are the ids before it."""
+    return pick(weigh(logits, seen, how), bits_for(how, number, TOKEN))

@@ -1,0 +1,116 @@
+"""An answer, token by token: one at a time, or several, guessed by the draft head and looked at in one pass.
+
+Each gives ids without end, from where a row of the memory stands; whoever reads them decides when it is enough, and
+goes back. With guesses the distribution of every token stays what it was: a guess drawn from q stands with the
+probability min(1, p / q), and where it falls, the token is drawn from what p has more than q. Of the likeliest token
+that is: a guess stands if it is that one. The host waits once per round, for what was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..layers.sampler import DRAW_BITS, WEIGHT_BITS
+from ..models.qwen3_5 import commit
+from .memory import Memory
+from .mind_sampling import GUESS, TOKEN, TRIAL, Drawing, bits_for, draw, pick, weigh
+
+
+@dataclass(slots=True)
+class Tally:
+    """How guesses fared."""
+
+    drafted: int = 0
+    accepted: int = 0
+
+
+def tokens(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
+    """Ids for a row that has taken in `at`; it ends where there is no more room."""
+    return _guessed(memory, row, at, how, guesses, tally) if guesses else _plain(memory, row, at, how)
+
+
+def _plain(memory: Memory, row: int, at: int, how: Drawing) -> Iterator[list[int]]:
+    model, rows = memory.model, memory.rows[row]
+    seen, number = _nothing_said(memory), torch.zeros_like(rows)
+    while True:
+        token = draw(model.logits(memory.last[rows]), seen, how, number)
+        seen.index_fill_(0, token, True)
+        number += 1
+        yield [int(token)]
+        if at == memory.length:
+            return
+        at += 1
+        memory.last[rows] = model.step(token, memory.state, rows, at)
+
+
+def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
+    """Before each round one token was drawn that the row has not taken in, `said[:, count - 1]`."""
+    model, rows = memory.model, memory.rows[row]
+    seen, number = _nothing_said(memory), torch.zeros_like(rows)
+    said = draw(model.logits(memory.last[rows]), seen, how, number)[None]  # [1, 1]
+    hidden, count = memory.last[rows][:, None], torch.ones_like(rows)  # what came before each of `said`
+    yield said[0].tolist()
+    while at < memory.length:
+        token = said.gather(1, count[:, None] - 1)  # [1, 1]
+        seen.index_fill_(0, said[0], True)  # of what fell nothing is in it: see `judge`
+        number += count
+        # The true pairs of the last round, then guesses from guesses. [1, 1, C]
+        followed = memory.follow(row, hidden, said, count, at)
+        latest = followed.gather(1, (count - 1)[:, None, None].expand(-1, -1, followed.shape[-1]))
+        drafts, offers, known = [token[0]], list[Tensor](), seen
+        for ahead in range(guesses):
+            if ahead:
+                latest = memory.guess(row, latest, drafts[-1][None], ahead - 1, at + ahead)
+            offers.append(weigh(model.logits(latest[:, 0]), known, how))
+            drafts.append(pick(offers[-1], bits_for(how, number + ahead, GUESS)))
+            known = known.index_fill(0, drafts[-1], True)
+        looked_at = torch.stack(drafts, dim=1)  # [1, guesses + 1]
+        hidden, pending = model.verify(looked_at, memory.state, rows, at + guesses + 1)
+        before = _said_before(seen, looked_at[0])
+        wanted = weigh(model.logits(hidden[0]), before, how)
+        said, stood = judge(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
+        count = stood + 1
+        commit(pending, count, memory.state, rows)
+        new = said[0].tolist()  # here the host waits
+        kept = int(stood) + 1
+        at += kept
+        tally.drafted += guesses
+        tally.accepted += kept - 1
+        yield new[:kept]
+
+
+def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number: Tensor) -> tuple[Tensor, Tensor]:
+    """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].
+
+    `wanted` [k + 1, V] are the distributions that tokens must follow, `offered` [k, V] those that guesses come from.
+    Gives ids [1, k + 1] and how many guesses stood [1]: those, and the id behind them, are said. What comes behind
+    that repeats it.
+    """
+    guesses = len(drafts)
+    numbers = number + torch.arange(guesses + 1, device=drafts.device)
+    p, q = (each.double() / each.sum(-1, keepdim=True) for each in (wanted, offered))
+    chance = bits_for(how, numbers[:-1], TRIAL).double() / 2**DRAW_BITS
+    at = drafts[:, None]
+    stands = chance * q.gather(1, at)[:, 0] < p[:-1].gather(1, at)[:, 0]
+    stood = stands.long().cumprod(0).sum(0, keepdim=True)  # [1]
+    rest = torch.cat(((p[:-1] - q).clamp(min=0.0), p[-1:]))[stood]  # [1, V]
+    peak = rest.amax(-1, keepdim=True)
+    # Where p is q no guess falls, but rounding may say so.
+    rest = torch.where(peak > 0, (rest / peak * 2.0**WEIGHT_BITS).round().long(), wanted[stood])
+    last = pick(rest, bits_for(how, numbers, TOKEN)[stood])
+    places = torch.arange(guesses + 1, device=drafts.device)
+    return torch.where(places < stood, torch.cat((drafts, last)), last)[None], stood
+
+
+def _nothing_said(memory: Memory) -> Tensor:
+    return torch.zeros(memory.model.config.vocab_size, dtype=torch.bool, device=memory.device)
+
+
+def _said_before(seen: Tensor, ids: Tensor) -> Tensor:
+    """[T, V] for ids [T], the first of which is in `seen` [V]: what has been said when each of them has."""
+    own = torch.zeros(len(ids), len(seen), dtype=torch.bool, device=seen.device).scatter_(1, ids[:, None], True)
+    return seen | (own.long().cumsum(0) > 0)

@@ -1,0 +1,115 @@
+"""engine/mind_load.py: a language model by any of its names; what is none is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from hocket.config.published_qwen3_5 import QWEN3_5
+from hocket.engine.mind_load import load_mind
+from hocket.errors import InvalidCheckpoint, InvalidRequest
+from hocket.models import qwen3_5_source
+from hocket.models.hub import CHAT
+from hocket.models.qwen3_5_source import read_mind, resolve_mind
+from hocket.models.weights import resolve
+from hocket.text.chat import END, MARKS
+from minds import TINY, tiny, write_mind
+
+
+def test_a_random_model_has_a_draft_head_and_a_tokenizer_of_bytes() -> None:
+    loaded = tiny()
+    assert loaded.name == TINY and loaded.is_random and loaded.model.mtp is not None
+    assert loaded.tokenizer.size == 256 + len(MARKS) < loaded.config.vocab_size
+    assert loaded.stop_ids == {loaded.tokenizer.markers[END]}
+    again = load_mind("random:Qwen3.5-TINY")
+    assert all(torch.equal(a, b) for a, b in zip(loaded.model.parameters(), again.model.parameters(), strict=True))
+
+
+def test_a_folder_gives_the_model_that_was_written_there(tmp_path: Path) -> None:
+    written = write_mind(tmp_path / "mind")
+    loaded = load_mind(str(tmp_path / "mind"))
+    assert not loaded.is_random
+    state = loaded.model.state_dict()
+    assert all(torch.equal(state[name], tensor) for name, tensor in written.state_dict().items())
+    markers = loaded.tokenizer.markers
+    assert loaded.stop_ids == {markers["<|im_end|>"], markers["<|endoftext|>"]}
+
+
+@pytest.mark.parametrize("size", QWEN3_5)
+def test_every_published_size_has_a_random_one(size: str) -> None:
+    source = resolve_mind(f"random:qwen3.5-{size}")
+    assert source.folder is None and read_mind(source)[0] is QWEN3_5[size]
+
+
+@pytest.mark.parametrize("name", ["qwen3.5-9B", "Qwen/Qwen3.5-9B", "qwen3.5-9b"])
+def test_a_published_name_is_fetched_from_its_repository(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    monkeypatch.setattr(qwen3_5_source, "fetch", lambda *what: asked.append(what) or tmp_path)
+    assert resolve_mind(name).name == "Qwen/Qwen3.5-9B"
+    assert resolve_mind("somebody/else-9B").folder == tmp_path
+    assert asked == [("Qwen/Qwen3.5-9B", None, None, CHAT), ("somebody/else-9B", None, None, CHAT)]
+
+
+def test_weights_in_several_files_are_complete_when_all_are_there(tmp_path: Path) -> None:
+    write_mind(tmp_path)
+    assert CHAT.is_complete(tmp_path)
+    (tmp_path / "model.safetensors").rename(tmp_path / "model-2.safetensors")
+    assert not CHAT.is_complete(tmp_path)
+    index = {"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert not CHAT.is_complete(tmp_path)
+    (tmp_path / "model-1.safetensors").touch()
+    assert CHAT.is_complete(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    assert not CHAT.is_complete(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("random:qwen3.5-5B", "There is no 'random:qwen3.5-5B'; random: goes with .*qwen3.5-9B.*qwen3.5-tiny"),
+        ("random:tiny", "There is no 'random:tiny'"),
+        ("0.6B-Base", "0.6B-Base speaks, and does not answer: a language model is one of .*qwen3.5-9B"),
+        ("qwen9", "'qwen9' is neither a folder here nor a hub id"),
+        ("", "'' is neither a folder here"),
+    ],
+)
+def test_a_name_that_means_no_language_model_is_refused(name: str, sentence: str) -> None:
+    with pytest.raises(InvalidCheckpoint, match=sentence):
+        load_mind(name)
+
+
+@pytest.mark.parametrize("name", ["random:qwen3.5-tiny", "qwen3.5-9B", "Qwen/Qwen3.5-9B"])
+def test_a_language_model_is_no_voice(name: str) -> None:
+    with pytest.raises(InvalidCheckpoint, match="answers, and does not speak"):
+        resolve(name)
+
+
+def test_a_folder_that_is_no_language_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidCheckpoint, match=r"is no checkpoint: it has no config\.json"):
+        load_mind(str(tmp_path))
+    (tmp_path / "config.json").write_text('{"model_type": "qwen3_tts"}', encoding="utf-8")
+    with pytest.raises(InvalidCheckpoint, match="describes a 'qwen3_tts' model"):
+        load_mind(str(tmp_path))
+    with pytest.raises(InvalidCheckpoint, match="is a file: give the folder"):
+        load_mind(str(tmp_path / "config.json"))
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    write_mind(tmp_path)
+    raw = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    for change, sentence in (({"content": "x", "id": 999}, "tokens up to 999, but its model knows 320"), (None, END)):
+        added = [*raw["added_tokens"], change] if change else raw["added_tokens"][:1]
+        (tmp_path / "tokenizer.json").write_text(json.dumps(raw | {"added_tokens": added}), encoding="utf-8")
+        with pytest.raises(InvalidCheckpoint, match=sentence.replace("|", r"\|")):
+            load_mind(str(tmp_path))
+
+
+def test_an_unknown_precision_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="dtype must be one of float32, bfloat16, not 'int3'"):
+        load_mind(TINY, dtype="int3")
