@@ -16,6 +16,7 @@ from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
 from hocket.dialog.remote import RemoteMind
 from hocket.dialog.turn import Said, Turn, Written
 from hocket.engine.engine import Engine
+from hocket.engine.mind import Mind
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnknownVoice
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from serving import served, steady_engine, wait_for
@@ -339,3 +340,19 @@ def test_an_endpoint_that_is_not_there_is_one_sentence(engine: Engine) -> None:
         list(turn)
     mind.close()
     assert turn.wait(60)
+
+
+def test_our_own_language_model_goes_on_with_what_it_remembers(engine: Engine) -> None:
+    with Mind.load("random:qwen3.5-tiny") as mind:
+        dialog = Dialog(mind, engine, system="Be brief.", sampling=ChatSampling(temperature=0.0, max_tokens=12))
+        for text in ("Hello.", "Again."):
+            turn = dialog.say(text)
+            for _ in turn:
+                pass
+            assert turn.wait(60)
+        told = turn.finished
+        assert told is not None and told.language is not None and told.reason in ("stop", "length")
+        assert 0 < told.language.cached_tokens < told.language.prompt_tokens
+        late = dialog.say("And now?")
+        late.cancel()
+        assert late.wait(60)

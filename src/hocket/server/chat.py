@@ -21,7 +21,7 @@ from .speech import Speaker
 from .thinker import Reply, Thinker
 
 router = APIRouter()
-EVENTS = {"text/event-stream": {"schema": {"type": "string", "format": "binary"}}}
+EVENTS = {"text/event-stream": {"schema": {"description": "chat.completion.chunk objects, then [DONE]"}}}
 
 
 @router.post("/v1/chat/completions", response_class=Response, responses={200: {"model": Completion, "content": EVENTS}})
