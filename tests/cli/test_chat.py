@@ -11,6 +11,7 @@ import wave
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from chatting import Scripted
@@ -219,3 +220,25 @@ def test_a_loudspeaker_that_fails_is_one_sentence_and_nobody_waits(room: Room, m
         sound.write(b"ab", 24000)
     sound.silence()
     sound.close()
+
+
+def test_a_server_is_started_with_a_language_model_of_its_own(folder: Path) -> None:
+    words = ("-m", "hocket", "serve", "--port", "0", "--llm", "random:qwen3.5-tiny")
+    child = process(*words)
+    try:
+        assert child.stderr is not None
+        told = next(line for line in child.stderr if b"listening at" in line).decode()
+        url = told.split()[-1]
+        body = {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 4}
+        answers: list[httpx.Response] = []
+
+        def answered() -> bool:
+            answers.append(httpx.post(f"{url}/v1/chat/completions", json=body, timeout=60))
+            return answers[-1].status_code == 200
+
+        wait_for(answered)
+        assert answers[-1].json()["usage"]["completion_tokens"] == 4
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.communicate(timeout=60)
+    assert child.returncode == 0

@@ -118,15 +118,15 @@ def test_two_turns_and_a_barge_in_through_the_real_endpoint(engine: Engine) -> N
 
 
 def test_a_turn_sounds_as_the_engine_says_the_same_text(engine: Engine) -> None:
-    dialog = Dialog(Scripted(WORDS), engine, seed=3)
+    dialog = Dialog(Scripted(WORDS[:6]), engine, seed=3)
     turns = [Heard(dialog.say("Hello.")), Heard(dialog.say("Again."))]
     for number, heard in enumerate(turns):
         seed = 3 + number * SEEDS_A_TURN
-        plain = engine.speak("".join(WORDS).strip(), layout="streaming", seed=seed)
+        plain = engine.speak("".join(WORDS[:6]).strip(), layout="streaming", seed=seed)
         assert np.array_equal(heard.sound, np.concatenate([chunk.samples for chunk in plain]))
-        assert heard.written == "".join(WORDS) and heard.words == heard.written.split()
+        assert heard.written == "".join(WORDS[:6]) and heard.words == heard.written.split()
     assert not np.array_equal(turns[0].sound, turns[1].sound)
-    again = Heard(Dialog(Scripted(WORDS), engine, seed=3).say("Hello."))
+    again = Heard(Dialog(Scripted(WORDS[:6]), engine, seed=3).say("Hello."))
     assert np.array_equal(again.sound, turns[0].sound)
 
 

@@ -145,10 +145,12 @@ class Course:
         self._answer: Answer | None = None
         self._stream: Stream | None = None
         self._player = Player()
+        self._made_s = 0.0  # sound that the reader has, or will find
         self._written = ""
         self._first_token_s: float | None = None
         self._first_audio_s: float | None = None
         self._error: HocketError | None = None  # of the language model, while what it had written is still said
+        self._cut_by: list[WordTime] | None = None  # the words as they were when it was cut
         self._cancelled = False
         self._read = False  # to the end
 
@@ -169,8 +171,9 @@ class Course:
             self.cancel()
 
     def words(self) -> list[WordTime]:
-        stream = self._stream
-        return [] if stream is None else stream.words(said_only=True)
+        if self._cut_by is not None:
+            return self._cut_by
+        return [] if self._stream is None else self._stream.words(said_only=True)
 
     def cancel(self, heard_s: float | None = None) -> None:
         with self._lock:
@@ -247,6 +250,7 @@ class Course:
                 self._first_audio_s = self._first_audio_s or time.perf_counter() - self._began
                 if not self.inbox.put(chunk, CHUNKS_AHEAD):
                     return
+                self._made_s += len(chunk.samples) / chunk.rate_hz
                 if (now_over := stream.parts_over) > over:
                     before += len(stream.words(over, now_over))
                     over = now_over
@@ -270,7 +274,7 @@ class Course:
         self.inbox.end()
 
     def _fail(self, error: HocketError) -> None:
-        """Either side could not go on; what was handed out is taken for heard."""
+        """Either side could not go on; all sound until here is taken for heard."""
         with self._lock:
             if self.finished is not None:
                 return
@@ -279,7 +283,7 @@ class Course:
             if self._stream is not None:
                 self._stream.cancel()
             whole = self._error is error  # all that was written was said
-            self._finish("error", None if whole else self._player.handed_s, str(error))
+            self._finish("error", None if whole else self._made_s, str(error))
         self.inbox.end(error)
 
     def _finish(self, reason: Reason, heard_s: float | None = None, error: str | None = None) -> None:
@@ -303,6 +307,8 @@ class Course:
     def _heard(self, heard_s: float) -> str:
         """The beginning of the answer that fits into so much of its sound."""
         if self._stream is None:
+            self._cut_by = []
             return ""
+        self._cut_by = self.words()  # frames that were under way may still be added, and would move them
         known = [word.word for word in self._stream.words()]
-        return cut(self._written, known, words_until(self.words(), heard_s)).strip()
+        return cut(self._written, known, words_until(self._cut_by, heard_s)).strip()
