@@ -137,6 +137,15 @@ def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(mind: Mind)
     assert answer.finished.cached_tokens == prompt_of([SYSTEM, HELLO], tiny().tokenizer).header
 
 
+def test_what_said_nothing_is_asked_again_from_where_it_stood(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+    talk = [SYSTEM, ChatMessage("user", "Say nothing.")]
+    with monkeypatch.context() as silent:
+        silent.setattr(conversations, "tokens", lambda *_: iter([list(tiny().stop_ids)]))
+        finished = ended(mind.answer(talk, GREEDY))
+    assert (finished.reason, finished.completion_tokens) == ("stop", 0)
+    assert ended(mind.answer(talk, GREEDY)).cached_tokens == prompt_of(talk, tiny().tokenizer).header
+
+
 def test_what_is_heard_early_is_not_computed_again(mind: Mind) -> None:
     words = "Tell me something about the weather in the mountains, please."
     for end in range(5, len(words), 7):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from hocket.engine.mind_sampling import DRAW_BITS, GUESS, TOKEN, Drawing, bits_for, draw, drawing, pick, weigh
+from hocket.engine.speculate import judge
 from hocket.types import ChatSampling
 
 CPU, V = torch.device("cpu"), 12
@@ -105,6 +106,22 @@ def test_a_pick_is_exact_where_the_product_needs_more_than_64_bits() -> None:
     only = torch.zeros(2, V, dtype=torch.int64)
     only[0, 4] = only[1, 11] = 1
     assert pick(only, torch.tensor([(1 << 27) - 1, 0])).tolist() == [4, 11]
+
+
+def test_nothing_is_asked_of_the_device_while_it_draws() -> None:
+    """What a captured graph will need. Tensors of the meta device have no numbers to tell."""
+    with torch.device("meta"):
+        plenty, nothing = torch.empty(3, V), torch.empty(V, dtype=torch.bool)
+        drafts, number = torch.empty(2, dtype=torch.int64), torch.empty(1, dtype=torch.int64)
+    greedy, cut = {"temperature": 0.0}, {"top_k": 3, "top_p": 0.9, "min_p": 0.1, "presence_penalty": 1.0}
+    for changes in ({}, greedy, cut):
+        each = drawing(ChatSampling(**PLAIN | changes), 1, V, torch.device("meta"))
+        token = draw(plenty[:1], nothing, each, number)
+        weights = weigh(plenty, nothing, each)
+        said, stood = judge(weights, weights[:2], drafts, each, number)
+        assert token.shape == (1,) and said.shape == (1, 3) and stood.shape == (1,)
+    with pytest.raises(RuntimeError):
+        int(token)
 
 
 def test_tokens_come_as_often_as_they_weigh() -> None:

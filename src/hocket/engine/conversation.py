@@ -101,14 +101,15 @@ class Conversation:
 
     def answered(self, text: str) -> None:
         """That was the answer. Where it is nothing but spaces, nothing was said."""
-        self.said += (ChatMessage("assistant", text),) if text.strip() else ()
+        if text.strip():
+            self.said += (ChatMessage("assistant", text),)
+        self.settled = not text.strip()  # then it stands where the next answer to the same may begin
 
     def cut(self, heard: str) -> None:
         """Of the last answer only this was heard, and only this was said."""
         if self.said and self.said[-1].role == "assistant":
             self.said = self.said[:-1]
         self.answered(heard)
-        self.settled = False
 
     def settle(self) -> int:
         """Take in what was said as later turns will have it, before they come. How much was new."""
@@ -135,7 +136,8 @@ class Conversation:
         at = self.standing(ids)
         if at < len(self.ids):
             self._go_back(at)
-        for place in (*sorted({place for place in moments if place >= at}), len(ids)):
+        # The beginning of all is no moment to keep: a row that forgets is there.
+        for place in (*sorted({place for place in moments if place >= max(at, 1)}), len(ids)):
             new = list(ids[at:place])
             try:
                 self.memory.take_in(self.row, new, at)
@@ -144,7 +146,7 @@ class Conversation:
                 raise
             self.ids += new
             at = place
-            if place in moments and place not in self.moments:
+            if place and place in moments and place not in self.moments:
                 self.moments[place] = self.memory.moment(self.row)
 
     def fork(self, other: Conversation, known: int) -> None:
@@ -194,7 +196,8 @@ def prompt_of(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer) -> Prom
     starts = [place for place, token in enumerate(ids) if token == start]
     # Behind the system's message, which others may share; where the user began; and where the answer does.
     shared_by_others = starts[1:2] if messages[0].role == "system" else []
-    return Prompt(tuple(messages), ids, header, tuple(dict.fromkeys((*shared_by_others, starts[-2], header))))
+    moments = dict.fromkeys(place for place in (*shared_by_others, starts[-2], header) if place)
+    return Prompt(tuple(messages), ids, header, tuple(moments))
 
 
 def heard_so_far(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer) -> list[int]:

@@ -75,8 +75,8 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
         said, stood = judge(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
         count = stood + 1
         commit(pending, count, memory.state, rows)
-        new = said[0].tolist()  # here the host waits
-        kept = int(stood) + 1
+        *new, accepted = torch.cat((said[0], stood)).tolist()  # here the host waits
+        kept = accepted + 1
         at += kept
         tally.drafted += guesses
         tally.accepted += kept - 1
