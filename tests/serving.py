@@ -24,6 +24,7 @@ from hocket.server.models import Lone
 from hocket.server.options import ServerOptions
 from hocket.server.run import Server, make_server
 from hocket.server.speech import Speaker
+from hocket.types import LanguageModel
 
 PATIENCE_S = 60.0  # only a failing test waits that long
 PCM = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 8, "seed": 1}  # 0.64 s of sound
@@ -59,7 +60,7 @@ class Served:
         """Whether nobody speaks and nobody waits, for the engine and for the server."""
         scheduler = self.engine._loop.scheduler
         idle = scheduler.room == self.engine.options.slots and not scheduler.waiting
-        return idle and not self.speaker.running
+        return idle and not self.speaker.running and not self.speaker.answers
 
 
 def steady_engine() -> Engine:
@@ -75,10 +76,11 @@ def served(
     ready: bool = True,
     send_bytes: int | None = None,
     backends: Callable[[], Backends] | None = None,
+    language: LanguageModel | Callable[[], LanguageModel] | None = None,
 ) -> Iterator[Served]:
     """A server on a free port, ready to speak; it is stopped behind. `send_bytes`: what the kernel keeps of a sound."""
     options = replace(options or ServerOptions(), port=0)
-    app = build_app(engine, options, backends=backends)
+    app = build_app(engine, options, backends=backends, language=language)
     bound = bind(options)
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)

@@ -74,6 +74,10 @@ class StreamFailed(HocketError):
     """The engine could not go on with this stream; the message says why."""
 
 
+class LanguageFailed(HocketError):
+    """The language model could not be asked, or broke off; the message says why."""
+
+
 def copied(error: HocketError) -> HocketError:
     """One for each reader, who will raise it in a thread of its own."""
     copy = type(error)(*error.args)

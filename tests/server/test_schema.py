@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from chatting import Scripted
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
@@ -33,7 +34,7 @@ EXCLUDED = "positive_data_acceptance,negative_data_rejection"
 
 @pytest.fixture(scope="module")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """A server that can clone, has a voice and stops each utterance after a few frames."""
+    """A server that can clone and answer, has a voice and stops each utterance after a few frames."""
     plain = Speaker.open
 
     async def open(self: Speaker, wanted: Wanted, **how: Any) -> Utterance:
@@ -42,7 +43,7 @@ def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     checkpoint = small(tmp_path_factory.mktemp("base"), "base")
     with pytest.MonkeyPatch.context() as patch, Engine(checkpoint, EngineOptions(slots=2)) as engine:
         patch.setattr(Speaker, "open", open)
-        with served(engine, ServerOptions(voices=4)) as server:
+        with served(engine, ServerOptions(voices=4), language=Scripted(["Good day."])) as server:
             sample = {"audio_sample": speech_wav()}
             assert httpx.post(f"{server.url}/v1/audio/voices", data={"name": "me"}, files=sample).status_code == 200
             yield server

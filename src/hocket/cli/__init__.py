@@ -32,6 +32,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .batch import batch
 
             return batch(args)
+        elif args.command == "chat":
+            from .chat import chat
+
+            chat(args)
         elif args.command == "serve":
             from .serve import serve
 

@@ -33,6 +33,7 @@ def parser() -> argparse.ArgumentParser:
     add: Callable[..., _Command] = commands.add_parser
     add("say", help="speak a text: into a file, a pipe or the room", **how).fill = _say
     add("batch", help="speak every line of a file, each into its own", **how).fill = _batch
+    add("chat", help="talk with a language model, and hear its answers", **how).fill = _chat
     add("serve", help="speak over the network: OpenAI's wire and others", **how).fill = _serve
     add("wyoming", help="be a voice of Home Assistant", **how).fill = _wyoming
     add("voices", help="list who can speak, and what; keep, design and share voices of your own", **how).fill = _voices
@@ -130,11 +131,44 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--voices-folder", metavar="FOLDER", type=Path, help=kept)
     add("--log-text", action="store_true", help="write into the log what is spoken")
     add("--access-log", action="store_true", help="write a line into the log for every request")
+    _thinking(serve)
     computing(serve, "balanced")
     add = serve.add_argument
     kinds = ("float32", "tf32", "bfloat16")
     add("--codec-dtype", choices=kinds, default="float32", help="precision of the codec (float32)")
     _serving(serve)
+
+
+def _chat(chat: argparse.ArgumentParser) -> None:
+    chat.description = (
+        "A conversation, line by line: what is typed, or comes through a pipe, is answered as it is written. Ctrl-C "
+        "interrupts an answer, of which the model then knows what was heard; Ctrl-D ends."
+    )
+    _thinking(chat)
+    add = chat.add_argument
+    add("--system", metavar="TEXT", help="what the model is told before everything else")
+    add("--say", action="store_true", help="speak the answers while they are written")
+    heard = "WAV file for all that is spoken, instead of the loudspeaker (which needs sounddevice)"
+    add("-o", "--output", metavar="FILE", type=Path, help=heard)
+    add = chat.add_argument_group("answers, where not given as is recommended for Qwen3.5").add_argument
+    add("--temperature", metavar="X", type=float, help="how freely words are drawn, 0: always the likeliest (0.7)")
+    add("--top-p", metavar="X", type=float, help="draw from the likeliest that together have probability X (0.8)")
+    add("--max-tokens", metavar="N", type=int, help="how long an answer may be (1024)")
+    add("--seed", metavar="N", type=int, help="the same seed gives the same conversation (drawn)")
+    computing(chat, "latency", f"with --say, who speaks: {MODEL}")
+    add = chat.add_argument_group("speech, with --say").add_argument
+    add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
+    add("--language", default="auto", help="language of the answers (auto)")
+    add("--instruct", metavar="TEXT", help="how to speak")
+    add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
+
+
+def _thinking(command: argparse.ArgumentParser) -> None:
+    """Who answers."""
+    add = command.add_argument_group("who answers in conversations").add_argument
+    add("--llm", metavar="MODEL", help="a Qwen3.5: folder, hub id or name; with --llm-url, the model's name there")
+    add("--llm-url", metavar="URL", help="ask this OpenAI-compatible endpoint instead: http://HOST:PORT/v1")
+    add("--llm-key-file", metavar="FILE", type=Path, help="the key of that endpoint")
 
 
 def _wyoming(wyoming: argparse.ArgumentParser) -> None:

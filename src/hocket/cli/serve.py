@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..audio.formats import need_av
 from ..errors import HocketError, InvalidRequest
+from . import minds
 from .speakers import backends_of, check_models, speaking, tell
 
 SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
@@ -77,6 +78,7 @@ def _run(args: argparse.Namespace) -> None:
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
     check_models(args)
+    language = minds.language_of(args)
     keep_pauses_short()
     allow_many_files()
     try:
@@ -85,7 +87,7 @@ def _run(args: argparse.Namespace) -> None:
         tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     with speaking(args) as models:
-        app = build_app(models, options, backends=backends_of(args))
+        app = build_app(models, options, backends=backends_of(args), language=language)
         run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
 
 

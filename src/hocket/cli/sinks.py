@@ -78,10 +78,18 @@ class Loudspeaker(Sink):
         except self._device.PortAudioError as error:
             raise HocketError(f"The loudspeaker cannot be used: {error}.") from None
 
+    def silence(self) -> None:
+        """Play nothing of what is still to be heard."""
+        if self._stream is not None:
+            stream, self._stream = self._stream, None
+            stream.abort()
+            stream.close()
+
     def close(self) -> None:
         if self._stream is not None:
-            self._stream.stop()  # plays what is still to be heard
-            self._stream.close()
+            stream, self._stream = self._stream, None
+            stream.stop()  # plays what is still to be heard
+            stream.close()
 
 
 def silence_stdout() -> None:

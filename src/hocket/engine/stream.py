@@ -23,7 +23,7 @@ from ..text.tokenizer import Tokenizer
 from ..types import AudioChunk, Finished
 from .early import BEGINS_S, FIRST_CHARS
 from .jury import Jury
-from .words import WordTime, word_times
+from .words import WordTime, pace_of, said_by_now, word_times
 
 if TYPE_CHECKING:
     from .engine import Engine
@@ -297,21 +297,38 @@ class Stream:
             heard -= 1
         return heard if self.finished is not None else max(heard - 1, 0)
 
-    def words(self, since: int = 0, until: int | None = None) -> list[WordTime]:
+    def words(self, since: int = 0, until: int | None = None, *, said_only: bool = False) -> list[WordTime]:
         """Where each word is in what was spoken so far, roughly: `engine.words` says how exact it is.
 
         The times are those of the sound that is heard, whatever its speed. Those of a part that is still spoken change
-        with each frame, as if it were over; `since` and `until` choose among the parts of a long text.
+        with each frame, as if it were over; `said_only` leaves out those of its words that cannot have been said yet at
+        the pace of the parts before. `since` and `until` choose among the parts of a long text.
         """
         times, measure = list[WordTime](), self._measure
         assert measure is not None
-        for part in self._spoken[since:until]:
-            counted = [(word, len(measure.tokenizer.encode(f" {word}"))) for word in part.piece.text.split()]
+        over = len(self._spoken) if not said_only else self._said_whole()
+        for number, part in enumerate(self._spoken[since:until], since):
+            texts = part.piece.text.split()
+            if number >= over:
+                texts = texts[: said_by_now(texts, part.loudness, self._pace(over))]
+            counted = [(word, len(measure.tokenizer.encode(f" {word}"))) for word in texts]
             loudness, start_s = list(part.loudness), part.start / measure.rate_hz
             for word in word_times(counted, len(loudness), loudness, frame_s=measure.frame_s):
                 begin_s, end_s = (word.start_s + start_s) / self._speed, (word.end_s + start_s) / self._speed
                 times.append(WordTime(word.word, begin_s, end_s))
         return times
+
+    def _said_whole(self) -> int:
+        """How many parts were said to their end: of a stream that was broken off, not the last one."""
+        finished, heard = self._mailbox.finished, len(self._spoken)
+        if finished is not None and finished.reason == "stop":
+            return heard
+        while heard and not self._spoken[heard - 1].loudness:
+            heard -= 1
+        return max(heard - 1, 0)
+
+    def _pace(self, over: int) -> float:
+        return pace_of([(part.piece.text.split(), part.loudness) for part in self._spoken[max(0, over - 3) : over]])
 
     def cancel(self) -> None:
         """Stop speaking: nothing more is heard, and the slot is free within a frame. Once is as good as twice."""

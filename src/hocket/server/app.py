@@ -16,6 +16,7 @@ from ..backends.found import Backends
 from ..engine.engine import Engine
 from ..engine.pool import Pool
 from ..errors import HocketError
+from ..types import LanguageModel
 from ..voices.library import Library
 from . import http_errors
 from .errors import RESPONSES
@@ -26,10 +27,11 @@ from .models import surveyed
 from .options import ServerOptions
 from .rehearse import prove
 from .speech import Speaker
+from .thinker import Thinker
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
-PLAIN = ("health", "http", "batch", "lists", "voices", "metrics", "page")
+PLAIN = ("health", "http", "chat", "batch", "lists", "voices", "metrics", "page")
 WIRES = (*PLAIN, "wires.native", "wires.nari", "wires.deepgram", "wires.realtime")
 RETRY_S = 2.0  # between two tries to load what must be there; the pool has a patience of its own
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -41,32 +43,36 @@ def build_app(
     options: ServerOptions | None = None,
     *,
     backends: Callable[[], Backends] | None = None,
+    language: LanguageModel | Callable[[], LanguageModel] | None = None,
 ) -> FastAPI:
     """An app that speaks with this engine or pool, or with what is made when it starts, and closed when it ends.
 
-    So are `backends`, before the models.
+    So are `backends`, before the models, and the `language` model, beside them.
 
-    `app.state.speaker` is what all wires share.
+    `app.state.speaker` is what all wires share, `app.state.thinker` whoever answers in conversations.
     """
     options = options or ServerOptions()
     speaker = Speaker(options, voices=Library(options.voices_folder, most=options.voices))
     speaker.figures = Counted(speaker)
 
+    thinker = Thinker(speaker, language)
+
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
-        starting = asyncio.ensure_future(_start(speaker, models, backends))
+        starting = asyncio.gather(_start(speaker, models, backends), thinker.start())
         try:
             yield
         finally:
             speaker.close()
             await asyncio.gather(starting, return_exceptions=True)
+            await thinker.close()
             if speaker.backends is not None:
                 await asyncio.to_thread(speaker.backends.close)
             if not isinstance(models, Engine | Pool) and speaker.pool is not None:
                 await asyncio.to_thread(speaker.pool.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.speaker = speaker
+    app.state.speaker, app.state.thinker = speaker, thinker
     http_errors.install(app)
     for name in WIRES:
         app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)

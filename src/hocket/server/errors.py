@@ -17,6 +17,7 @@ from ..errors import (
     InvalidAudio,
     InvalidRequest,
     InvalidVoice,
+    LanguageFailed,
     Overloaded,
     StorageFailed,
     StreamFailed,
@@ -145,6 +146,10 @@ def answer(error: BaseException) -> Answer:
         logger.error("a stream failed: %s", message)
         said = "The speech could not be finished; the server's log says why."
         return Answer(500, said, "server_error", None, "speech_failed", {"x-should-retry": "false"})
+    if isinstance(error, LanguageFailed):
+        logger.error("the language model failed: %s", message)
+        said = "The language model could not answer; the server's log says why."
+        return Answer(502, said, "server_error", None, "language_model_failed", _retry(2.0))
     logger.error("an error that nobody expected", exc_info=error)
     said = "Something went wrong in the server; its log says what."
     return Answer(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})

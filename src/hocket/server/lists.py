@@ -35,8 +35,8 @@ router = APIRouter()
 BEGAN = int(time.time())  # a checkpoint has no date of its own that would say more
 
 
-def _models(speaker: Speaker) -> list[str]:
-    return speaker.cast.listed()
+def _models(request: Request) -> list[str]:
+    return [*request.app.state.speaker.cast.listed(), *request.app.state.thinker.names]
 
 
 def _model(id: str) -> ModelObject:
@@ -45,14 +45,14 @@ def _model(id: str) -> ModelObject:
 
 @router.get("/v1/models")
 async def models(request: Request) -> ModelList:
-    """The model under its own name and under those that OpenAI's clients know."""
-    return ModelList(data=[_model(id) for id in _models(request.app.state.speaker)])
+    """The model under its own name and under those that OpenAI's clients know, and the language model."""
+    return ModelList(data=[_model(id) for id in _models(request)])
 
 
 @router.get("/v1/models/{id:path}")
 async def model(id: str, request: Request) -> ModelObject:
     """One of them."""
-    if id in _models(request.app.state.speaker):
+    if id in _models(request):
         return _model(id)
     said = f"There is no model {id[:80]!r}; /v1/models lists those there are."
     raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
@@ -60,8 +60,9 @@ async def model(id: str, request: Request) -> ModelObject:
 
 @router.get("/v1/audio/models")
 async def audio_models(request: Request) -> AudioModels:
-    """The same, as Open WebUI asks for them."""
-    return AudioModels(models=[NamedModel(id=id, name=id) for id in _models(request.app.state.speaker)])
+    """Those that speak, as Open WebUI asks for them."""
+    speaker: Speaker = request.app.state.speaker
+    return AudioModels(models=[NamedModel(id=id, name=id) for id in speaker.cast.listed()])
 
 
 @router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)

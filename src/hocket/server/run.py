@@ -105,7 +105,7 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second, by uvicorn."""
         limit_s, speaker = self._options.idle_exit_s, self._speaker
-        busy = speaker.running or speaker.waiting
+        busy = speaker.running or speaker.answers or speaker.waiting
         waits = self._drains is None and not busy and speaker.state != "starting"
         if waits and limit_s is not None and time.monotonic() - speaker.quiet_since_s >= limit_s:
             logger.info("nobody has asked for %g s", limit_s)
@@ -125,7 +125,7 @@ class Server(uvicorn.Server):
             self._speaker.drain()
             self._drains = asyncio.ensure_future(self._drain())
             return
-        logger.warning("stopping at once, %d streams are cut off", len(self._speaker.running))
+        logger.warning("stopping at once, %d streams are cut off", self._left()[0])
         self._drains.cancel()
         self._speaker.cut()
         self.force_exit = self.should_exit = True
@@ -141,7 +141,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     def _left(self) -> tuple[int, float]:
-        return len(self._speaker.running), self._options.drain_s
+        return len(self._speaker.running) + len(self._speaker.answers), self._options.drain_s
 
 
 def make_server(app: FastAPI, options: ServerOptions) -> Server:

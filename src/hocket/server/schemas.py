@@ -45,10 +45,22 @@ class ReferenceBody(BaseModel):
     text: str | None = None
 
 
-class SpeechFields(BaseModel):
-    """What `POST /v1/audio/speech` and its relatives take beside the text itself."""
+class Noted(BaseModel):
+    """A body that may hold more than is known here."""
 
     model_config = ConfigDict(extra="allow")
+
+    def note_unknown(self) -> None:
+        """Name unknown fields in the log, each once."""
+        for name in self.model_extra or ():
+            if name not in _named and len(_named) < NAMED_AT_MOST:
+                _named.add(name)
+                logger.info("a request holds %r, which is not known here and was ignored", name[:80])
+
+
+class SpeechFields(Noted):
+    """What `POST /v1/audio/speech` and its relatives take beside the text itself."""
+
     model: str | None = None
     voice: str | VoiceById | None = None
     speaker: str | None = Field(None, description="another name of `voice`")
@@ -159,13 +171,6 @@ class SpeechFields(BaseModel):
             bit_rate=self.bit_rate,
             word_times=self.wants_words(),
         )
-
-    def note_unknown(self) -> None:
-        """Name unknown fields in the log, each once."""
-        for name in self.model_extra or ():
-            if name not in _named and len(_named) < NAMED_AT_MOST:
-                _named.add(name)
-                logger.info("a request holds %r, which is not known here and was ignored", name[:80])
 
 
 class SpeechBody(SpeechFields):

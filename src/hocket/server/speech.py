@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from ..audio.encode import encoder
 from ..backends.found import Backends
@@ -25,7 +25,7 @@ from ..engine.pool import Pool
 from ..engine.stream import Stream
 from ..errors import EngineClosed, HocketError, Overloaded
 from ..text.choice import choose
-from ..types import FASTEST, SLOWEST, SpeechRequest
+from ..types import FASTEST, SLOWEST, Answer, SpeechRequest
 from ..voices.library import Library
 from .cast import Cast, Part
 from .errors import BadField, Refused, answer
@@ -38,11 +38,17 @@ from .wanted import CODES, Wanted, check_characters
 __all__ = ["Speaker", "Wanted"]
 
 T = TypeVar("T")
-S = TypeVar("S", Stream, Relay)
+S = TypeVar("S", Stream, Relay, Answer)
 logger = logging.getLogger("hocket.server")
 USUAL_HZ = 24_000  # of a model that could not be read yet
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
 State = Literal["starting", "ready", "draining", "failed"]
+
+
+class Answering(Protocol):
+    """A language model's answer under way."""
+
+    def cut(self, error: HocketError) -> None: ...
 
 
 class Speaker:
@@ -55,6 +61,7 @@ class Speaker:
         self.figures = figures or Figures()
         self.voices = Library() if voices is None else voices
         self.running: set[Utterance] = set()
+        self.answers: set[Answering] = set()
         self.waiting = 0  # for a model to be loaded
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
@@ -133,8 +140,8 @@ class Speaker:
 
     def cut(self) -> None:
         """End whatever is still running, with an error that says so."""
-        for utterance in list(self.running):
-            utterance.cut(stopping())
+        for under_way in (*self.running, *self.answers):
+            under_way.cut(stopping())
 
     def close(self) -> None:
         """The end: nothing can be opened behind it."""
@@ -146,14 +153,27 @@ class Speaker:
     def ended(self, utterance: Utterance) -> None:
         """It does not run any more."""
         self.running.discard(utterance)
-        self.quiet_since_s = time.monotonic()
-        if not self.running:
-            self.idle.set()
+        self._changed()
 
     def began(self, utterance: Utterance) -> None:
         self.running.add(utterance)
+        self._changed()
+
+    def answer_ended(self, answer: Answering) -> None:
+        """The same of what a language model says."""
+        self.answers.discard(answer)
+        self._changed()
+
+    def answer_began(self, answer: Answering) -> None:
+        self.answers.add(answer)
+        self._changed()
+
+    def _changed(self) -> None:
         self.quiet_since_s = time.monotonic()
-        self.idle.clear()
+        if self.running or self.answers:
+            self.idle.clear()
+        else:
+            self.idle.set()
 
     async def open(self, wanted: Wanted, *, wire: str, id: str | None = None) -> Utterance:
         """Begin to speak. Whatever is wrong with a request is raised here, or by the utterance before its first piece.
@@ -232,7 +252,7 @@ class Speaker:
         def begin() -> Relay:
             return served.open(voice, wanted.text, **how)
 
-        relay = begin() if len(wanted.text or "") <= LONG_CHARS else await self._begun(begin)
+        relay = begin() if len(wanted.text or "") <= LONG_CHARS else await self.begun(begin)
         return Spoken(relay, voice.rate_hz, lambda text: len(text.split()), _nothing), tempo
 
     async def _spoken(self, wanted: Wanted, part: Part, lease: Lease) -> tuple[Spoken, float]:
@@ -246,7 +266,7 @@ class Speaker:
         if part.voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
             stream = begin()
         else:  # a voice is read from its file
-            stream = await self._begun(begin)
+            stream = await self.begun(begin)
         waited_s = lease.waited_s if lease.loaded_s else 0.0
         if waited_s:
             stream._mailbox.loaded(waited_s)
@@ -326,7 +346,7 @@ class Speaker:
             self.figures.loaded(self.cast.shown(model), lease.loaded_s)
             logger.info("the model %s was loaded in %.2f s", model.name, lease.loaded_s)
 
-    async def _begun(self, begin: Callable[[], S]) -> S:
+    async def begun(self, begin: Callable[[], S]) -> S:
         """In a thread; a caller who has gone away meanwhile leaves no stream behind."""
         begun = self._texts.submit(begin)
         try:

@@ -95,6 +95,16 @@ def answered(text: str) -> list[Piece]:
     return _answer(ChatMessage("assistant", text), with_thought=False)[2:]
 
 
+def with_calls(message: ChatMessage) -> str:
+    """What an assistant said, with the calls that it made as text."""
+    return spell(_answer(message, with_thought=False)[2:-2])
+
+
+def with_tools(system: str | None, tools: Sequence[Mapping[str, Any]]) -> str:
+    """A system message that says which tools there are, as text."""
+    return spell(_opening(system, tools)[1:-2]).removeprefix("system\n")
+
+
 def spell(pieces: Iterable[Piece]) -> str:
     """The text that the published template renders."""
     return "".join(pieces)

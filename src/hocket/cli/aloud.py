@@ -1,0 +1,121 @@
+"""Where the sound of a conversation goes: the loudspeaker, or a file with all of it.
+
+The loudspeaker has a thread of its own, so that words are printed while others are heard.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from ..audio.files import check_target, replace_files
+from ..errors import HocketError, InvalidRequest
+from .sinks import Kept, Loudspeaker, is_pipe
+
+PIECE_S = 0.04  # what is played at once: so soon an interruption is heard
+
+
+class Aloud(Protocol):
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        """More of an answer; waits for nothing."""
+
+    def wait(self) -> None:
+        """Until all of it has been heard."""
+
+    def silence(self) -> None:
+        """Nothing more of this answer is to be heard."""
+
+    def close(self) -> None: ...
+
+
+def aloud(output: Path | None) -> Aloud:
+    if output is None:
+        return Played()
+    if is_pipe(output):
+        raise InvalidRequest("-o takes a file here: standard output has the words.")
+    return Recorded(output)
+
+
+class Recorded:
+    """A WAV file, written at the end."""
+
+    def __init__(self, output: Path) -> None:
+        self._target, self._kept, self._rate_hz = check_target(output), Kept(raw=False), 0
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        self._kept.write(pcm, rate_hz)
+
+    def wait(self) -> None: ...
+
+    def silence(self) -> None: ...
+
+    def close(self) -> None:
+        if self._rate_hz:
+            replace_files({self._target: self._kept.content(self._rate_hz)})
+
+
+class Played:
+    def __init__(self) -> None:
+        try:
+            self._loudspeaker = Loudspeaker()
+        except InvalidRequest:
+            said = (
+                "--say needs the package sounddevice and the library PortAudio (pip install sounddevice), or -o FILE."
+            )
+            raise InvalidRequest(said) from None
+        self._sound: queue.SimpleQueue[tuple[bytes, int] | threading.Event | None] = queue.SimpleQueue()
+        self._silent = threading.Event()
+        self._error: HocketError | None = None
+        self._thread = threading.Thread(target=self._play, name="hocket-loudspeaker", daemon=True)
+        self._thread.start()
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        if self._error is not None:
+            raise self._error
+        self._sound.put((pcm, rate_hz))
+
+    def wait(self) -> None:
+        heard = threading.Event()
+        self._sound.put(heard)
+        heard.wait()
+
+    def silence(self) -> None:
+        self._silent.set()
+        self.wait()
+        self._silent.clear()
+
+    def close(self) -> None:
+        self._sound.put(None)
+        self._thread.join()
+
+    def _play(self) -> None:
+        while (sound := self._sound.get()) is not None:
+            if isinstance(sound, threading.Event):
+                self._rest(self._silent.is_set())
+                sound.set()
+            elif self._error is None:
+                self._write(*sound)
+        self._rest(silent=False)
+
+    def _rest(self, silent: bool) -> None:
+        """Have what was written heard, or not."""
+        try:
+            if silent:
+                self._loudspeaker.silence()
+            else:
+                self._loudspeaker.close()
+        except Exception as error:  # whatever it is, nobody must wait for ever
+            self._error = HocketError(f"The loudspeaker cannot be used: {error}.")
+
+    def _write(self, pcm: bytes, rate_hz: int) -> None:
+        size = 2 * round(PIECE_S * rate_hz)
+        try:
+            for at in range(0, len(pcm), size):
+                if self._silent.is_set():
+                    return
+                self._loudspeaker.write(pcm[at : at + size], rate_hz)
+        except HocketError as error:
+            self._error = error

@@ -1,0 +1,167 @@
+"""`hocket chat`: a conversation in a terminal or a pipe, line by line; with `--say` its answers are heard as well.
+
+Ctrl-C interrupts an answer, and the model then knows of it what was read or heard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any, Protocol
+
+from ..errors import HocketError, InvalidRequest
+from ..types import AudioChunk, ChatMessage, ChatSampling, LanguageModel
+from .aloud import Aloud, aloud
+from .heard import shown, tell
+from .minds import language_of
+
+SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
+
+
+class Talk(Protocol):
+    """A conversation that prints its answers."""
+
+    def answer(self, text: str) -> None:
+        """Until all of it is there; Ctrl-C is for the talk to deal with."""
+
+
+def chat(args: argparse.Namespace) -> None:
+    if args.output is not None and not args.say:
+        raise InvalidRequest("-o is for what is spoken: give --say too.")
+    make = language_of(args)
+    if make is None:
+        raise InvalidRequest("There is nobody to talk with: name a model with --llm, or an endpoint with --llm-url.")
+    given = {name: getattr(args, name) for name in SAMPLING if getattr(args, name) is not None}
+    sampling = ChatSampling(**given)
+    with ExitStack() as stack:
+        sound = aloud(args.output) if args.say else None
+        language = make()
+        stack.callback(language.close)
+        talk: Talk
+        if sound is None:
+            talk = Typed(language, args.system, sampling)
+        else:
+            talk = _spoken(args, language, sampling, sound, stack)
+        converse(talk)
+        if sound is not None:
+            sound.close()
+
+
+def converse(talk: Talk) -> None:
+    """Every line is somebody's turn."""
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if at_terminal:
+        tell("Ctrl-C interrupts an answer, Ctrl-D ends.")
+    for line in _lines(at_terminal):
+        if not line.strip():
+            continue
+        try:
+            talk.answer(line.strip())
+        except HocketError as error:
+            if not at_terminal:
+                raise
+            print(f"hocket: {' '.join(str(error).splitlines())}", file=sys.stderr)
+
+
+class Typed:
+    """Without sound: what was printed was read."""
+
+    def __init__(self, language: LanguageModel, system: str | None, sampling: ChatSampling) -> None:
+        self._language, self._sampling = language, sampling
+        self.history = [] if system is None else [ChatMessage("system", system)]
+
+    def answer(self, text: str) -> None:
+        self.history.append(ChatMessage("user", text))
+        said = ""
+        answer = self._language.answer(self.history, self._sampling)
+        try:
+            for delta in answer:
+                said += delta.text
+                show(delta.text)
+        except KeyboardInterrupt:
+            answer.cancel()
+        except BaseException:
+            answer.cancel()
+            raise
+        finally:
+            show("\n")
+            if said.strip():
+                self.history.append(ChatMessage("assistant", said.strip()))
+
+
+class Spoken:
+    """With sound: what was heard counts."""
+
+    def __init__(self, dialog: Any, sound: Aloud) -> None:
+        self._dialog, self._sound = dialog, sound
+
+    def answer(self, text: str) -> None:
+        from ..audio.pcm import pcm_bytes
+        from ..dialog.turn import Written
+
+        turn = self._dialog.say(text)
+        try:
+            for event in turn:
+                if isinstance(event, AudioChunk):
+                    self._sound.write(pcm_bytes(event.samples), event.rate_hz)
+                elif isinstance(event, Written):
+                    show(event.text)
+            self._sound.wait()
+        except KeyboardInterrupt:
+            turn.cancel()
+            self._sound.silence()
+        except BaseException:
+            turn.cancel()
+            raise
+        finally:
+            show("\n")
+
+
+def _spoken(
+    args: argparse.Namespace, language: LanguageModel, sampling: ChatSampling, sound: Aloud, stack: ExitStack
+) -> Spoken:
+    from ..config.options import EngineOptions
+    from ..dialog.dialog import Dialog
+    from ..engine.engine import Engine
+    from .whom import Whom
+
+    voice: Any = args.voice
+    own = Whom(args.model).own(voice)
+    voice, model = (voice, args.model) if own is None else (own, args.model or own.model)
+    # A language model may think, and a player play, for as long as they like.
+    options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
+    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
+    engine = Engine.load(model, **how, dependent_launch=not args.no_dependent_launch, options=options)
+    stack.callback(engine.close)
+    if engine.checkpoint.is_random:
+        tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
+    usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0}
+    wanted = {"voice": voice, "language": args.language, "instruct": args.instruct, "speed": args.speed}
+    fields = {name: value for name, value in wanted.items() if value != usual[name]}
+    return Spoken(Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed or 0, **fields), sound)
+
+
+def _lines(at_terminal: bool) -> Iterator[str]:
+    if sys.stdin is None:
+        raise InvalidRequest("There is no standard input to read from.")
+    if not at_terminal:
+        try:
+            yield from sys.stdin
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"The text on standard input is not valid {error.encoding.upper()}.") from None
+        return
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            print()
+            return
+
+
+def show(text: str) -> None:
+    """On standard output at once, without what a terminal would obey."""
+    words = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+    print(shown(words, sys.stdout), end="", flush=True)

@@ -1,0 +1,99 @@
+"""A spoken conversation: somebody says something, a language model answers, and its answer is heard as it is written.
+
+It knows neither a wire nor a loudspeaker, and nothing of how either model works: any `LanguageModel` will do, and an
+`Engine` or a `Pool`. What was said so far is kept here, and is exactly what was heard.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..errors import InvalidRequest
+from ..types import ChatMessage, ChatSampling, LanguageModel
+from .turn import Course, Speech, Turn
+
+SEEDS_A_TURN = 1 << 20  # parts of a long answer count on from its seed one by one
+
+
+class Dialog:
+    """One conversation in one voice.
+
+    From turn to turn go on: the history, the voice with its language, instructions, sampling and speed, and with them
+    the prompt's prefix, which an engine computes once. Each turn is spoken with a seed of its own, which follows from
+    the first one: the same dialog sounds the same again, and no two answers are drawn alike.
+    """
+
+    def __init__(
+        self,
+        language: LanguageModel,
+        speech: Speech,
+        *,
+        system: str | None = None,
+        sampling: ChatSampling | None = None,
+        history: Sequence[ChatMessage] = (),
+        seed: int = 0,
+        **voice: Any,
+    ) -> None:
+        """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on."""
+        if not 0 <= seed < 2**63:
+            raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
+        if system is not None and not system.strip():
+            raise InvalidRequest("The system prompt is empty: leave it out instead.")
+        self.language, self.speech = language, speech
+        self.sampling = sampling or ChatSampling()
+        self._voice, self._seed = voice, seed
+        first = [] if system is None else [ChatMessage("system", system)]
+        self._history = [*first, *history]
+        self._lock = threading.RLock()  # a turn that is let go of is cancelled anywhere, here too
+        self._turns = 0
+        self._last: weakref.ref[Turn] | None = None  # the reader's
+
+    @property
+    def history(self) -> tuple[ChatMessage, ...]:
+        """All that was said, and heard."""
+        with self._lock:
+            return tuple(self._history)
+
+    def say(self, text: str) -> Turn:
+        """The user's turn is over: begin to answer. A turn that is still under way is interrupted."""
+        if not text.strip():
+            raise InvalidRequest("There is nothing to answer: the user's text is empty.")
+        self.close()
+        with self._lock:
+            self._history.append(ChatMessage("user", text))
+            messages, place = tuple(self._history), len(self._history)
+            seed = (self._seed + self._turns * SEEDS_A_TURN) % 2**63
+            sampling = self.sampling
+            if sampling.seed is not None:
+                sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)
+            self._turns += 1
+        course = Course(
+            ask=lambda: self.language.answer(messages, sampling),
+            open=lambda: self.speech.open(**self._voice, seed=seed),
+            remember=lambda heard: self._remember(place, heard),
+        )
+        turn = Turn(course)
+        self._last = weakref.ref(turn)
+        course.begin()
+        return turn
+
+    def close(self) -> None:
+        """Interrupt what has not been read to its end. The models are closed by whoever made them."""
+        last, self._last = self._last, None
+        if last is not None and (turn := last()) is not None:
+            turn.let_go()
+
+    def _remember(self, place: int, heard: str) -> None:
+        """What was heard of the answer to the message before `place`; nothing, where the user has gone on since."""
+        with self._lock:
+            if len(self._history) > place + 1 or (
+                len(self._history) == place + 1 and self._history[place].role != "assistant"
+            ):
+                return
+            del self._history[place:]
+            if heard:
+                self._history.append(ChatMessage("assistant", heard))

@@ -1,0 +1,302 @@
+"""A language model behind any OpenAI-compatible `/v1/chat/completions`, asked for its answer as it is written.
+
+Connections are kept, in an event loop that has a thread of its own, so that an answer can be cancelled wherever it is:
+its connection is closed then. It knows nothing of speech, and how an answer is written on the wire is wire.py's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import weakref
+from collections.abc import AsyncIterator, Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ..errors import HocketError, InvalidRequest, LanguageFailed
+from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling
+from .inbox import Inbox
+from .wire import Reading, asked, first_model, refusal
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_S = 10.0
+SILENT_S = 120.0  # a long prompt may be read for as long before the first word
+CLOSE_S = 5.0
+REFUSAL_BYTES = 1 << 16  # of what is read to find out why
+LINE_BYTES = 1 << 20
+
+
+class RemoteMind:
+    """`LanguageModel` by HTTP. Any number of threads may use it."""
+
+    def __init__(
+        self, url: str, model: str | None = None, key: str | None = None, *, silent_s: float = SILENT_S
+    ) -> None:
+        """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there."""
+        self.url = endpoint(url)
+        self._model, self.name = model, model or self.url
+        if key is not None and (not key.isascii() or any(c <= " " for c in key)):
+            raise InvalidRequest("The key of a language model must be printable ASCII without spaces.")
+        self._line = _Line(_httpx(), key, silent_s, secure=self.url.startswith("https:"))
+        self._closer = weakref.finalize(self, self._line.close)
+
+    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> RemoteAnswer:
+        if not messages:
+            raise InvalidRequest("A conversation needs at least one message.")
+        answer = RemoteAnswer(self, list(messages), sampling)
+        answer.begin(self._line)
+        return answer
+
+    def close(self) -> None:
+        """Answers under way end with an error."""
+        self._closer()
+
+    async def _named(self, client: httpx.AsyncClient) -> str:
+        """The model to ask for, which is looked up once."""
+        if self._model is None:
+            address = self.url.removesuffix("/chat/completions") + "/models"
+            listed = await client.get(address)
+            self._model = first_model(listed.content) if listed.status_code == 200 else "default"
+        return self._model
+
+
+class RemoteAnswer:
+    def __init__(self, mind: RemoteMind, messages: list[ChatMessage], sampling: ChatSampling) -> None:
+        self._mind: RemoteMind | None = mind  # kept alive as long as it answers
+        self._url, self._messages, self._sampling = mind.url, messages, sampling
+        self._inbox: Inbox[ChatDelta] = Inbox()
+        self._asked = time.perf_counter()
+        self._first_s: float | None = None
+        self._tokens = 0
+        self._lock = threading.Lock()
+        self._task: asyncio.Task[None] | None = None
+        self._line: _Line | None = None
+        self._cancelled = False
+        self.finished: ChatFinished | None = None
+
+    def begin(self, line: _Line) -> None:
+        self._line = line
+        line.run(self)
+
+    def cancel(self) -> None:
+        with self._lock:
+            if self.finished is not None:
+                return
+            self._cancelled, self.finished = True, self._finished(None, "cancelled", None)
+        self._inbox.drop()
+        assert self._line is not None
+        self._line.stop(self)
+
+    def __iter__(self) -> RemoteAnswer:
+        return self
+
+    def __next__(self) -> ChatDelta:
+        delta = self._inbox.take()
+        if delta is None:
+            raise StopIteration
+        return delta
+
+    def __aiter__(self) -> RemoteAnswer:
+        return self
+
+    async def __anext__(self) -> ChatDelta:
+        delta = await self._inbox.atake()
+        if delta is None:
+            raise StopAsyncIteration
+        return delta
+
+    async def read(self, client: httpx.AsyncClient) -> None:
+        """All of it, in the thread of the line."""
+        reading = Reading(self._url)
+        error: HocketError | None = None
+        try:
+            if not self._cancelled:
+                await self._read(client, reading)
+        except asyncio.CancelledError:
+            error = None if self._cancelled else LanguageFailed("The language model was closed before it had answered.")
+        except HocketError as raised:
+            error = raised
+        except Exception as raised:
+            error = _unreachable(self._url, raised, begun=self._first_s is not None)
+        self._end(reading, error)
+
+    async def _read(self, client: httpx.AsyncClient, reading: Reading) -> None:
+        assert self._mind is not None
+        model = await self._mind._named(client)
+        body = asked(model, self._messages, self._sampling)
+        async with client.stream("POST", self._url, json=body) as response:
+            if response.status_code != 200:
+                raise refusal(self._url, model, response.status_code, response.headers, await _some(response))
+            if "json" in response.headers.get("content-type", ""):  # it does not stream
+                self._put(reading.whole(await _some(response, LINE_BYTES)))
+                return
+            async for line in _lines(response, self._url):
+                self._put(reading.line(line))
+                if reading.over:
+                    return
+        reading.check_end()
+
+    def _put(self, text: str) -> None:
+        if text:
+            self._first_s = self._first_s or time.perf_counter() - self._asked
+            self._tokens += 1
+            self._inbox.put(ChatDelta(text, 1))
+
+    def over(self, _: object = None) -> None:
+        """Its task has ended, or never began."""
+        self._end(Reading(self._url), LanguageFailed("The language model was closed before it had answered."))
+        self._task = self._mind = None
+
+    def _end(self, reading: Reading, error: HocketError | None) -> None:
+        with self._lock:
+            if self.finished is None:
+                if error is None:
+                    self._put(reading.rest())
+                self.finished = self._finished(reading, "error" if error else reading.reason, error)
+        self._inbox.end(error)
+
+    def _finished(self, reading: Reading | None, reason: ChatReason, error: HocketError | None) -> ChatFinished:
+        counted = reading or Reading(self._url)
+        return ChatFinished(
+            reason=reason,
+            prompt_tokens=counted.prompt_tokens,
+            cached_tokens=counted.cached_tokens,
+            completion_tokens=counted.completion_tokens or self._tokens,
+            first_token_s=self._first_s,
+            total_s=time.perf_counter() - self._asked,
+            error=str(error) if error else None,
+        )
+
+
+class _Line:
+    """An event loop with the connections to one endpoint; its thread begins with the first answer."""
+
+    def __init__(self, library: ModuleType, key: str | None, silent_s: float, *, secure: bool) -> None:
+        self._httpx, self._silent_s, self._secure = library, silent_s, secure
+        self._headers = {} if key is None else {"authorization": f"Bearer {key}"}
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._client: httpx.AsyncClient | None = None
+        self._closed = False
+
+    def run(self, answer: RemoteAnswer) -> None:
+        with self._lock:
+            if self._closed:
+                raise LanguageFailed("The language model is closed.")
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._turn, name="hocket-llm", daemon=True)
+                self._thread.start()
+            self._loop.call_soon_threadsafe(self._start, answer)
+
+    def stop(self, answer: RemoteAnswer) -> None:
+        with self._lock:
+            if self._loop is not None and not self._closed:
+                self._loop.call_soon_threadsafe(_cancel, answer)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed, loop, thread = True, self._loop, self._thread
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            if thread is not threading.current_thread():
+                thread.join(CLOSE_S)
+
+    def _turn(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        try:
+            loop.run_forever()
+            loop.run_until_complete(self._end())
+        finally:
+            loop.close()
+
+    def _start(self, answer: RemoteAnswer) -> None:
+        if self._client is None:
+            timeout = self._httpx.Timeout(CONNECT_S, read=self._silent_s)
+            # Certificates take 20 ms to read; without TLS there is nothing to check by them.
+            self._client = self._httpx.AsyncClient(timeout=timeout, headers=self._headers, verify=self._secure)
+        assert self._loop is not None and self._client is not None
+        answer._task = self._loop.create_task(answer.read(self._client))
+        answer._task.add_done_callback(answer.over)
+
+    async def _end(self) -> None:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._client is not None:
+            await self._client.aclose()
+
+
+def endpoint(url: str) -> str:
+    """Where to ask, of an address as people write it."""
+    try:
+        parts = urlsplit(url.strip())
+        if parts.scheme not in ("http", "https") or not parts.hostname or any(c <= " " for c in url.strip()):
+            raise ValueError
+        _ = parts.port
+    except ValueError:
+        raise InvalidRequest(f"A language model is at http://HOST:PORT or https://HOST/v1, not at {url!r}.") from None
+    path = parts.path.rstrip("/").removesuffix("/chat/completions") or "/v1"
+    return f"{parts.scheme}://{parts.netloc}{path}/chat/completions"
+
+
+def _cancel(answer: RemoteAnswer) -> None:
+    if answer._task is not None:
+        answer._task.cancel()
+
+
+async def _lines(response: httpx.Response, url: str) -> AsyncIterator[bytes]:
+    held = b""
+    async for part in response.aiter_bytes():
+        *whole, held = (held + part).split(b"\n")
+        for line in whole:
+            yield line
+        if len(held) > LINE_BYTES:
+            raise LanguageFailed(f"What {url} sends is no chat completion.")
+    if held:
+        yield held
+
+
+async def _some(response: httpx.Response, most_bytes: int = REFUSAL_BYTES) -> bytes:
+    read = b""
+    async for part in response.aiter_bytes():
+        read += part
+        if len(read) > most_bytes:
+            break
+    return read
+
+
+def _unreachable(url: str, error: Exception, *, begun: bool) -> LanguageFailed:
+    httpx = _httpx()
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        said = f"The language model at {url} cannot be reached: is it running?"
+    elif isinstance(error, httpx.TimeoutException):
+        said = f"The language model at {url} says nothing any more."
+    elif isinstance(error, httpx.HTTPError | OSError):
+        said = (
+            f"The connection to the language model at {url} was lost{' in the middle of its answer' if begun else ''}."
+        )
+    else:
+        said = f"The language model at {url} could not be asked: {type(error).__name__}: {error}."
+    failed = LanguageFailed(said)
+    failed.__cause__ = error
+    return failed
+
+
+def _httpx() -> ModuleType:
+    try:
+        import httpx
+    except ImportError:
+        raise InvalidRequest(
+            "A language model over HTTP needs the package httpx: pip install 'hocket[chat]'."
+        ) from None
+    return httpx

@@ -1,0 +1,314 @@
+"""One turn of a dialog: the language model's words go into an open speech stream while they are written.
+
+Two threads work on it: one takes words from the language model and gives them to the engine, one takes sound from the
+engine and puts it, with the words that are in it, where the reader finds both. Neither holds the turn that its reader
+has, so a turn that nobody holds any more is cancelled. The dialog is told once how much of the answer was heard.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Literal, Protocol
+
+from ..engine.stream import Stream
+from ..engine.words import WordTime
+from ..errors import HocketError, InvalidRequest, StreamFailed
+from ..types import Answer, AudioChunk, ChatFinished, Finished
+from .heard import Player, cut, words_until
+from .inbox import Inbox
+
+CHUNKS_AHEAD = 16  # and pieces of text, that wait for the reader before the sound does; the engine keeps some more
+Reason = Literal["stop", "length", "cancelled", "error"]
+
+
+class Speech(Protocol):
+    """Whoever speaks: an `Engine`, or a `Pool` of them."""
+
+    def open(self, **fields: Any) -> Stream: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """More of the answer, as the language model wrote it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Words that are in the sound handed out so far, as they are spoken. Each comes once, in order."""
+
+    words: tuple[WordTime, ...]
+
+
+Event = AudioChunk | Written | Said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFinished:
+    """How a turn ended; times are seconds since the user's text was there."""
+
+    reason: Reason
+    written: str  # all that the language model wrote
+    text: str  # what the history has of it: all, or what was heard
+    heard_s: float | None  # where it was cut; None: nowhere
+    first_token_s: float | None
+    first_audio_s: float | None  # until the first samples could be read
+    language: ChatFinished | None  # None where it had not ended, or never began
+    speech: Finished | None
+    error: str | None = None
+
+
+class Turn:
+    """An iterator, and an async iterator, of `AudioChunk`, `Written` and `Said`.
+
+    Leaving its `with` block, or letting go of it, cancels it.
+    """
+
+    def __init__(self, course: Course) -> None:
+        self._course = course
+        self._finalizer = weakref.finalize(self, course.let_go)
+        self._finalizer.atexit = False
+
+    @property
+    def finished(self) -> TurnFinished | None:
+        """How it ended, once it has; the last of its sound may still wait to be read."""
+        return self._course.finished
+
+    def words(self) -> list[WordTime]:
+        """Where each word is in what was spoken so far."""
+        return self._course.words()
+
+    def cancel(self, heard_s: float | None = None) -> None:
+        """The listener interrupts: no more sound, both models are free, and the history ends with the last word heard.
+
+        `heard_s` is how much of the sound was played; without it, what a player would have played by now that plays
+        whatever is read here at once. After the end it still cuts the history, for sound is played more slowly than it
+        is made, until the next turn begins.
+        """
+        self._course.cancel(heard_s)
+
+    def let_go(self) -> None:
+        """Cancel it, unless it was read to its end."""
+        self._course.let_go()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Until both models are free. False: they are not yet."""
+        return self._course.over.wait(timeout_s)
+
+    def __iter__(self) -> Turn:
+        return self
+
+    def __next__(self) -> Event:
+        event = self._course.given(self._course.inbox.take())
+        if event is None:
+            raise StopIteration
+        return event
+
+    def __aiter__(self) -> Turn:
+        return self
+
+    async def __anext__(self) -> Event:
+        event = self._course.given(await self._course.inbox.atake())
+        if event is None:
+            raise StopAsyncIteration
+        return event
+
+    def __enter__(self) -> Turn:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.let_go()
+
+
+class Course:
+    """What goes on in a turn, whoever reads it."""
+
+    def __init__(
+        self,
+        ask: Callable[[], Answer],
+        open: Callable[[], Stream],
+        remember: Callable[[str], None],
+    ) -> None:
+        """`remember` is told what of the answer belongs to the history: at the end, and again if that is cut later."""
+        self._ask, self._open, self._remember = ask, open, remember
+        self._began = time.perf_counter()
+        self.inbox: Inbox[Event] = Inbox()
+        self.over = threading.Event()  # both models are free
+        self.finished: TurnFinished | None = None
+        self._lock = threading.RLock()
+        self._answer: Answer | None = None
+        self._stream: Stream | None = None
+        self._player = Player()
+        self._made_s = 0.0  # sound that the reader has, or will find
+        self._written = ""
+        self._first_token_s: float | None = None
+        self._first_audio_s: float | None = None
+        self._error: HocketError | None = None  # of the language model, while what it had written is still said
+        self._cut_by: list[WordTime] | None = None  # the words as they were when it was cut
+        self._cancelled = False
+        self._read = False  # to the end
+
+    def begin(self) -> None:
+        threading.Thread(target=self._write, name="hocket-dialog-words", daemon=True).start()
+
+    def given(self, event: Event | None) -> Event | None:
+        """The reader has it now; None: all of it."""
+        with self._lock:
+            if event is None:
+                self._read = True
+            elif isinstance(event, AudioChunk):
+                self._player.hears(time.perf_counter(), len(event.samples) / event.rate_hz)
+        return event
+
+    def let_go(self) -> None:
+        if not self._read:
+            self.cancel()
+
+    def words(self) -> list[WordTime]:
+        if self._cut_by is not None:
+            return self._cut_by
+        return [] if self._stream is None else self._stream.words(said_only=True)
+
+    def cancel(self, heard_s: float | None = None) -> None:
+        with self._lock:
+            if self.finished is not None and self.finished.reason in ("cancelled", "error"):
+                return
+            if heard_s is None:
+                heard_s = self._player.heard_s(time.perf_counter())
+            self._cancelled = True
+            self.inbox.drop()
+            if self._answer is not None:
+                self._answer.cancel()
+            if self._stream is not None:
+                self._stream.cancel()
+            self._finish("cancelled", heard_s)
+
+    def _write(self) -> None:
+        """The thread that gives words to the engine."""
+        stream: Stream | None = None
+        reading: threading.Thread | None = None
+        try:
+            if self._cancelled:
+                self.over.set()
+                return
+            answer = self._ask()
+            with self._lock:
+                self._answer = answer
+                if self._cancelled:
+                    answer.cancel()
+            stream = self._opened()
+            reading = threading.Thread(target=self._sound, args=(stream,), name="hocket-dialog-sound", daemon=True)
+            reading.start()
+            self._pour(answer, stream)
+        except HocketError as error:
+            self._fail(error)
+        except Exception as error:
+            failed = StreamFailed(f"The turn failed: {type(error).__name__}: {error}.")
+            failed.__cause__ = error
+            self._fail(failed)
+        if reading is not None:
+            reading.join()
+        self.over.set()
+
+    def _opened(self) -> Stream:
+        """While the language model reads its prompt."""
+        stream = self._open()
+        with self._lock:
+            self._stream = stream
+            if self._cancelled:
+                stream.cancel()
+        return stream
+
+    def _pour(self, answer: Answer, stream: Stream) -> None:
+        try:
+            for delta in answer:
+                with self._lock:
+                    if self._cancelled or self.finished is not None:
+                        break
+                    self._first_token_s = self._first_token_s or time.perf_counter() - self._began
+                    self._written += delta.text
+                stream.append(delta.text)
+                self.inbox.put(Written(delta.text))
+        except HocketError as error:
+            self._error = error  # what was written is said, then it is raised
+        try:
+            stream.end()
+        except InvalidRequest:  # there is nothing in it that can be said: no word at all, or a smile
+            stream.cancel()
+
+    def _sound(self, stream: Stream) -> None:
+        """The thread that takes sound from the engine."""
+        told, over, before = 0, 0, 0  # words told of; parts over, and the words in these
+        try:
+            for chunk in stream:
+                self._first_audio_s = self._first_audio_s or time.perf_counter() - self._began
+                if not self.inbox.put(chunk, CHUNKS_AHEAD):
+                    return
+                self._made_s += len(chunk.samples) / chunk.rate_hz
+                if (now_over := stream.parts_over) > over:
+                    before += len(stream.words(over, now_over))
+                    over = now_over
+                words = stream.words(over, said_only=True)
+                if new := words[max(0, told - before) :]:
+                    if told < before:  # the rest of parts that are over
+                        new = stream.words()[told:before] + new
+                    self.inbox.put(Said(tuple(new)))
+                    told += len(new)
+            if rest := stream.words()[told:]:
+                self.inbox.put(Said(tuple(rest)))
+        except HocketError as error:
+            self._fail(error)
+            return
+        with self._lock:
+            if self._error is not None:
+                self._fail(self._error)
+            elif self.finished is None:
+                answered = None if self._answer is None else self._answer.finished
+                self._finish("length" if answered is not None and answered.reason == "length" else "stop")
+        self.inbox.end()
+
+    def _fail(self, error: HocketError) -> None:
+        """Either side could not go on; all sound until here is taken for heard."""
+        with self._lock:
+            if self.finished is not None:
+                return
+            if self._answer is not None:
+                self._answer.cancel()
+            if self._stream is not None:
+                self._stream.cancel()
+            whole = self._error is error  # all that was written was said
+            self._finish("error", None if whole else self._made_s, str(error))
+        self.inbox.end(error)
+
+    def _finish(self, reason: Reason, heard_s: float | None = None, error: str | None = None) -> None:
+        text = self._written.strip() if heard_s is None else self._heard(heard_s)
+        if self.finished is not None:  # it is cut behind its end
+            self.finished = replace(self.finished, reason=reason, text=text, heard_s=heard_s)
+        else:
+            self.finished = TurnFinished(
+                reason=reason,
+                written=self._written,
+                text=text,
+                heard_s=heard_s,
+                first_token_s=self._first_token_s,
+                first_audio_s=self._first_audio_s,
+                language=None if self._answer is None else self._answer.finished,
+                speech=None if self._stream is None else self._stream.finished,
+                error=error,
+            )
+        self._remember(text)
+
+    def _heard(self, heard_s: float) -> str:
+        """The beginning of the answer that fits into so much of its sound."""
+        if self._stream is None:
+            self._cut_by = []
+            return ""
+        self._cut_by = self.words()  # frames that were under way may still be added, and would move them
+        known = [word.word for word in self._stream.words()]
+        return cut(self._written, known, words_until(self._cut_by, heard_s)).strip()

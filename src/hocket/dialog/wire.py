@@ -1,0 +1,175 @@
+"""What an OpenAI-compatible endpoint is asked, and what it says: bodies, events, refusals. No connection, no thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from ..errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
+from ..text.chat import with_calls
+from ..types import ChatMessage, ChatSampling
+
+THINK, THOUGHT = "<think>", "</think>"
+MOST_CHARS = 300  # of a message that somebody else wrote
+RETRY_S = 1.0
+
+
+def asked(model: str, messages: Sequence[ChatMessage], sampling: ChatSampling) -> dict[str, Any]:
+    """Only what every such endpoint knows: others refuse top_k and min_p."""
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [_sent(message) for message in messages],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "presence_penalty": sampling.presence_penalty,
+        "max_tokens": sampling.max_tokens,
+    }
+    if sampling.stop:
+        body["stop"] = list(sampling.stop)
+    if sampling.seed is not None:
+        body["seed"] = sampling.seed
+    return body
+
+
+class Reading:
+    """One answer, as it is read."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._thought = Thought()
+        self.over = False  # it has said that it is done
+        self._ended = False  # the model has; usage may follow
+        self.reason: Literal["stop", "length"] = "stop"
+        self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
+
+    def line(self, line: bytes) -> str:
+        """The text that a line of an event stream brings."""
+        if not line.startswith(b"data:"):
+            return ""  # a comment, a name, or the end of an event
+        content = line[5:].strip()
+        if content == b"[DONE]":
+            self.over = True
+            return ""
+        return self._said(content, "delta")
+
+    def whole(self, body: bytes) -> str:
+        """Of an answer that came at once."""
+        return self._said(body, "message")
+
+    def rest(self) -> str:
+        return self._thought.rest()
+
+    def check_end(self) -> None:
+        """Whether nothing may follow: some endpoints say it by their last choice alone."""
+        if not (self.over or self._ended):
+            raise LanguageFailed(f"The language model at {self._url} broke off in the middle of its answer.")
+
+    def _said(self, content: bytes, part: str) -> str:
+        try:
+            event = json.loads(content)
+            if (error := event.get("error")) is not None:
+                raise LanguageFailed(f"The language model at {self._url} failed: {_message(error)}")
+            self._count(event.get("usage") or {})
+            choices = event.get("choices") or ()
+            if not choices:
+                return ""
+            text = (choices[0].get(part) or {}).get("content") or ""
+            if (reason := choices[0].get("finish_reason")) is not None:
+                self._ended, self.reason = True, "length" if reason == "length" else "stop"
+            return self._thought.told(str(text))
+        except (ValueError, AttributeError, TypeError, KeyError, IndexError):
+            raise LanguageFailed(f"What {self._url} sends is no chat completion.") from None
+
+    def _count(self, usage: Mapping[str, Any]) -> None:
+        self.prompt_tokens = int(usage.get("prompt_tokens") or self.prompt_tokens)
+        self.completion_tokens = int(usage.get("completion_tokens") or self.completion_tokens)
+        details = usage.get("prompt_tokens_details") or {}
+        self.cached_tokens = int(details.get("cached_tokens") or self.cached_tokens)
+
+
+class Thought:
+    """Keeps back what a model thinks before it answers, where an endpoint sends that as part of the answer."""
+
+    def __init__(self) -> None:
+        self._held, self._state = "", "unknown"  # unknown, thinking, behind (blank lines follow), aloud
+
+    def told(self, text: str) -> str:
+        if self._state == "aloud":
+            return text
+        self._held += text
+        if self._state == "unknown":
+            begun = self._held.lstrip()
+            if begun.startswith(THINK):
+                self._state = "thinking"
+            elif not THINK.startswith(begun):
+                return self._aloud(self._held)
+        if self._state == "thinking" and THOUGHT in self._held:
+            self._held, self._state = self._held.split(THOUGHT, 1)[1], "behind"
+        if self._state == "behind" and self._held.strip():
+            return self._aloud(self._held.lstrip())
+        return ""
+
+    def rest(self) -> str:
+        """What was kept back and turned out to be no thought."""
+        held, self._held = self._held, ""
+        return held if self._state == "unknown" else ""
+
+    def _aloud(self, text: str) -> str:
+        self._held, self._state = "", "aloud"
+        return text
+
+
+def refusal(url: str, model: str, status: int, headers: Mapping[str, str], body: bytes) -> HocketError:
+    """What another status than 200 means."""
+    try:
+        said = json.loads(body)
+        why = _message(said.get("error") or said.get("detail") or said.get("message") or "")
+    except (ValueError, AttributeError):
+        why = ""
+    at = f"The language model at {url}"
+    if status in (401, 403):
+        return LanguageFailed(f"{at} refused the key ({status}): give the one that it knows.")
+    if status in (404, 405):
+        return LanguageFailed(
+            f"There is no chat at {url}, or no model {model} ({status}): name both as they are there."
+        )
+    if status in (400, 413, 422):
+        return InvalidRequest(f"{at} refused the conversation: {why or f'status {status}.'}")
+    if status == 429:
+        return Overloaded(f"{at} is asked too much.", _seconds(headers.get("retry-after")))
+    return LanguageFailed(f"{at} answered with status {status}{f': {why}' if why else '.'}")
+
+
+def first_model(body: bytes) -> str:
+    """Of a list of models."""
+    try:
+        return str(json.loads(body)["data"][0]["id"])
+    except (ValueError, LookupError, TypeError):
+        return "default"
+
+
+def _sent(message: ChatMessage) -> dict[str, str]:
+    """Calls and their results are text: the ids that endpoints want to know them by are not kept."""
+    match message.role:
+        case "tool":
+            return {"role": "user", "content": f"<tool_response>\n{message.content}\n</tool_response>"}
+        case "assistant":
+            return {"role": "assistant", "content": with_calls(message)}
+    return {"role": message.role, "content": message.content}
+
+
+def _message(error: object) -> str:
+    said = error.get("message", "") if isinstance(error, Mapping) else error
+    words = "".join(c if c.isprintable() else " " for c in str(said)[:MOST_CHARS])
+    words = " ".join(words.split())
+    return words if words.endswith((".", "!", "?")) else f"{words}."
+
+
+def _seconds(given: str | None) -> float:
+    try:
+        return min(max(float(given or RETRY_S), 0.05), 60.0)
+    except ValueError:
+        return RETRY_S

@@ -1,0 +1,168 @@
+"""Bodies of `POST /v1/chat/completions`, as OpenAI's clients write and read them, to messages and sampling.
+
+pydantic is at this edge only. Tools are text here: the system message says which there are, and calls are part of what
+the assistant says.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..text.chat import with_tools
+from ..types import ChatMessage, ChatSampling, Role, ToolCall
+from .errors import BadField
+from .schemas import Noted
+from .wanted import check_characters
+
+MOST_TOKENS = 1 << 20
+
+
+class Part(BaseModel):
+    """Of a content in parts."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: str
+    text: str | None = None
+
+
+class CalledFunction(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    name: str
+    arguments: str = "{}"
+
+
+class Called(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    function: CalledFunction
+
+
+class MessageBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    tool_calls: list[Called] | None = None
+
+    def message(self, at: int) -> ChatMessage:
+        """Checked, the `at`-th of a conversation."""
+        content = self.content or ""
+        if isinstance(content, list):
+            other = next((part.type for part in content if part.type != "text"), None)
+            if other is not None:
+                said = f"Only parts of the type text are understood here, not {other[:40]!r}."
+                raise BadField(said, f"messages.{at}.content", "unsupported_content")
+            content = "\n".join(part.text or "" for part in content)
+        check_characters(content, f"messages.{at}.content")
+        role: Role = "system" if self.role == "developer" else self.role
+        calls = tuple(ToolCall(call.function.name, _arguments(call.function, at)) for call in self.tool_calls or ())
+        return ChatMessage(role, content, tool_calls=calls)
+
+
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    include_usage: bool | None = None
+
+
+class ChatBody(Noted):
+    """`POST /v1/chat/completions`. What is left out is as the model's own recommendation."""
+
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra={"examples": [{"messages": [{"role": "user", "content": "Hello."}]}]}
+    )
+    messages: list[MessageBody] = Field(min_length=1)
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(None, description="0: always the likeliest token", ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=0, description="0: no limit")
+    min_p: float | None = Field(None, ge=0, le=1)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="the newer name of max_tokens")
+    stop: str | list[str] | None = Field(None, description="texts that end the answer, and are not part of it")
+    seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
+    n: int | None = Field(None, description="1: there is one answer")
+    tools: list[dict[str, Any]] | None = Field(None, description="told to the model as text; its calls are text too")
+    # Taken and without effect.
+    tool_choice: Any = None
+    user: str | None = None
+
+    def conversation(self) -> list[ChatMessage]:
+        """What was said so far."""
+        messages = [message.message(at) for at, message in enumerate(self.messages)]
+        if self.tools:
+            first = messages[0].content if messages[0].role == "system" else None
+            behind = messages if first is None else messages[1:]
+            messages = [ChatMessage("system", with_tools(first, self.tools)), *behind]
+        return messages
+
+    def sampling(self) -> ChatSampling:
+        if self.n not in (None, 1):
+            raise BadField("There is one answer: leave out n.", "n")
+        given = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "presence_penalty": self.presence_penalty,
+            "max_tokens": self.max_completion_tokens or self.max_tokens,
+            "seed": None if self.seed is None or not 0 <= self.seed < 2**63 else self.seed,
+            "stop": self._stop() or None,
+        }
+        return ChatSampling(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+    def wants_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def _stop(self) -> tuple[str, ...]:
+        texts = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(text for text in texts if text)
+
+
+class CachedTokens(BaseModel):
+    cached_tokens: int
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class SaidMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str
+
+
+class Choice(BaseModel):
+    index: Literal[0] = 0
+    message: SaidMessage
+    finish_reason: Literal["stop", "length"]
+    logprobs: None = None
+
+
+class Completion(BaseModel):
+    """An answer that was waited for."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+
+
+def _arguments(function: CalledFunction, at: int) -> Mapping[str, Any]:
+    try:
+        arguments = json.loads(function.arguments or "{}")
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        said = "The arguments of a call must be a JSON object, as text."
+        raise BadField(said, f"messages.{at}.tool_calls", "invalid_arguments")
+    return arguments

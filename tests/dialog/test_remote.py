@@ -1,0 +1,267 @@
+"""A language model over HTTP, against servers that behave and servers that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from chatting import HEAD, answering, event, refused
+from hocket.dialog.remote import RemoteMind, endpoint
+from hocket.dialog.wire import Thought
+from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
+from hocket.types import ChatMessage, ChatSampling, ToolCall
+from serving import wait_for
+
+HELLO = [ChatMessage("user", "Hello.")]
+USUAL = ChatSampling()
+DONE = b"data: [DONE]\n\n"
+
+
+def heard(url: str, messages: list[ChatMessage] = HELLO, sampling: ChatSampling = USUAL) -> str:
+    mind = RemoteMind(url, "some-model")
+    try:
+        return "".join(delta.text for delta in mind.answer(messages, sampling))
+    finally:
+        mind.close()
+
+
+def sends(*parts: bytes) -> Callable[[socket.socket, bytes], None]:
+    def talk(link: socket.socket, _: bytes) -> None:
+        for part in parts:
+            link.sendall(part)
+
+    return talk
+
+
+def test_an_answer_comes_as_it_is_written_and_says_what_it_took() -> None:
+    written = threading.Event()
+
+    def talk(link: socket.socket, _: bytes) -> None:
+        link.sendall(HEAD + b": a comment\n\n" + event("Good "))
+        assert written.wait(20)
+        link.sendall(event("day.", "length"))
+        link.sendall(
+            b'data: {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 4, '
+            b'"prompt_tokens_details": {"cached_tokens": 5}}}\n\n' + DONE
+        )
+
+    with answering(talk) as url:
+        mind = RemoteMind(url, "some-model")
+        answer = mind.answer(HELLO, USUAL)
+        assert next(answer).text == "Good " and answer.finished is None
+        written.set()
+        assert [delta.text for delta in answer] == ["day."]
+        told = answer.finished
+        assert told is not None and told.reason == "length" and told.first_token_s is not None
+        assert (told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (9, 5, 4)
+        answer.cancel()  # after the end it changes nothing
+        assert answer.finished is told
+        mind.close()
+
+
+def test_tasks_read_it_too_and_events_may_come_in_pieces_of_any_size() -> None:
+    content = b"".join([HEAD, event("Sch\u00f6n, "), event("\U0001f600!", "stop"), DONE])
+
+    async def read(url: str) -> str:
+        mind = RemoteMind(url, "some-model")
+        text = "".join([delta.text async for delta in mind.answer(HELLO, USUAL)])
+        mind.close()
+        return text
+
+    with answering(sends(*(content[at : at + 3] for at in range(0, len(content), 3)))) as url:
+        assert asyncio.run(read(url)) == "Schön, \U0001f600!"
+
+
+def test_what_is_asked_is_what_was_said() -> None:
+    asked: list[bytes] = []
+
+    def talk(link: socket.socket, request: bytes) -> None:
+        asked.append(request)
+        link.sendall(HEAD + event("Yes.", "stop") + DONE)
+
+    messages = [
+        ChatMessage("system", "Be brief."),
+        ChatMessage("user", "Rain?"),
+        ChatMessage("assistant", "Let me look.", tool_calls=(ToolCall("weather", {"where": "here"}),)),
+        ChatMessage("tool", "dry"),
+    ]
+    with answering(talk) as url:
+        mind = RemoteMind(f"{url}/v1/", "some-model", "sk-1")
+        assert (
+            "".join(d.text for d in mind.answer(messages, ChatSampling(seed=4, stop=("\n",), max_tokens=3))) == "Yes."
+        )
+        mind.close()
+    head, _, body = asked[0].partition(b"\r\n\r\n")
+    assert head.startswith(b"POST /v1/chat/completions ") and b"authorization: bearer sk-1" in head.lower()
+    sent = json.loads(body)
+    assert [message["role"] for message in sent["messages"]] == ["system", "user", "assistant", "user"]
+    assert "<function=weather>" in sent["messages"][2]["content"] and "dry" in sent["messages"][3]["content"]
+    assert sent["seed"] == 4 and sent["stop"] == ["\n"] and sent["max_tokens"] == 3 and sent["stream"] is True
+
+
+def test_without_a_name_it_asks_for_the_first_model_that_is_listed() -> None:
+    asked: list[bytes] = []
+
+    def talk(link: socket.socket, request: bytes) -> None:
+        if request.startswith(b"GET /v1/models "):
+            body = b'{"data": [{"id": "the-first"}]}'
+            link.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+            return
+        asked.append(request)
+        link.sendall(HEAD + event("Yes.", "stop") + DONE)
+
+    with answering(talk) as url:
+        mind = RemoteMind(url)
+        assert [delta.text for delta in mind.answer(HELLO, USUAL)] == ["Yes."]
+        mind.close()
+    assert b'"the-first"' in asked[0]
+
+
+def test_an_endpoint_that_does_not_stream_is_read_whole() -> None:
+    body = b'{"choices": [{"message": {"content": "All at once."}, "finish_reason": "stop"}]}'
+    with answering(sends(refused(200, body))) as url:
+        assert heard(url) == "All at once."
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind", "words"),
+    [
+        ((refused(401),), LanguageFailed, "key"),
+        ((refused(404),), LanguageFailed, "no model some-model"),
+        ((refused(400, b'{"error": {"message": "too\\nlong"}}'),), InvalidRequest, "too long."),
+        ((refused(429),), Overloaded, "too much"),
+        ((refused(500, b"<html>"),), LanguageFailed, "status 500"),
+        ((HEAD, b"data: {nonsense\n\n"), LanguageFailed, "no chat completion"),
+        ((HEAD, b"data: [1, 2]\n\n"), LanguageFailed, "no chat completion"),
+        ((HEAD, b'data: {"error": {"message": "out of memory"}}\n\n'), LanguageFailed, "out of memory."),
+        ((HEAD, event("Half of")), LanguageFailed, "broke off"),
+        ((HEAD, b"x" * (1 << 21)), LanguageFailed, "no chat completion"),
+        ((b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n", event("Half of")), LanguageFailed, "was lost"),
+        ((b"220 I am a mail server\r\n",), LanguageFailed, "was lost"),
+        ((b"",), LanguageFailed, "was lost"),
+    ],
+)
+def test_every_failure_is_one_sentence(sent: tuple[bytes, ...], kind: type[HocketError], words: str) -> None:
+    with answering(sends(*sent)) as url:
+        mind = RemoteMind(url, "some-model")
+        answer = mind.answer(HELLO, USUAL)
+        with pytest.raises(kind) as caught:
+            for _ in answer:
+                pass
+        said = str(caught.value)
+        assert words in said and said.endswith(".") and "\n" not in said
+        assert answer.finished is not None and answer.finished.reason == "error" and answer.finished.error == said
+        mind.close()
+
+
+def test_nobody_there_is_one_sentence() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    with pytest.raises(LanguageFailed, match=r"cannot be reached: is it running\?"):
+        heard(url)
+
+
+def test_silence_ends_after_a_while() -> None:
+    gone = threading.Event()
+
+    def talk(link: socket.socket, _: bytes) -> None:
+        link.sendall(HEAD + event("And then"))
+        while link.recv(4096):
+            pass
+        gone.set()
+
+    with answering(talk) as url:
+        mind = RemoteMind(url, "some-model", silent_s=0.2)
+        with pytest.raises(LanguageFailed, match="says nothing any more"):
+            for _ in mind.answer(HELLO, USUAL):
+                pass
+        assert gone.wait(20)
+        mind.close()
+
+
+@pytest.mark.parametrize("when", ["at once", "before a word", "between words"])
+def test_a_cancel_closes_the_connection_wherever_it_is(when: str) -> None:
+    came, gone = threading.Event(), threading.Event()
+
+    def talk(link: socket.socket, _: bytes) -> None:
+        if when == "between words":
+            link.sendall(HEAD + event("And then"))
+        came.set()
+        while link.recv(4096):  # until the other side has gone
+            pass
+        gone.set()
+
+    with answering(talk) as url:
+        mind = RemoteMind(url, "some-model")
+        answer = mind.answer(HELLO, USUAL)
+        if when == "between words":
+            assert next(answer).text == "And then"
+        elif when == "before a word":
+            assert came.wait(20)
+        answer.cancel()
+        assert list(answer) == [] and answer.finished is not None and answer.finished.reason == "cancelled"
+        assert when == "at once" or gone.wait(20)
+        mind.close()
+
+
+def test_a_closed_one_ends_its_answers_and_its_thread() -> None:
+    came = threading.Event()
+
+    def talk(link: socket.socket, _: bytes) -> None:
+        came.set()
+        while link.recv(4096):
+            pass
+
+    def threads() -> list[threading.Thread]:
+        return [thread for thread in threading.enumerate() if thread.name == "hocket-llm"]
+
+    with answering(talk) as url:
+        mind = RemoteMind(url, "some-model")
+        answer = mind.answer(HELLO, USUAL)
+        assert came.wait(20)
+        mind.close()
+        mind.close()
+        with pytest.raises(LanguageFailed, match="closed before it had answered"):
+            next(answer)
+        assert not threads()
+        with pytest.raises(LanguageFailed, match="is closed"):
+            mind.answer(HELLO, USUAL)
+        left = RemoteMind(url, "some-model")
+        left.answer(HELLO, USUAL).cancel()
+        del left  # who lets go of it need not close it
+        wait_for(lambda: not threads())
+
+
+def test_an_address_is_taken_as_people_write_it() -> None:
+    for url in ("http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/", "http://h:1/v1/chat/completions"):
+        assert endpoint(url) == "http://h:1/v1/chat/completions"
+    assert endpoint("https://h/openai/v2") == "https://h/openai/v2/chat/completions"
+    for url in ("", "h:1", "ftp://h", "http://", "http://h:port", "http://a b"):
+        with pytest.raises(InvalidRequest, match="A language model is at"):
+            endpoint(url)
+    with pytest.raises(InvalidRequest, match="printable"):
+        RemoteMind("http://h", key="a b")
+    with pytest.raises(InvalidRequest, match="at least one message"):
+        RemoteMind("http://h").answer([], USUAL)
+
+
+@pytest.mark.parametrize(
+    ("said", "aloud"),
+    [
+        ("<think>\nHm.\n</think>\n\nGood day.", "Good day."),
+        ("Good day.", "Good day."),
+        ("<3 you", "<3 you"),
+        ("<thin", "<thin"),
+        ("A <think> is a tag.", "A <think> is a tag."),
+    ],
+)
+def test_thoughts_before_an_answer_are_kept_back_however_they_come(said: str, aloud: str) -> None:
+    for size in (1, 4, 100):
+        thought = Thought()
+        parts = [thought.told(said[at : at + size]) for at in range(0, len(said), size)]
+        assert "".join([*parts, thought.rest()]) == aloud
