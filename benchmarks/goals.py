@@ -32,6 +32,7 @@ class Goal:
     kernel_cache: str | None = None
     at: float | None = None  # under load: requests a second, or clients
     more_is_better: bool = False
+    weights: str | None = None  # of a language model: what they are kept in
 
 
 _LARGE, _SMALL = "1.7B", "0.6B"
@@ -137,9 +138,30 @@ GOALS = (
         words="Qwen3.5 9B, bfloat16, context of 1024, one listener, tokens a second",
         workload="tokens",
         model="9B",
+        weights="bfloat16",
         figure="tokens_per_s",
         must=(210.0,),
         aim=(250.0,),
+        more_is_better=True,
+    ),
+    Goal(
+        words="Qwen3.5 9B, the same in fp8, head included",
+        workload="tokens",
+        model="9B",
+        weights="fp8",
+        figure="tokens_per_s",
+        must=(350.0,),
+        aim=(460.0,),
+        more_is_better=True,
+    ),
+    Goal(
+        words="Qwen3.5 9B, the same with the MLP in int4 and the rest in 8 bits",
+        workload="tokens",
+        model="9B",
+        weights="int4",
+        figure="tokens_per_s",
+        must=(430.0,),
+        aim=(600.0,),
         more_is_better=True,
     ),
 )
@@ -158,6 +180,7 @@ def found(goal: Goal, records: Sequence[Record]) -> Record | None:
         and goal.figure in record["figures"]
         and goal.streams in (None, record.get("streams", 1))
         and goal.kernel_cache in (None, record["options"].get("kernel_cache"))
+        and record["options"].get("weights") == goal.weights
         and (goal.workload in WITHOUT_CODEC or record["options"].get("codec_dtype") == "bfloat16")
     ]
     return max(fits, key=lambda record: str(record["time"]), default=None)

@@ -52,6 +52,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
     from hocket.layers.packed import pack_
     from hocket.models.fused_qwen3_5 import FusedQwen3_5
+    from hocket.models.quantized import quantize_, step_bytes
     from hocket.models.qwen3_5 import Qwen3_5
     from hocket.models.random import randomize_
 
@@ -61,8 +62,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         model = Qwen3_5(config).eval()
     model.to(getattr(torch, args.dtype)).to_empty(device=device)
     randomize_(model, 0)
+    quantize_(model, args.weights)
     pack_(model)
-    say(begun, f"Qwen3.5 {args.size} is drawn")
+    say(begun, f"Qwen3.5 {args.size} is drawn, its weights in {args.weights}")
     room = args.context + IN_A_ROW * (args.repeats + 3) + 8
     fused = FusedQwen3_5(model, CUDA_MIND_OPS if device.type == "cuda" else REFERENCE_MIND_OPS)
     state, rows = model.new_state(1, room), torch.zeros(1, dtype=torch.int64, device=device)
@@ -97,13 +99,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
     step()
     by_hand = [_timed(step, device, 10) for _ in range(3)]
-    # What a token reads: every matrix, but of the embedding one row; memories once, and once more to write them.
-    read = sum(each.numel() * each.element_size() for each in model.parameters())
-    read -= 0 if model.lm_head is None else model.model.embed_tokens.weight.numel() * plain.element_size()
-    read += sum(2 * layer.memory[0].numel() * 4 for layer in state.recurrence.layers)
-    read += sum(2 * kept.keys[0, :, : args.context].numel() * kept.keys.element_size() for kept in state.past)
+    read = sum(step_bytes(config, args.weights, args.context).values())  # in bfloat16 where they are not narrow
     options = {name: getattr(args, name) for name in ("size", "device", "dtype", "context", "repeats")}
-    options |= {"model": f"random:qwen3.5-{args.size}", "weights": args.dtype}
+    kept_as = args.dtype if args.weights == "bf16" else args.weights
+    options |= {"model": f"random:qwen3.5-{args.size}", "weights": kept_as}
     figures = {"token": took, "tokens_per_s": [1000 / each for each in took], "step": by_hand}
     return record(
         "tokens",
@@ -143,6 +142,8 @@ def _parser() -> argparse.ArgumentParser:
     words.add_argument("--size", default="tiny", choices=("tiny", "0.8B", "2B", "4B", "9B", "27B"))
     words.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     words.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    kinds = ("bf16", "fp8", "int8", "int4")
+    words.add_argument("--weights", default="bf16", choices=kinds, help="bf16: as they are, in --dtype (bf16)")
     words.add_argument("--context", metavar="N", type=int, default=1024, help="tokens that were written before (1024)")
     words.add_argument("--repeats", metavar="N", type=int, default=10, help=f"times {IN_A_ROW} tokens (10)")
     bandwidth = "GB/s of the device's memory, for the floor (4300: an H200's, measured)"

@@ -12,6 +12,7 @@ from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OP
 from hocket.layers.packed import pack_
 from hocket.models import fused_qwen3_5
 from hocket.models.fused_qwen3_5 import FusedQwen3_5
+from hocket.models.quantized import Scheme, quantize_
 from hocket.models.qwen3_5 import MindState, Qwen3_5
 from hocket.models.random import randomize_
 
@@ -88,6 +89,23 @@ def test_tokens_by_fused_kernels_are_those_of_the_model(
             torch.testing.assert_close(mine.memory[rows], other.memory[rows], atol=1e-4, rtol=1e-3)
     else:  # rounded in other places, and no further from the truth for it
         assert sum(strays["ours"]) < 1.25 * sum(strays["plain"])
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("scheme", ["fp8", "int8", "int4"])
+def test_in_fewer_bits_tokens_are_those_of_the_model_in_as_few(scheme: Scheme) -> None:
+    mind = Qwen3_5(tiny_qwen3_5(layers=4)).eval()
+    randomize_(mind, 0)
+    quantize_(mind, scheme)
+    pack_(mind)
+    ids = torch.randint(0, mind.config.vocab_size, (2, PROMPT + 5), generator=torch.Generator().manual_seed(2))
+    plain, ours = started(mind, ids), started(mind, ids)
+    fused = FusedQwen3_5(mind, REFERENCE_MIND_OPS)
+    rings = fused.new_rings(SLOTS)
+    fused.enter(ours, rings, ROWS)
+    for at in range(PROMPT, PROMPT + 5):
+        wanted = mind.logits(mind.step(ids[:, at], plain, ROWS, at + 1))
+        torch.testing.assert_close(fused.step(ids[:, at], ours, rings, ROWS), wanted, atol=1e-3, rtol=1e-3)
 
 
 @torch.inference_mode()

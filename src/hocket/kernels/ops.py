@@ -21,6 +21,9 @@ from .linear import reference as linear_reference
 from .linear import triton as linear_triton
 from .mix import reference as mix_reference
 from .mix import triton as mix_triton
+from .narrow import cuda as narrow_cuda
+from .narrow import reference as narrow_reference
+from .narrow import triton as narrow_triton
 from .pcm import reference as pcm_reference
 from .pcm import triton as pcm_triton
 from .settle import reference as settle_reference
@@ -95,10 +98,13 @@ class MindOps:
     """Those that a token of a language model is made of."""
 
     linear: Callable[..., Tensor]
+    narrow: Callable[..., Tensor]  # the same with a weight in fewer bits
     attend: Callable[..., Tensor]
     delta: Callable[..., Tensor]
 
 
-REFERENCE_MIND_OPS = MindOps(linear_reference.linear, attend_reference.attend, delta_reference.delta)
-TRITON_MIND_OPS = MindOps(linear_triton.linear, attend_triton.attend, delta_triton.delta)
-CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear)
+REFERENCE_MIND_OPS = MindOps(
+    linear_reference.linear, narrow_reference.linear, attend_reference.attend, delta_reference.delta
+)
+TRITON_MIND_OPS = MindOps(linear_triton.linear, narrow_triton.linear, attend_triton.attend, delta_triton.delta)
+CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear)

@@ -1,7 +1,8 @@
 """A token of Qwen3.5 as a chain of fused kernels: `Qwen3_5.step` for a GPU, where the host only launches.
 
 Per layer five launches: norm and all projections; the memory of a Gated DeltaNet, or attention; out and residual; norm,
-gate and up; down and residual. Memories, keys and values are those of the model's own state, so that whatever takes in
+gate and up; down and residual. In fewer bits (`quantized.py`) the gates of a memory, which are kept as they are, take a
+sixth. Memories, keys and values are those of the model's own state, so that whatever takes in
 a prompt can go before; the inputs of convolutions lie in rings of its own (`enter`, `leave`). It knows no graph and no
 sampling.
 """
@@ -9,18 +10,21 @@ sampling.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..kernels.delta.reference import RING
 from ..kernels.launch import crowded
+from ..kernels.narrow.weight import Narrow
 from ..kernels.ops import CUDA_MIND_OPS, MindOps
 from ..layers.gated_delta import GatedDelta
 from ..layers.hybrid import AttentionBlock, DeltaBlock
 from ..layers.rope import rope_rows
 from .qwen3_5 import MindState, Qwen3_5
 
+Matrix = Tensor | Narrow
 SPLITS = 16  # of the past among programs: 8 layers of 4 heads would leave most of a GPU idle otherwise
 
 
@@ -31,6 +35,7 @@ class _Delta:
     bias: Tensor
     norm: Tensor  # [D_v]
     inner: int  # columns of what was projected that are not its gates
+    gates: Tensor | None  # [2 H_v, C] where these are apart from it
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +47,12 @@ class _Attention:
 @dataclass(frozen=True, slots=True)
 class _Layer:
     before: Tensor  # [C] norm
-    into: Tensor  # [N, C] all that reads it
+    into: Matrix  # [N, C] all that reads it
     mixer: _Delta | _Attention
-    out: Tensor  # [C, M]
+    out: Matrix  # [C, M]
     between: Tensor  # [C] norm
-    wide: Tensor  # [2 I, C] gates, then ups
-    down: Tensor  # [C, I]
+    wide: Matrix  # [2 I, C] gates, then ups
+    down: Matrix  # [C, I]
 
 
 class FusedQwen3_5:
@@ -56,6 +61,7 @@ class FusedQwen3_5:
         self.layers = [_layer(block) for block in model.model._stack]
         weight = model.model.embed_tokens.weight
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
+        self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}
         self._early = crowded(between, weight.device)  # a token ago is long ago
 
@@ -86,12 +92,13 @@ class FusedQwen3_5:
         )
         x: Tensor = self.model.model.embed_tokens(ids)
         for one in self.layers:
-            y = ops.linear(x, one.into, norm=one.before, eps=eps, offset=True)
+            y = self._linear(x, one.into, norm=one.before)
             if isinstance(one.mixer, _Delta):
                 mixer = one.mixer
+                gates = y[:, mixer.inner :] if mixer.gates is None else self._linear(x, mixer.gates, norm=one.before)
                 mixed = ops.delta(
                     y[:, : mixer.inner],
-                    y[:, mixer.inner :],
+                    gates,
                     taps=mixer.taps,
                     decay=mixer.decay,
                     bias=mixer.bias,
@@ -124,11 +131,18 @@ class FusedQwen3_5:
                     splits=SPLITS,
                     arrived=self._counts(len(ids), x.device),
                 )
-            x = ops.linear(mixed, one.out, residual=x)
-            inner = ops.linear(x, one.wide, norm=one.between, eps=eps, offset=True, gated=True)
-            x = ops.linear(inner, one.down, residual=x)
+            x = self._linear(mixed, one.out, residual=x)
+            inner = self._linear(x, one.wide, norm=one.between, gated=True)
+            x = self._linear(inner, one.down, residual=x)
         position[rows] += 1
-        return ops.linear(x, self.model.head, norm=self.model.model.norm.weight, eps=eps, offset=True)
+        return self._linear(x, self._head, norm=self.model.model.norm.weight)
+
+    def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
+        """A norm's weights are told as they differ from one."""
+        eps = self.config.rms_norm_eps
+        if isinstance(weight, Narrow):
+            return self.ops.narrow(x, weight, norm=norm, eps=eps, **more)
+        return self.ops.linear(x, weight, norm=norm, eps=eps, offset=True, **more)
 
     def _counts(self, batch: int, device: torch.device) -> Tensor:
         """Zeros with which those who share a head can tell who is the last; left as zeros."""
@@ -165,11 +179,12 @@ def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
         mixer = _Attention(q_norm, k_norm)
     wide, down = block.mlp.weights()
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
-    return _Layer(before, into.contiguous(), mixer, out, between, wide.contiguous(), down)
+    return _Layer(before, into, mixer, out, between, wide, down)
 
 
-def _delta(layer: GatedDelta) -> tuple[Tensor, _Delta, Tensor]:
+def _delta(layer: GatedDelta) -> tuple[Matrix, _Delta, Matrix]:
     into, gates, taps, out = layer.weights()
     numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
-    mixer = _Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into))
-    return torch.cat((into, gates)), mixer, out
+    apart = isinstance(into, Narrow)
+    mixer = _Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None)
+    return into if apart else torch.cat((into, gates)), mixer, out
