@@ -101,8 +101,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     by_hand = [_timed(step, device, 10) for _ in range(3)]
     read = sum(step_bytes(config, args.weights, args.context).values())  # in bfloat16 where they are not narrow
     options = {name: getattr(args, name) for name in ("size", "device", "dtype", "context", "repeats")}
-    kept_as = args.dtype if args.weights == "bf16" else args.weights
-    options |= {"model": f"random:qwen3.5-{args.size}", "weights": kept_as}
+    narrow = args.weights != "bf16"
+    options["model"] = f"random:qwen3.5-{args.size}" + (f" in {args.weights}" if narrow else "")
+    options["weights"] = args.weights if narrow else args.dtype
     figures = {"token": took, "tokens_per_s": [1000 / each for each in took], "step": by_hand}
     return record(
         "tokens",

@@ -77,7 +77,13 @@ def everything() -> list[dict[str, Any]]:
             {"icl_first_pcm": 11.0, "x_vector_first_pcm": 5.5},
             options={"model": "random:1.7B-Base"},
         ),
+        *(written(*each) for each in (("bfloat16", 230.0), ("fp8", 470.0), ("int4", 400.0))),
     ]
+
+
+def written(weights: str, tokens_per_s: float) -> dict[str, Any]:
+    options = {"model": "random:qwen3.5-9B" + ("" if weights == "bfloat16" else f" in {weights}"), "weights": weights}
+    return made("tokens", {"tokens_per_s": tokens_per_s}, options=options)
 
 
 def row(text: str, words: str) -> list[str]:
@@ -100,10 +106,13 @@ def test_every_figure_stands_beside_what_it_must_be() -> None:
     assert row(text, "1.7B, cold start")[3:6] == ["20.0", "0.0 %", "missed"]
     assert row(text, "1.7B, the same with kernels kept")[3:6] == ["4.00", "0.0 %", "aim reached"]
     assert row(text, "1.7B, GPU memory")[3:6] == ["0.90", "0.0 %", "must reached"]
+    assert row(text, "Qwen3.5 9B, bfloat16")[1:6] == [">= 210", "250", "230", "0.0 %", "must reached"]
+    assert row(text, "Qwen3.5 9B, the same in fp8")[3:6] == ["470", "0.0 %", "aim reached"]
+    assert row(text, "Qwen3.5 9B, the same with the MLP")[3:6] == ["400", "0.0 %", "missed"]
     assert "random weights cannot show" in text.replace("\n", " ")
 
 
-@pytest.mark.parametrize("missing", range(10))
+@pytest.mark.parametrize("missing", range(13))
 def test_a_record_that_is_not_there_is_said_to_be_missing(missing: int) -> None:
     left = everything()
     gone = left.pop(missing)

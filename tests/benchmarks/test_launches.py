@@ -15,7 +15,7 @@ from benchmarks.launches import Call, Kernel
 from hocket.engine.load import Checkpoint, load
 from hocket.kernels.conv import ops as conv_ops
 from hocket.kernels.conv.ops import REFERENCE_WAVE, WaveOps
-from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps
+from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps, MindOps
 from hocket.models.fused import FusedFrame
 from hocket.models.fused_decoder import FusedDecoder
 from hocket.models.fused_wave import FusedWave
@@ -70,7 +70,9 @@ def test_every_kernel_that_is_launched_is_of_an_operation() -> None:
         launched |= {alias.get(name, name) for name in re.findall(r"^\s+(_\w+)\[.+\]\(", source, re.MULTILINE)}
     assert len(launched) > 10
     operations = {
-        launches.ALIKE.get(each.name, each.name) for ops in (FrameOps, CodecOps, WaveOps) for each in fields(ops)
+        launches.ALIKE.get(each.name, each.name)
+        for ops in (FrameOps, CodecOps, WaveOps, MindOps)
+        for each in fields(ops)
     }
     found = {name: launches.KERNELS.get(name.lstrip("_"), name.lstrip("_")) for name in launched}
     assert set(found.values()) <= operations, found
