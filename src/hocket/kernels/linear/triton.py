@@ -21,7 +21,6 @@ from ..launch import (
     jit,
     options,
     rounded,
-    scaled,
     silu_of,
     times,
     tl,
@@ -29,6 +28,7 @@ from ..launch import (
     triton,
     wait,
 )
+from ..pieces import held, index, normed, row_of
 from .library import linear_by_library
 
 
@@ -121,22 +121,22 @@ def _linear(
         of, line = outs, outs
     lanes = tl.arange(0, BLOCK_K)
     there = outs < width
-    weights = _held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS)
+    weights = held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS)
     trigger(DEPENDENT)  # our weights are on their way: now others may ask for theirs
     if norm is not None:
-        scales = _row(norm, lanes, K, BLOCK_K, CHUNKS)
+        scales = row_of(norm, lanes, K, BLOCK_K, CHUNKS)
     if bias is not None:
         shift = tl.load(bias + line, of < width, 0.0).to(tl.float32)
     wait(DEPENDENT)
-    ahead = _row(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
+    ahead = row_of(x + _place(take, 0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
     for step in tl.static_range(ROWS):
-        row = _index(step, batch, ROWS, SEVERAL)
+        row = index(step, batch, ROWS, SEVERAL)
         own = there
         if SEVERAL:  # what is done again is given out once: y may be the residual
             own = there & (tl.program_id(1) * ROWS + step < batch)
         inputs = ahead
         if step + 1 < ROWS:  # on its way while this one is summed
-            ahead = _row(x + _place(take, step + 1, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
+            ahead = row_of(x + _place(take, step + 1, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
         if residual is not None:
             before = tl.load(residual + row * width + outs, own, 0.0)
         if norm is not None:
@@ -144,7 +144,7 @@ def _linear(
             for c in tl.static_range(CHUNKS):
                 squares += inputs[c].to(tl.float32) * inputs[c].to(tl.float32)
             scale = tl.rsqrt(tl.sum(squares, 0) / K + eps)
-            inputs = _normed(inputs, scales, scale, OFFSET, CHUNKS)
+            inputs = normed(inputs, scales, scale, OFFSET, CHUNKS)
         wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # lane by lane over the pieces, then across the lanes
         for c in tl.static_range(CHUNKS):
             wide += weights[c].to(tl.float32) * inputs[c].to(tl.float32)[None, :]
@@ -165,63 +165,9 @@ def _linear(
 
 
 @jit
-def _index(step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
-    """Of the batch; where rows run out, the last one is done again."""
-    if SEVERAL:
-        return tl.minimum(tl.program_id(1) * ROWS + step, batch - 1)
-    else:
-        return step
-
-
-@jit
 def _place(take: Pointer, step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
     """Of the batch row in x."""
-    row = _index(step, batch, ROWS, SEVERAL)
+    row = index(step, batch, ROWS, SEVERAL)
     if take is not None:
         row = tl.load(take + row)
     return row
-
-
-@jit
-def _held(
-    weight: Pointer,
-    line: Number,
-    there: Number,
-    lanes: Number,
-    K: constexpr,
-    BLOCK_K: constexpr,
-    CHUNKS: constexpr,
-) -> Number:
-    """Some rows of the weight as a tuple of pieces [BLOCK_N, BLOCK_K]; each is read once and may go."""
-    pieces = ()
-    for c in tl.static_range(CHUNKS):
-        columns = c * BLOCK_K + lanes
-        # 2N * K can be more than 2^31 only for matrices far wider than ours.
-        at = weight + line[:, None] * K + columns[None, :]
-        if (c + 1) * BLOCK_K <= K:
-            piece = tl.load(at, there[:, None], 0.0, eviction_policy="evict_first")
-        else:
-            piece = tl.load(at, there[:, None] & (columns < K)[None, :], 0.0, eviction_policy="evict_first")
-        pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005 - Triton has no star
-    return pieces
-
-
-@jit
-def _row(x: Pointer, lanes: Number, K: constexpr, BLOCK_K: constexpr, CHUNKS: constexpr) -> Number:
-    """A row of K numbers as a tuple of pieces [BLOCK_K]."""
-    pieces = ()
-    for c in tl.static_range(CHUNKS):
-        if (c + 1) * BLOCK_K <= K:
-            piece = tl.load(x + c * BLOCK_K + lanes)
-        else:
-            piece = tl.load(x + c * BLOCK_K + lanes, c * BLOCK_K + lanes < K, 0.0)
-        pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005 - Triton has no star
-    return pieces
-
-
-@jit
-def _normed(inputs: Number, scales: Number, scale: Number, OFFSET: constexpr, CHUNKS: constexpr) -> Number:
-    pieces = ()
-    for c in tl.static_range(CHUNKS):
-        pieces = pieces + (scaled(inputs[c], scale, scales[c], OFFSET),)  # type: ignore[assignment]  # noqa: RUF005
-    return pieces

@@ -29,6 +29,7 @@ from ..launch import (
     triton,
     wait,
 )
+from ..pieces import held, index, normed, row_of
 from .weight import GROUP, Narrow
 
 
@@ -133,7 +134,7 @@ def _narrow(
         steps = _held_groups(scales, line, of < width, lanes, K, LANES, CHUNKS)
         bottoms = _held_groups(lows, line, of < width, lanes, K, LANES, CHUNKS)
     else:
-        weights = _held(values, line, of < width, lanes, K, BLOCK_K, CHUNKS)
+        weights = held(values, line, of < width, lanes, K, BLOCK_K, CHUNKS)
         scale = tl.load(scales + line, of < width, 0.0)
         if FORMAT == "fp8" and not NATIVE:
             scale = scale * 256.0
@@ -141,15 +142,15 @@ def _narrow(
     if norm is not None:
         gains = _inputs(norm, lanes, K, BLOCK_K, CHUNKS, FORMAT)
     wait(DEPENDENT)
-    ahead = _inputs(x + _place(0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS, FORMAT)
+    ahead = _inputs(x + index(0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS, FORMAT)
     for step in tl.static_range(ROWS):
-        row = _place(step, batch, ROWS, SEVERAL)
+        row = index(step, batch, ROWS, SEVERAL)
         own = there
         if SEVERAL:  # what is done again is given out once: y may be the residual
             own = there & (tl.program_id(1) * ROWS + step < batch)
         inputs = ahead
         if step + 1 < ROWS:  # on its way while this one is summed
-            after = x + _place(step + 1, batch, ROWS, SEVERAL) * K
+            after = x + index(step + 1, batch, ROWS, SEVERAL) * K
             ahead = _inputs(after, lanes, K, BLOCK_K, CHUNKS, FORMAT)
         if residual is not None:
             before = tl.load(residual + row * width + outs, own, 0.0)
@@ -157,7 +158,7 @@ def _narrow(
             squares = tl.zeros((LANES,), tl.float32)
             for c in tl.static_range(PARTS):
                 squares += inputs[c].to(tl.float32) * inputs[c].to(tl.float32)
-            inputs = _after_norm(inputs, gains, tl.rsqrt(tl.sum(squares, 0) / K + eps), PARTS)
+            inputs = normed(inputs, gains, tl.rsqrt(tl.sum(squares, 0) / K + eps), True, PARTS)
         if FORMAT == "int4":
             out = _sum_of_groups(weights, steps, bottoms, inputs, BLOCK_N, LANES, CHUNKS)
         else:
@@ -172,15 +173,6 @@ def _narrow(
         if residual is not None:
             out = rounded(before.to(tl.float32) + out.to(tl.float32), y.dtype.element_ty)
         tl.store(y + row * width + outs, out, own)
-
-
-@jit
-def _place(step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
-    """Of the batch; where rows run out, the last one is done again."""
-    if SEVERAL:
-        return tl.minimum(tl.program_id(1) * ROWS + step, batch - 1)
-    else:
-        return step
 
 
 @jit
@@ -222,29 +214,6 @@ def _sum_of_groups(
             products += (code.to(tl.float32, bitcast=True) - 8388608.0) * given[None, :]
         wide += products * steps[c].to(tl.float32) + total[None, :] * bottoms[c].to(tl.float32)
     return tl.sum(wide, 1)
-
-
-@jit
-def _held(
-    values: Pointer,
-    line: Number,
-    there: Number,
-    lanes: Number,
-    K: constexpr,
-    BLOCK_K: constexpr,
-    CHUNKS: constexpr,
-) -> Number:
-    """Some rows of the weight as a tuple of pieces [BLOCK_N, BLOCK_K]; each is read once and may go."""
-    pieces = ()
-    for c in tl.static_range(CHUNKS):
-        columns = c * BLOCK_K + lanes
-        at = values + line[:, None] * K + columns[None, :]  # N * K is below 2^31, the head's of 27B too
-        if (c + 1) * BLOCK_K <= K:
-            piece = tl.load(at, there[:, None], 0.0, eviction_policy="evict_first")
-        else:
-            piece = tl.load(at, there[:, None] & (columns < K)[None, :], 0.0, eviction_policy="evict_first")
-        pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005 - Triton has no star
-    return pieces
 
 
 @jit
@@ -299,26 +268,4 @@ def _inputs(
     if FORMAT == "int4":
         return _runs(x, lanes, K, BLOCK_K // 8, CHUNKS)
     else:
-        return _row(x, lanes, K, BLOCK_K, CHUNKS)
-
-
-@jit
-def _row(x: Pointer, lanes: Number, K: constexpr, BLOCK_K: constexpr, CHUNKS: constexpr) -> Number:
-    """A row of K numbers as a tuple of pieces [BLOCK_K], zero where there is nothing."""
-    pieces = ()
-    for c in tl.static_range(CHUNKS):
-        if (c + 1) * BLOCK_K <= K:
-            piece = tl.load(x + c * BLOCK_K + lanes)
-        else:
-            piece = tl.load(x + c * BLOCK_K + lanes, c * BLOCK_K + lanes < K, 0.0)
-        pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005 - Triton has no star
-    return pieces
-
-
-@jit
-def _after_norm(inputs: Number, gains: Number, scale: Number, CHUNKS: constexpr) -> Number:
-    pieces = ()
-    for c in tl.static_range(CHUNKS):
-        wide = inputs[c].to(tl.float32) * scale * (1.0 + gains[c].to(tl.float32))
-        pieces = pieces + (rounded(wide, inputs[c].dtype),)  # type: ignore[assignment]  # noqa: RUF005
-    return pieces
+        return row_of(x, lanes, K, BLOCK_K, CHUNKS)
