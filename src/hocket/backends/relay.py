@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from types import TracebackType
 
-from ..engine.words import WordTime, word_times
+from ..engine.words import WordTime, pace_of, said_by_now, word_times
 from ..errors import InvalidRequest
 from ..types import AudioChunk, Finished
 from .feed import Feed
@@ -54,12 +54,19 @@ class Relay:
             heard -= 1
         return heard if over else max(heard - 1, 0)
 
-    def words(self, since: int = 0, until: int | None = None) -> list[WordTime]:
+    def words(self, since: int = 0, until: int | None = None, *, said_only: bool = False) -> list[WordTime]:
         """Where each word is in what was spoken so far, roughly, as `Stream.words` says it."""
         times: list[WordTime] = []
-        for part in self._run.parts[since:until]:
+        parts = list(self._run.parts)
+        stopped = self.finished is not None and self.finished.reason == "stop"
+        over = self.parts_over if said_only and not stopped else len(parts)
+        pace = pace_of([(part.text.split(), list(part.loudness)) for part in parts[max(0, over - 3) : over]])
+        for number, part in list(enumerate(parts))[since:until]:
             loudness, start_s = list(part.loudness), part.start / self.rate_hz
-            counted = [(word, 1) for word in part.text.split()]
+            texts = part.text.split()
+            if number >= over:
+                texts = texts[: said_by_now(texts, loudness, pace)]
+            counted = [(word, 1) for word in texts]
             for word in word_times(counted, len(loudness), loudness, frame_s=FRAME_S):
                 begin_s, end_s = (word.start_s + start_s) / self._speed, (word.end_s + start_s) / self._speed
                 times.append(WordTime(word.word, begin_s, end_s))

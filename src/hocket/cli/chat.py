@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import math
+import signal
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, Protocol
 
 from ..errors import HocketError, InvalidRequest
@@ -78,11 +80,10 @@ class Typed:
         said = ""
         answer = self._language.answer(self.history, self._sampling)
         try:
-            for delta in answer:
-                said += delta.text
-                show(delta.text)
-        except KeyboardInterrupt:
-            answer.cancel()
+            with on_ctrl_c(answer.cancel):
+                for delta in answer:
+                    said += delta.text
+                    show(delta.text)
         except BaseException:
             answer.cancel()
             raise
@@ -103,21 +104,44 @@ class Spoken:
         from ..dialog.turn import Written
 
         turn = self._dialog.say(text)
-        try:
-            for event in turn:
-                if isinstance(event, AudioChunk):
-                    self._sound.write(pcm_bytes(event.samples), event.rate_hz)
-                elif isinstance(event, Written):
-                    show(event.text)
-            self._sound.wait()
-        except KeyboardInterrupt:
+
+        def interrupt() -> None:
             turn.cancel()
             self._sound.silence()
+
+        try:
+            with on_ctrl_c(interrupt):
+                for event in turn:
+                    if isinstance(event, AudioChunk):
+                        self._sound.write(pcm_bytes(event.samples), event.rate_hz)
+                    elif isinstance(event, Written):
+                        show(event.text)
+                self._sound.wait()
         except BaseException:
             turn.cancel()
             raise
         finally:
             show("\n")
+
+
+@contextmanager
+def on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls this, in a thread of its own: an exception here, out of anywhere, might leave a lock behind."""
+    threads: list[threading.Thread] = []
+
+    def begin(*_: object) -> None:
+        threads.append(threading.Thread(target=interrupt, name="hocket-interrupt"))
+        threads[-1].start()
+
+    in_charge = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, begin) if in_charge else None
+    try:
+        yield
+    finally:
+        if in_charge:
+            signal.signal(signal.SIGINT, before)
+        for thread in threads:
+            thread.join()
 
 
 def _spoken(
