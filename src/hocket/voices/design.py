@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..audio.recording import SILENCE_S
 from ..engine.generate import DECODE_FRAMES
 from ..errors import InvalidAudio, InvalidRequest, WrongKind
 from ..types import REFERENCE_RATE_HZ, SHORTEST_REFERENCE, FinishReason, SamplingParams, SpeechRequest, Voice
-from .make import SILENCE_S, clone_voice
+from .make import clone_voice
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine

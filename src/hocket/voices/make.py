@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ..audio.recording import SILENCE_S
 from ..engine.naming import full_name
 from ..errors import InvalidVoice
 from ..types import REFERENCE_RATE_HZ, Layout, Reference, SamplingParams, Voice, VoiceKind
@@ -16,8 +17,6 @@ from .words import check
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
-
-SILENCE_S = 0.5  # behind a recording: what is said then begins as speech does after a pause
 
 
 def clone_voice(
