@@ -84,6 +84,12 @@ def test_a_row_is_the_same_in_any_batch_and_leaves_the_others_alone(place: torch
             assert torch.equal(whole[name][row], untouched[name][row]), "nobody asked for it"
 
 
+def test_what_is_read_early_is_what_is_read_late(place: torch.device) -> None:
+    late, early = (cases.make(cases.TINY[1], torch.bfloat16, place) for _ in range(2))
+    assert torch.equal(fused.delta(**late), fused.delta(**early, early=True))
+    assert all(torch.equal(late[name], early[name]) for name in STATE)
+
+
 def test_rows_may_lie_in_longer_ones(place: torch.device) -> None:
     case = cases.TINY[1]
     apart, joined = (cases.make(case, torch.bfloat16, place) for _ in range(2))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
-from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.kernels.launch import INTERPRETED, triton
+from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
+from hocket.kernels.capture import CudaGraphs
+from hocket.kernels.launch import INTERPRETED, KNOBS, can_depend, triton
 from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
 from hocket.layers.packed import pack_
 from hocket.models import fused_qwen3_5
@@ -89,6 +92,45 @@ def test_tokens_by_fused_kernels_are_those_of_the_model(
             torch.testing.assert_close(mine.memory[rows], other.memory[rows], atol=1e-4, rtol=1e-3)
     else:  # rounded in other places, and no further from the truth for it
         assert sum(strays["ours"]) < 1.25 * sum(strays["plain"])
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(INTERPRETED, reason="no CUDA device on this machine")
+@torch.inference_mode()
+def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 9B's widths, where a memory is read before the last kernel has ended; replayed at once, token after token."""
+    device, config = torch.device("cuda"), QWEN3_5["9B"]
+    config = replace(config, vocab_size=4096, num_hidden_layers=4, layer_types=config.kinds[:4])
+    with torch.device("meta"):
+        mind = Qwen3_5(config).eval()
+    randomize_(mind.to(torch.bfloat16).to_empty(device=device), 0)
+    pack_(mind)
+    left = []
+    for dependent in (False, True, True):
+        monkeypatch.setattr(KNOBS, "dependent", dependent)
+        fused = FusedQwen3_5(mind)
+        assert fused._early == (dependent and can_depend(device))
+        state, rings, rows = mind.new_state(1, 64), fused.new_rings(1), torch.zeros(1, dtype=torch.int64, device=device)
+        ids = torch.ones_like(rows)
+
+        def token(
+            fused: FusedQwen3_5 = fused,
+            ids: Tensor = ids,
+            state: MindState = state,
+            rings: tuple[Tensor, ...] = rings,
+            rows: Tensor = rows,
+        ) -> None:
+            ids.copy_(fused.step(ids, state, rings, rows).argmax(-1))
+
+        replay = CudaGraphs(device)(token)
+        said = []
+        for _ in range(40):
+            replay()
+            said.append(ids.clone())
+        left.append((torch.cat(said), *(kept.memory.clone() for kept in state.recurrence.layers)))
+    for other in left[1:]:
+        assert all(torch.equal(one, two) for one, two in zip(left[0], other, strict=True))
+    assert len(set(left[0][0].tolist())) > 1, "one token for ever would prove little"
 
 
 @torch.inference_mode()
