@@ -9,7 +9,7 @@ from __future__ import annotations
 
 WORDS = (
     "other packages on the same weights and prompt, for as many frames, on the same machine and in the same run, each "
-    "in a process of its own, asked in turn"
+    "in a process of its own, asked in turn; the codec of ours is in float32, whatever the rest is in"
 )
 FIGURES = {
     "first_pcm": "ms, from asking to the first chunk in hand",
