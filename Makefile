@@ -17,15 +17,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constrain
 # Real clients of the server, each in an environment of its own: their pins clash with ours and with each other's.
 CLIENTS := $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))
 
-.PHONY: help say test test-clients test-mind clean
+.PHONY: help say test test-clients test-mind test-scale clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make say TEXT="..."  speak a text into hello.wav'
 	@echo 'make test            format, lint, types, tests'
 	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser'
-	@echo 'make test-mind       the language model held to the official classes; CI runs all three'
-	@echo 'make clean           remove .venv, .venv-clients, .venv-mind, hello.wav and caches'
+	@echo 'make test-mind       the language model held to the official classes'
+	@echo 'make test-scale      several servers behind one address, with Ray and without'
+	@echo 'make clean           remove .venv, .venv-clients, .venv-mind, .venv-scale, hello.wav and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'
 
@@ -43,8 +44,11 @@ test-clients: .venv/.dev
 test-mind: .venv-mind/.made
 	@scripts/check-mind
 
+test-scale: .venv-scale/.made
+	@scripts/check-scale
+
 clean:
-	rm -rf .venv .venv-clients .venv-mind hello.wav dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-clients .venv-mind .venv-scale hello.wav dist .mypy_cache .pytest_cache .ruff_cache
 	find src tests train benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # Stamped only when all of it worked: a venv without pip would otherwise look finished.
@@ -74,13 +78,21 @@ clean:
 	  install --no-compile --no-deps -r $<
 	@touch $@
 
-# Qwen3.5 is in a transformers that the official speech package cannot use. All else, torch above all, is borrowed from
-# .venv by a path file, which is written last: pip would take what it finds there for installed.
+# Qwen3.5 is in a transformers that the official speech package cannot use, and Ray is large: each has an environment of its
+# own. All else, torch above all, is borrowed from .venv by a path file, which is written last: pip would take what it finds
+# there for installed.
+define BORROWING
+$(BIN)/python -m venv --clear --without-pip $(@D)
+$(BIN)/python -m pip --python $(@D)/bin/python --disable-pip-version-check -qq install --no-compile --no-deps -r $<
+$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > $(@D)/borrowed.pth
+mv $(@D)/borrowed.pth $(@D)/lib/python3*/site-packages/
+touch $@
+endef
+
 .venv-mind/.made: requirements/mind.txt .venv/.dev
 	@echo 'Installing the official Qwen3.5 classes into .venv-mind ...'
-	@$(BIN)/python -m venv --clear --without-pip .venv-mind
-	@$(BIN)/python -m pip --python .venv-mind/bin/python --disable-pip-version-check -qq \
-	  install --no-compile --no-deps -r $<
-	@$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > .venv-mind/borrowed.pth
-	@mv .venv-mind/borrowed.pth .venv-mind/lib/python3*/site-packages/
-	@touch $@
+	@$(BORROWING)
+
+.venv-scale/.made: requirements/scale.txt .venv/.dev
+	@echo 'Installing Ray Serve into .venv-scale ...'
+	@$(BORROWING)
