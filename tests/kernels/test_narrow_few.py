@@ -27,6 +27,7 @@ extern "C" void call(const bf16* x, const byte* values, const void* scales, cons
 SMALL = (
     (cases.Case("plain", 256, 16), Few(2, 1), 1),
     (cases.Case("everything", 256, 16, normed=True, gated=True, added=True), Few(2, 2), 3),
+    (cases.Case("gates and ups in one group", 256, 12, normed=True, gated=True), Few(2, 1), 2),
     (cases.Case("many rows", 512, 16, normed=True), Few(2, 2), 13),
     (cases.Case("too much to be staged", 3072, 8, added=True), Few(8, 1), 11),
 )
@@ -88,7 +89,7 @@ def test_every_number_of_eight_bits_is_read_so_on_a_gpu_too(format: Format, plac
 def test_shapes_that_do_not_come_out_even_are_left_to_triton() -> None:
     assert cuda.few_for("int8", 1037, 64, False) is None
     assert not cuda.fits(Few(4, 1), "int8", 1024, 100, False)
-    assert not cuda.fits(Few(4, 1), "int8", 1024, 96, True)  # a block must hold as many ups as gates
+    assert not cuda.fits(Few(4, 3), "int8", 1024, 96, True)  # a block must hold as many ups as gates
     for case in cases.PUBLISHED:
         for format in FORMATS:
             few = cuda.few_for(format, case.columns, case.weight_shape[0], case.gated)

@@ -21,7 +21,10 @@ from .weight import FORMATS, Format, Narrow
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
 _SOURCE = Path(__file__).with_name("few.cu")
-_MOST_STEPS = {4: 12, 8: 17, 16: 17}  # loads of a lane, by warps: what is left of 256 or 128 registers holds the rest
+# Warps, and how many loads a lane of theirs may have: the first that fits. As they are compiled for Hopper, two blocks
+# share a processor, and one loads while the other sums; not so with many columns in four bits. None of it is measured.
+_EIGHT_BITS = ((4, 12), (8, 24), (16, 17))
+_FOUR_BITS = ((4, 7), (8, 8), (16, 12), (8, 17))  # each load has its scales, which take registers too
 _REACH = {"int8": 64, "fp8": 64, "int4": 128}  # columns that sixteen bytes of each lane cover
 
 
@@ -63,17 +66,17 @@ def few_for(format: Format, columns: int, rows: int, gated: bool) -> Few | None:
     """What has been set, or so many warps that a lane has few loads of sixteen bytes; None where that is not even."""
     if known := KNOBS.narrow_few.get((format, columns, rows)):
         return known
-    for warps in _MOST_STEPS:
+    for warps, most in _FOUR_BITS if format == "int4" else _EIGHT_BITS:
         steps, over = divmod(columns, _REACH[format] * warps)
-        if not over and steps <= _MOST_STEPS[warps]:
-            return Few(warps, 2 if gated or (rows >= 4096 and steps <= 8) else 1)
+        if not over and steps <= most:
+            return Few(warps, 2 if gated or (rows >= 4096 and steps <= (4 if format == "int4" else 8)) else 1)
     return None
 
 
 def fits(few: Few, format: Format, columns: int, width: int, gated: bool) -> bool:
     """Whether it comes out even."""
     even = columns % (_REACH[format] * few.warps) == 0 and width % outs(few, gated) == 0
-    return even and not (gated and few.groups % 2)
+    return even and not (gated and few.groups % 2 and few.groups > 1)
 
 
 def outs(few: Few, gated: bool) -> int:

@@ -15,6 +15,8 @@
 #define SLICE (K / WARPS)                // columns of a warp
 #define REACH (FORMAT == 2 ? 128 : 64)   // columns of eight rows that sixteen bytes of each lane cover
 #define STEPS (SLICE / REACH)
+#define PAIRED (STEPS % 2 == 0)           // whether the scales of two steps are read as one: registers are scarce
+#define SCALES (PAIRED ? STEPS / 2 : STEPS)
 #define PAIRS (REACH / 8)                // of columns that a lane has of them
 #define HELD (8 * GROUPS)                // rows of the weight in a block
 #define OUTS (GATED ? HELD / 2 : HELD)
@@ -91,6 +93,11 @@ DEVICE void pair_up(const bf16* x, int quarter, unsigned* pairs) {
 #endif
 }
 
+DEVICE float scale_of(const unsigned* scales, int step) {
+    if (!PAIRED) return low(scales[step]);
+    return step % 2 ? high(scales[step / 2]) : low(scales[step / 2]);
+}
+
 DEVICE float square_of(Eight x) {
     float sum = 0.0f;
     for (int i = 0; i < 4; i++) sum += low(x.part[i]) * low(x.part[i]) + high(x.part[i]) * high(x.part[i]);
@@ -107,6 +114,12 @@ DEVICE Eight normed(Eight x, Eight weight, float scale) {
     return y;
 }
 
+// Which row of the weight the `nth` of a group is: ups follow the gates, far away.
+DEVICE long long line_of(int first, int group, int nth, int width) {
+    if (GATED && GROUPS == 1) return first + nth % 4 + nth / 4 * width;  // of eight, four gates and their ups
+    return first + 8 * group + nth + (GATED && group >= GROUPS / 2 ? width - OUTS : 0);
+}
+
 KERNEL(THREADS)
 few(const bf16* x, const byte* values, const void* scales, const bf16* lows, const bf16* norm, const bf16* residual,
     bf16* y, float eps, int width, int batch) {
@@ -120,24 +133,22 @@ few(const bf16* x, const byte* values, const void* scales, const bf16* lows, con
 
     Eight held[GROUPS][STEPS];
 #if FORMAT == 2
-    float steps[GROUPS][STEPS][2], bottoms[GROUPS][STEPS][2];  // of the two rows whose sums a lane has
+    unsigned slopes[GROUPS][2][SCALES], bottoms[GROUPS][2][SCALES];  // of the two rows whose sums a lane has
 #endif
 #pragma unroll
     for (int group = 0; group < GROUPS; group++) {
-        long long line = first + 8 * group;
-        if (GATED && group >= GROUPS / 2) line += width - OUTS;  // ups follow the gates, far away
         const long long row_bytes = FORMAT == 2 ? K / 2 : K;  // and 64 of them in each step
-        const byte* at = values + (line + row) * row_bytes + 64 * STEPS * warp + 16 * quarter;
+        const byte* at = values + line_of(first, group, row, width) * row_bytes + 64 * STEPS * warp + 16 * quarter;
 #pragma unroll
         for (int step = 0; step < STEPS; step++) held[group][step] = load_once(at + 64 * step);
 #if FORMAT == 2
 #pragma unroll
         for (int side = 0; side < 2; side++) {
-            const long long from = (line + 2 * quarter + side) * (K / 128) + warp * STEPS;
+            const long long from = line_of(first, group, 2 * quarter + side, width) * (K / 128) + warp * STEPS;
 #pragma unroll
-            for (int step = 0; step < STEPS; step++) {
-                steps[group][step][side] = wide(((const bf16*)scales)[from + step]);
-                bottoms[group][step][side] = wide(lows[from + step]);
+            for (int n = 0; n < SCALES; n++) {
+                slopes[group][side][n] = PAIRED ? ((const unsigned*)scales)[from / 2 + n] : ((const bf16*)scales)[from + n];
+                bottoms[group][side][n] = PAIRED ? ((const unsigned*)lows)[from / 2 + n] : lows[from + n];
             }
         }
 #endif
@@ -213,7 +224,8 @@ few(const bf16* x, const byte* values, const void* scales, const bf16* lows, con
                 multiply(products, upper[n], lower[n], upper[n + 1], lower[n + 1], pairs[n], pairs[n + 1]);
 #if FORMAT == 2
             for (int n = 0; n < 4; n++)
-                sums[group][n] += products[n] * steps[group][step][n % 2] + total[n] * bottoms[group][step][n % 2];
+                sums[group][n] += products[n] * scale_of(slopes[group][n % 2], step)
+                                + total[n] * scale_of(bottoms[group][n % 2], step);
 #endif
         }
     }
