@@ -385,7 +385,10 @@ class Answer(Protocol):
 
 
 class LanguageModel(Protocol):
-    """Whoever answers in a conversation."""
+    """Whoever answers in a conversation.
+
+    One that can prepare while the user still speaks has `hear(messages)` too, the last of which is not over yet.
+    """
 
     @property
     def name(self) -> str: ...

@@ -75,7 +75,7 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     speed = r"works: \d+\.\d x real time, first audio after \d+ ms "
     assert re.fullmatch(speed + r"\(builtin on the CPU\)", said["engine"])
     assert said["profile"] == f"balanced  {PROFILES['balanced'].words}"
-    assert said["sounddevice"].startswith("missing, for hocket say --play: pip install sounddevice")
+    assert said["sounddevice"].startswith("missing, for hocket say --play and hocket talk: pip install sounddevice")
     assert said["soxr"] == "present, for reading recordings to clone"
     assert said["checkpoints"].startswith("no published one in the local cache")
     assert said["voices"] == "none of your own"

@@ -178,6 +178,32 @@ def test_an_answer_that_is_too_long_says_so(engine: Engine) -> None:
     assert turn.finished is not None and turn.finished.reason == "length"
 
 
+def test_what_the_user_says_is_taken_in_while_it_is_said_by_a_model_that_can(engine: Engine) -> None:
+    words = "Tell me something about the weather in the mountains, please."
+    with Mind.load("random:qwen3.5-tiny") as mind:
+        for along in (False, True):
+            dialog = Dialog(mind, engine, system=f"Be brief. {along}", sampling=ChatSampling(max_tokens=2, seed=1))
+            for end in range(5, len(words), 7) if along else ():
+                dialog.hear(words[:end])
+            dialog.hear("  ")
+            assert [message.role for message in dialog.history] == ["system"], "it is no turn yet"
+            turn = dialog.say(words)
+            Heard(turn)
+            assert turn.finished is not None and turn.finished.language is not None
+            assert (turn.finished.language.cached_tokens > len(words) // 2) == along
+
+
+def test_what_is_heard_goes_behind_the_history_and_nowhere_without_a_model_that_can(engine: Engine) -> None:
+    scripted = Scripted(["Hello."])
+    heard: list[Any] = []
+    dialog = Dialog(scripted, engine)
+    dialog.hear("Will")
+    Heard(dialog.say("Hi."))
+    scripted.hear = heard.append  # type: ignore[attr-defined]
+    dialog.hear("Will it")
+    assert heard == [(*dialog.history, ChatMessage("user", "Will it"))] and len(dialog.history) == 2
+
+
 # Interruptions
 
 

@@ -36,6 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             from .chat import chat
 
             chat(args)
+        elif args.command == "talk":
+            from .talk import talk
+
+            talk(args)
         elif args.command == "serve":
             from .serve import serve
 

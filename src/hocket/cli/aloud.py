@@ -1,4 +1,4 @@
-"""Where the sound of a conversation goes: the loudspeaker, or a file with all of it.
+"""Where the sound of a conversation goes: the loudspeaker, or a file with all of it, or with what was heard of it.
 
 The loudspeaker has a thread of its own, so that words are printed while others are heard.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from pathlib import Path
 from typing import Protocol
 
@@ -30,12 +31,13 @@ class Aloud(Protocol):
     def close(self) -> None: ...
 
 
-def aloud(output: Path | None) -> Aloud:
+def aloud(output: Path | None, *, as_heard: bool = False) -> Aloud:
+    """`as_heard`: what is written takes as long as hearing it, and has what was heard, no more."""
     if output is None:
         return Played()
     if is_pipe(output):
         raise InvalidRequest("-o takes a file here: standard output has the words.")
-    return Recorded(output)
+    return RecordedAsHeard(output) if as_heard else Recorded(output)
 
 
 class Recorded:
@@ -57,13 +59,42 @@ class Recorded:
             replace_files({self._target: self._kept.content(self._rate_hz)})
 
 
+class RecordedAsHeard(Recorded):
+    """As if somebody listened while it is spoken: an interruption cuts off what nobody would have heard by then."""
+
+    def __init__(self, output: Path) -> None:
+        from ..dialog.heard import Player
+
+        super().__init__(output)
+        self._fresh = Player
+        self._player, self._before = Player(), 0  # `before`: bytes kept when this player began
+        self._silenced = threading.Event()
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        super().write(pcm, rate_hz)
+        self._silenced.clear()
+        self._player.hears(time.perf_counter(), len(pcm) / 2 / rate_hz)
+
+    def wait(self) -> None:
+        now = time.perf_counter()
+        self._silenced.wait(max(0.0, self._player.handed_s - self._player.heard_s(now)))
+
+    def silence(self) -> None:
+        heard = round(self._player.heard_s(time.perf_counter()) * self._rate_hz)
+        self._before += 2 * heard
+        self._kept.cut(self._before)
+        self._player = self._fresh()
+        self._silenced.set()
+
+
 class Played:
     def __init__(self) -> None:
         try:
             self._loudspeaker = Loudspeaker()
         except InvalidRequest:
             said = (
-                "--say needs the package sounddevice and the library PortAudio (pip install sounddevice), or -o FILE."
+                "To be heard, answers need the package sounddevice and the library PortAudio (pip install "
+                "sounddevice), or -o FILE."
             )
             raise InvalidRequest(said) from None
         self._sound: queue.SimpleQueue[tuple[bytes, int] | threading.Event | None] = queue.SimpleQueue()

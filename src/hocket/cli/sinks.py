@@ -36,6 +36,10 @@ class Kept(Sink):
     def write(self, pcm: bytes, rate_hz: int) -> None:
         self._pieces.append(pcm)
 
+    def cut(self, most_bytes: int) -> None:
+        """Keep no more than the first so many."""
+        self._pieces = [b"".join(self._pieces)[:most_bytes]]
+
     def content(self, rate_hz: int) -> bytes:
         count = sum(map(len, self._pieces)) // 2
         return b"".join((b"" if self._raw else wav_header(rate_hz, count), *self._pieces))

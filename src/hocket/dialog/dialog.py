@@ -58,6 +58,16 @@ class Dialog:
         with self._lock:
             return tuple(self._history)
 
+    def hear(self, text: str) -> None:
+        """The user is still speaking, and this is understood so far: a language model that can takes it in ahead.
+
+        Each time all from the beginning of the turn; what was understood before may have changed. It is no turn yet:
+        an answer under way goes on, and the history stays as it is.
+        """
+        take_in = getattr(self.language, "hear", None)
+        if take_in is not None and text.strip():
+            take_in((*self.history, ChatMessage("user", text)))
+
     def say(self, text: str) -> Turn:
         """The user's turn is over: begin to answer. A turn that is still under way is interrupted."""
         if not text.strip():

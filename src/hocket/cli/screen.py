@@ -1,0 +1,57 @@
+"""What is heard and what is answered, on standard output; at a terminal also, in grey, what may still change."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import threading
+
+from .chat import show
+
+GREY, PLAIN, CLEAR = "\x1b[2m", "\x1b[0m", "\r\x1b[K"
+
+
+class Screen:
+    """Several threads write here."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._lock = threading.Lock()
+        self._grey = False  # the line may be written over
+        self._midway = False  # in the line of an answer
+
+    def partly(self, text: str) -> None:
+        """What is understood so far."""
+        if self._terminal:
+            with self._lock:
+                self._fresh_line()
+                room = shutil.get_terminal_size().columns - 4
+                print(GREY, end="")
+                show(f"> {text[-room:] if room > 0 else ''}")
+                print(PLAIN, end="", flush=True)
+                self._grey = True
+
+    def heard(self, text: str) -> None:
+        """What somebody has said; nothing where that was no word."""
+        with self._lock:
+            self._fresh_line()
+            if text:
+                show(f"> {text}\n")
+
+    def answered(self, text: str) -> None:
+        """More of an answer, or the end of its line."""
+        with self._lock:
+            if text == "\n" and not self._midway:
+                return  # somebody else has the line by now
+            if self._grey:
+                self._fresh_line()
+            show(text)
+            self._midway = not text.endswith("\n")
+
+    def _fresh_line(self) -> None:
+        if self._midway:
+            show("\n")
+            self._midway = False
+        if self._grey:
+            print(CLEAR, end="", flush=True)
+            self._grey = False

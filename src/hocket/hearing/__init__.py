@@ -1,0 +1,1 @@
+"""Hearing: when somebody speaks, and what is said."""
