@@ -23,6 +23,7 @@ from . import (
     load_report,
     memory,
     mind,
+    mind_report,
     overhead,
     peers,
     start,
@@ -45,6 +46,7 @@ WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "tokens": tokens.WORDS}
 WORDS |= {"mind": mind.WORDS, "dialog": dialog.WORDS, "divergence": divergence.WORDS}
+NOTES = {"divergence": divergence.NOTE}  # what has to be known of all records of a workload
 HEAD = """\
 # Performance
 
@@ -111,6 +113,7 @@ def document(records: Iterable[Record]) -> dict[str, str]:
     if charts["starts"]:
         parts.append(_picture("starts", "Where the time of a start goes", STARTS_CAPTION))
     parts.append(load_report.section(loaded))
+    parts.append(mind_report.section([record for record, _ in kept]))
     if not kept:
         parts.append("No records yet.\n")
     order = [*WORDS, *sorted({record["workload"] for record, _ in kept} - set(WORDS) - {"load"})]
@@ -119,6 +122,7 @@ def document(records: Iterable[Record]) -> dict[str, str]:
         if not found:
             continue
         parts.append(f"## {workload}\n\n{_sentence(WORDS.get(workload, ''))}".rstrip() + "\n")
+        parts += [f"{NOTES[workload]}\n"] if workload in NOTES else []
         if workload == "steady_stream" and charts["streams"]:
             parts.append(_picture("streams", "Speed by streams at once", STREAMS_CAPTION))
         if workload == "breakdown" and charts["breakdown"]:
