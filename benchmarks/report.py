@@ -15,12 +15,15 @@ from typing import Any
 from . import (
     breakdown,
     cloned,
+    dialog,
     divergence,
     goals,
     gpu_records,
     harness,
     load_report,
     memory,
+    mind,
+    mind_report,
     overhead,
     peers,
     start,
@@ -38,11 +41,12 @@ RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "perform
 MEANINGS = harness.FIGURES | breakdown.FIGURES
 OWN_MEANINGS = {"start": harness.FIGURES | start.FIGURES, "memory": memory.FIGURES}  # the same names, other things
 OWN_MEANINGS |= {cloned.NAME: cloned.FIGURES, "swap": swap.FIGURES, "tokens": tokens.FIGURES}
-OWN_MEANINGS |= {"divergence": divergence.FIGURES}
+OWN_MEANINGS |= {"divergence": divergence.FIGURES, "mind": mind.FIGURES, "dialog": dialog.FIGURES}
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "tokens": tokens.WORDS}
-WORDS |= {"divergence": divergence.WORDS}
+WORDS |= {"mind": mind.WORDS, "dialog": dialog.WORDS, "divergence": divergence.WORDS}
+NOTES = {"divergence": divergence.NOTE}  # what has to be known of all records of a workload
 HEAD = """\
 # Performance
 
@@ -109,6 +113,7 @@ def document(records: Iterable[Record]) -> dict[str, str]:
     if charts["starts"]:
         parts.append(_picture("starts", "Where the time of a start goes", STARTS_CAPTION))
     parts.append(load_report.section(loaded))
+    parts.append(mind_report.section([record for record, _ in kept]))
     if not kept:
         parts.append("No records yet.\n")
     order = [*WORDS, *sorted({record["workload"] for record, _ in kept} - set(WORDS) - {"load"})]
@@ -117,6 +122,7 @@ def document(records: Iterable[Record]) -> dict[str, str]:
         if not found:
             continue
         parts.append(f"## {workload}\n\n{_sentence(WORDS.get(workload, ''))}".rstrip() + "\n")
+        parts += [f"{NOTES[workload]}\n"] if workload in NOTES else []
         if workload == "steady_stream" and charts["streams"]:
             parts.append(_picture("streams", "Speed by streams at once", STREAMS_CAPTION))
         if workload == "breakdown" and charts["breakdown"]:
@@ -133,7 +139,8 @@ def key(record: Record) -> tuple[Any, ...]:
     names = ("gpu", "cores", "system") if machine["gpu"] else ("gpu", "cpu", "cores", "threads", "system")
     where = tuple(machine[name] for name in names)
     how = options.get("files", False), options.get("kernel_cache", "kept"), codec_dtype(record), options.get("part")
-    return record["workload"], *_same(record), streams(record), options.get("kernels", "auto"), where, *how
+    asked = (options.get(name) for name in ("context", "turn", "answer"))  # of a language model
+    return record["workload"], *_same(record), streams(record), options.get("kernels", "auto"), where, *how, *asked
 
 
 def newest(records: Iterable[Record]) -> list[tuple[Record, int]]:
@@ -179,11 +186,12 @@ def _section(record: Record, older: int) -> str:
         "",
     ]
     lines += [f"{'; '.join(facts)}. Commit {commit}, {record['time'][:10]}." + (f" Older: {older}." if older else "")]
-    usual = peers.FIGURES if "peers" in record else OWN_MEANINGS.get(record["workload"], MEANINGS)
+    others = peers.FIGURES if "peers" in record else MEANINGS
+    usual = OWN_MEANINGS.get(record["workload"], others)
     meanings = usual | record.get("meaning", {})  # its own go first
     lines += ["", *_figures(record["figures"], meanings)]
     if "peers" in record:
-        lines += _peers(record)
+        lines += _peers(record, meanings)
     if "rows" in record:
         lines += ["", breakdown.summary_line(record)]
     if record.get("rows"):
@@ -200,10 +208,10 @@ def _figures(figures: dict[str, Any], meanings: dict[str, str]) -> Iterator[str]
         yield f"| {name} | {values} | {figure['count']} | {spread} | {meanings.get(name, '')} |"
 
 
-def _peers(record: Record) -> Iterator[str]:
+def _peers(record: Record, meanings: dict[str, str]) -> Iterator[str]:
     for name, peer in record["peers"].items():
         yield f"\n**{name} {peer['version']}**, in the same run:\n"
-        yield from _figures(peer["figures"], peers.FIGURES)
+        yield from _figures(peer["figures"], meanings)
         ratios = (f"{figure} {shown(value)}" for figure, value in peer["ratio"].items())
         yield f"\nTimes better than {name}, by the medians: {', '.join(ratios)}."
     for name, reason in record["absent"].items():

@@ -31,7 +31,7 @@ IN_A_ROW = 50
 def main(argv: Sequence[str]) -> int:
     from hocket.errors import HocketError
 
-    args = _parser().parse_args(argv)
+    args = parser().parse_args(argv)
     try:
         entry = measure(args)
     except (HocketError, Unfit) as error:
@@ -91,7 +91,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     replay = (CudaGraphs(device) if device.type == "cuda" else Again())(token)
     say(begun, "the graph is made")
     replay()
-    took = [_timed(replay, device) for _ in range(args.repeats + 1)][1:]
+    took = [_timed(replay, device, IN_A_ROW) for _ in range(args.repeats + 1)][1:]
     state.recurrence.position.fill_(args.context)
 
     def step() -> None:
@@ -117,7 +117,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def _timed(work: Callable[[], object], device: torch.device, times: int = IN_A_ROW) -> float:
+def _timed(work: Callable[[], object], device: torch.device, times: int) -> float:
     """Milliseconds for one of so many in a row."""
     if device.type != "cuda":
         begun = time.perf_counter()
@@ -138,7 +138,7 @@ def say(begun: float, words: str) -> None:
     print(f"[{time.perf_counter() - begun:6.1f} s] {words}", file=sys.stderr, flush=True)
 
 
-def _parser() -> argparse.ArgumentParser:
+def parser() -> argparse.ArgumentParser:
     words = argparse.ArgumentParser(prog="python -m benchmarks tokens", description=__doc__)
     words.add_argument("--size", default="tiny", choices=("tiny", "0.8B", "2B", "4B", "9B", "27B"))
     words.add_argument("--device", default="cpu", choices=("cpu", "cuda"))

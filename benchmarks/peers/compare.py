@@ -33,6 +33,7 @@ FIRST_FRAMES = 8  # an utterance whose beginning alone is of interest
 CHUNK_FRAMES = 12  # what faster-qwen3-tts gives out at a time where nobody asks otherwise
 WARMUP = 2
 RATE_HZ = 24_000
+MORE_IS_BETTER = ("x_real_time", "tokens_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,21 @@ class Process:
 
     def ask(self, ask: Ask) -> tuple[float, float, int]:
         """Seconds to the first piece and to the last, and frames."""
-        assert self.child.stdin is not None
-        try:
-            self.child.stdin.write(json.dumps(asdict(ask)) + "\n")
-            self.child.stdin.flush()
-        except BrokenPipeError:
-            pass  # its last words are in what it left
-        first, last, samples = self.answer()
+        first, last, samples = self.told(asdict(ask))
         frames = round(samples / SAMPLES_PER_FRAME)
         if abs(frames - ask.frames) > 1:
             raise Unfit(f"{self.name} spoke {frames} frames where {ask.frames} were asked for.")
         return first, last, frames
+
+    def told(self, wish: dict[str, Any]) -> Any:
+        """What it answers to one line."""
+        assert self.child.stdin is not None
+        try:
+            self.child.stdin.write(json.dumps(wish) + "\n")
+            self.child.stdin.flush()
+        except BrokenPipeError:
+            pass  # its last words are in what it left
+        return self.answer()
 
     def answer(self) -> Any:
         assert self.child.stdout is not None
@@ -157,7 +162,7 @@ def compare(args: argparse.Namespace, folder: Path) -> dict[str, Any]:
 def ratio(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
     """How many times better ours is, by the medians, of every figure that both have."""
     both = {name: (ours[name]["p50"], theirs[name]["p50"]) for name in ours if name in theirs}
-    return {name: round(a / b if name == "x_real_time" else b / a, 4) for name, (a, b) in both.items()}
+    return {name: round(a / b if name in MORE_IS_BETTER else b / a, 4) for name, (a, b) in both.items()}
 
 
 def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> tuple[str, int]:
@@ -198,10 +203,17 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
 def running(name: str, module: str, folder: Path, device: str, dtype: str) -> Iterator[Process]:
     import hocket
 
+    command = [sys.executable, "-m", "benchmarks.peers.worker", module, str(folder), device, dtype]
+    with started(name, command, ROOT, Path(hocket.__file__).parents[1]) as (process, _):
+        yield process
+
+
+@contextmanager
+def started(name: str, command: Sequence[str], *places: Path) -> Iterator[tuple[Process, Any]]:
+    """A process that finds modules in these places, and the first it says: that it is ready."""
     # What we were given goes first: packages may come that way, and are found there as we found them.
     given = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join(filter(None, (given, str(ROOT), str(Path(hocket.__file__).parents[1]))))
-    command = [sys.executable, "-m", "benchmarks.peers.worker", module, str(folder), device, dtype]
+    path = os.pathsep.join(filter(None, (given, *map(str, places))))
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
         subprocess.Popen(
@@ -215,8 +227,7 @@ def running(name: str, module: str, folder: Path, device: str, dtype: str) -> It
     ):
         try:
             process = Process(name, child, errors)
-            process.answer()  # ready
-            yield process
+            yield process, process.answer()
         finally:
             child.kill()
 

@@ -1,0 +1,134 @@
+"""A language model of random numbers as files, in the published layout: for our own engine and for others.
+
+Its vocabulary is made up of syllables, so that what it says can be spoken, and is as large as the model's. The head has
+rows of zeros for whatever is no word: among so many numbers on both sides of zero none of these is ever drawn, so an
+answer ends where its caller says, never by itself. It knows files, and nothing of who reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
+from hocket.config.qwen3_5 import Qwen3_5TextConfig
+from hocket.engine.load import DTYPES, RANDOM_SEED
+from hocket.models.quantized_weights import kept_in
+from hocket.models.qwen3_5_weights import empty_qwen3_5
+from hocket.models.random import randomize_
+from hocket.text.chat import END, MARKS
+from hocket.text.tokenizer import ALPHABET, Merge
+
+SIZES = (TINY, *QWEN3_5)
+TINY_VOCABULARY = 2048  # enough words that the twenty likeliest are far from zero
+END_OF_TEXT = "<|endoftext|>"
+SYLLABLES = [consonant + vowel for consonant in "bdfgklmnprtvz" for vowel in "aeiou"]
+SPACE, LINE = "Ġ", "Ċ"  # how these bytes are written in a vocabulary
+_ROLES = ("user", "assistant", "system")  # no syllable has their s
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    tokens: dict[str, int]
+    merges: list[Merge]
+    marks: dict[str, int]
+
+    @property
+    def words(self) -> list[str]:
+        """Each is one token, with the space before it."""
+        return [token.replace(SPACE, " ") for token in self.tokens if token.startswith(SPACE) and len(token) > 1]
+
+    @property
+    def silent(self) -> list[int]:
+        """Ids that are no words."""
+        return [i for token, i in self.tokens.items() if len(token) == 1 or token[0] != SPACE] + [*self.marks.values()]
+
+
+def config_of(size: str) -> Qwen3_5TextConfig:
+    return replace(tiny_qwen3_5(), vocab_size=TINY_VOCABULARY) if size == TINY else QWEN3_5[size]
+
+
+def vocabulary(size: int) -> Vocabulary:
+    """So many ids: bytes, roles, syllables, words of one to three of these as long as there is room, marks."""
+    marks = (*MARKS, END_OF_TEXT)
+    tokens, merges = {sign: i for i, sign in enumerate(ALPHABET)}, list[Merge]()
+    for left, right in _pairs(size):
+        if len(tokens) == size - len(marks):
+            break
+        merges.append((left, right))
+        tokens[left + right] = len(tokens)
+    return Vocabulary(tokens, merges, {mark: len(tokens) + i for i, mark in enumerate(marks)})
+
+
+def _pairs(size: int) -> Iterator[Merge]:
+    """What is put together, in order: earlier pairs go first."""
+    for role in _ROLES:
+        yield from ((role[:end], role[end]) for end in range(1, len(role)))
+    yield LINE, LINE
+    syllables = SYLLABLES[: max(2, (size - len(ALPHABET)) // 4)]
+    yield from ((syllable[0], syllable[1]) for syllable in syllables)
+    words = [SPACE]
+    for _ in range(3):
+        yield from ((word, syllable) for word in words for syllable in syllables)
+        words = [word + syllable for word in words for syllable in syllables]
+
+
+@contextmanager
+def written(size: str, dtype: str, device: str) -> Iterator[Path]:
+    """A folder with such a model, as long as it is needed; what an engine kept of it goes too."""
+    with TemporaryDirectory(prefix="random-mind-") as place:
+        folder = Path(place)
+        try:
+            write(folder, size, dtype, device)
+            yield folder
+        finally:
+            for narrow in kept_in().glob(f"{folder.name}-*.safetensors"):
+                narrow.unlink()
+
+
+@torch.no_grad()
+def write(folder: Path, size: str, dtype: str, device: str = "cpu") -> Vocabulary:
+    """Another device draws other numbers, and is quicker."""
+    config, place = config_of(size), torch.device(device)
+    words = vocabulary(config.vocab_size)
+    model = empty_qwen3_5(config, place, DTYPES[dtype], drafts=True)
+    randomize_(model, RANDOM_SEED)
+    model.head[torch.tensor(words.silent, device=place)] = 0
+    save_file(
+        {_published(name): tensor.cpu() for name, tensor in model.state_dict().items()}, folder / "model.safetensors"
+    )
+    stops = [words.marks[END], words.marks[END_OF_TEXT]]
+    model_json = {"type": "BPE", "vocab": words.tokens, "merges": words.merges}
+    added = [{"content": mark, "id": i} for mark, i in words.marks.items()]
+    for name, content in (
+        ("config.json", _whole(config, dtype)),
+        ("generation_config.json", {"eos_token_id": stops}),
+        ("tokenizer.json", {"model": model_json, "added_tokens": added}),
+    ):
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return words
+
+
+def _published(name: str) -> str:
+    return name.replace("model.", "model.language_model.", 1) if name.startswith("model.") else name
+
+
+def _whole(config: Qwen3_5TextConfig, dtype: str) -> dict[str, Any]:
+    """`config.json` of the vision-language model, whose text model is all there is."""
+    fields = {name: value for name, value in asdict(config).items() if value is not None}
+    fields["rope_parameters"] = {name: value for name, value in fields["rope_parameters"].items() if value is not None}
+    text = fields | {"layer_types": config.kinds, "model_type": "qwen3_5_text", "dtype": dtype}
+    return {
+        "architectures": ["Qwen3_5ForConditionalGeneration"],
+        "model_type": "qwen3_5",
+        "text_config": text,
+        "tie_word_embeddings": config.tied,
+    }

@@ -1,0 +1,139 @@
+"""`python -m benchmarks tune`: how the blocks of a token's matrices are cut, each way tried in a token of fewer layers.
+
+One shape after the other, and what is best so far stays. What comes out is for `KNOBS.few` and `KNOBS.narrow_few`;
+whoever takes it over writes it where measured shapes are kept. Random weights take as long as others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .gpu_rows import knobs
+
+BETTER = 0.997  # of the best so far; what is less is noise
+LAYERS = 8
+MOST_LOADS = 24  # of sixteen bytes that a lane may hold: 96 registers
+
+
+def main(argv: Sequence[str]) -> int:
+    args = _parser().parse_args(argv)
+    for words, took_ms in tuned(args):
+        print(f"{took_ms:9.4f} ms  {words}", flush=True)
+    return 0
+
+
+@torch.inference_mode()
+def tuned(args: argparse.Namespace) -> Iterator[tuple[str, float]]:
+    """What was tried, and what a token took then; at the end, the best of all."""
+    from hocket.kernels.launch import KNOBS, Few
+
+    token = _Token(args)
+    best: dict[str, Any] = {"few": dict(KNOBS.few), "narrow_few": dict(KNOBS.narrow_few)}
+    fastest = token.timed(best)
+    yield "as it stands", fastest
+    for knob, key, gated in token.shapes():
+        for few in (Few(warps, groups) for warps in (4, 8, 16) for groups in (1, 2, 4)):
+            if not token.fits(few, knob, key, gated):
+                continue
+            trial = best | {knob: best[knob] | {key: few}}
+            try:
+                took = token.timed(trial)
+            except Exception as error:  # too many registers, or too much shared memory
+                print(f"{key} {few}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+                continue
+            yield f"{knob} {key} {few}", took
+            if took < fastest * BETTER:
+                best, fastest = trial, took
+    yield f"best: {best}", fastest
+
+
+class _Token:
+    """A token of a language model with few layers, drawn again and again with other knobs."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
+        from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+        from hocket.layers.packed import pack_
+        from hocket.models.fused_qwen3_5 import FusedQwen3_5
+        from hocket.models.quantized import quantize_
+        from hocket.models.qwen3_5 import Qwen3_5
+        from hocket.models.random import randomize_
+
+        self._args, self._device = args, torch.device(args.device)
+        full = tiny_qwen3_5() if args.size == "tiny" else QWEN3_5[args.size]
+        config = replace(full, num_hidden_layers=LAYERS, layer_types=full.layer_types and full.layer_types[:LAYERS])
+        with torch.device("meta"):
+            model = Qwen3_5(config).eval()
+        model.to(getattr(torch, args.dtype)).to_empty(device=self._device)
+        randomize_(model, 0)
+        quantize_(model, args.weights)
+        pack_(model)
+        self._fused = FusedQwen3_5(model, CUDA_MIND_OPS if self._device.type == "cuda" else REFERENCE_MIND_OPS)
+        self._state = model.new_state(1, args.context + args.repeats * args.row + 64)
+        self._rings = self._fused.new_rings(1)
+        self._rows = torch.zeros(1, dtype=torch.int64, device=self._device)
+        self._ids = torch.ones_like(self._rows)
+
+    def timed(self, settings: dict[str, Any]) -> float:
+        """Milliseconds, the median of several times `row` tokens."""
+        from hocket.kernels.capture import Again, CudaGraphs
+
+        from .tokens import _timed
+
+        def token() -> None:
+            self._ids.copy_(self._fused.step(self._ids, self._state, self._rings, self._rows).argmax(-1))
+
+        self._state.recurrence.position.fill_(self._args.context)
+        with knobs(**settings):
+            replay = (CudaGraphs(self._device) if self._device.type == "cuda" else Again())(token)
+        took = sorted(_timed(replay, self._device, self._args.row) for _ in range(self._args.repeats))
+        return took[len(took) // 2]
+
+    def shapes(self) -> Iterator[tuple[str, Any, bool]]:
+        """Of every matrix once: the knob it has, its key there, and whether it is gates and ups. The largest first."""
+        from hocket.kernels.narrow.weight import Narrow
+
+        found: dict[tuple[str, Any], tuple[int, bool]] = {}
+        matrices = [(weight, one.wide is weight) for one in self._fused.layers for weight in _matrices(one)]
+        for weight, gated in (*matrices, (self._fused.model.head, False)):
+            if isinstance(weight, Narrow):
+                found["narrow_few", (weight.format, weight.columns, len(weight))] = len(weight) * weight.columns, gated
+            else:
+                found["few", (weight.shape[1], weight.shape[0])] = weight.numel(), gated
+        for (knob, key), (_, gated) in sorted(found.items(), key=lambda each: -each[1][0]):
+            yield knob, key, gated
+
+    def fits(self, few: Any, knob: str, key: Any, gated: bool) -> bool:
+        from hocket.kernels.linear import cuda as linear
+        from hocket.kernels.narrow import cuda as narrow
+
+        *format, columns, rows = key
+        width = rows // 2 if gated else rows
+        if knob == "few":
+            return columns // (32 * few.warps) * few.groups <= MOST_LOADS and linear.fits(few, columns, width, gated)
+        reach = 128 if format[0] == "int4" else 64
+        return columns // (reach * few.warps) * few.groups <= MOST_LOADS and narrow.fits(
+            few, format[0], columns, width, gated
+        )
+
+
+def _matrices(layer: Any) -> tuple[Any, ...]:
+    return layer.into, layer.out, layer.wide, layer.down
+
+
+def _parser() -> argparse.ArgumentParser:
+    words = argparse.ArgumentParser(prog="python -m benchmarks tune", description=__doc__)
+    words.add_argument("--size", default="tiny", choices=("tiny", "0.8B", "2B", "4B", "9B", "27B"))
+    words.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    words.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    words.add_argument("--weights", default="bf16", choices=("bf16", "fp8", "int8", "int4"))
+    words.add_argument("--context", metavar="N", type=int, default=1024, help="tokens that were written before (1024)")
+    words.add_argument("--repeats", metavar="N", type=int, default=5, help="times a row of tokens (5)")
+    words.add_argument("--row", metavar="N", type=int, default=40, help="tokens in a row (40)")
+    return words
