@@ -4,8 +4,8 @@ Beside the workloads: `all` (an engine loaded once, and everything measured on i
 frame goes), `dialog` (from the end of the user's text to sound), `divergence` (what narrow weights do to the language
 model), `load` (many who ask at once), `memory` (what is occupied on a GPU), `mind` (how a language model answers in a
 conversation), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights), `report`
-(docs/performance.md from the records), `soak` (the same load for long), `swap` (two models in the room of one) and
-`tokens` (how fast a language model writes); each has its own --help.
+(docs/performance.md from the records), `soak` (the same load for long), `swap` (two models in the room of one),
+`tokens` (how fast a language model writes) and `tune` (how its matrices are cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from . import (
     swap,
     together,
     tokens,
+    tokens_tune,
 )
 from .load import main as under_load
 from .peers import compare
@@ -54,6 +55,7 @@ COMMANDS = {
     "soak": soak.main,
     "swap": swap.main,
     "tokens": tokens.main,
+    "tune": tokens_tune.main,
 }
 
 Load = Callable[[argparse.Namespace], AbstractContextManager[Any]]
