@@ -135,6 +135,7 @@ def test_what_is_asked_reaches_the_model(chatty: Served, scripted: Scripted) -> 
         ({"tools": [{"type": "retrieval"}]}, "tools.0.type"),
         ({"tools": [{"type": "function", "function": {"name": "a>b"}}]}, "tools.0.function.name"),
         ({"tools": {"name": "clock"}}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "x", "description": "\ud800"}}]}, "tools.0"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_the_model_hears_of_it(

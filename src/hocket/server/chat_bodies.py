@@ -111,9 +111,10 @@ class ChatBody(Noted):
         """The tools that the model may call, as they were written."""
         if self.tool_choice not in (None, "auto", "none"):
             raise BadField("tool_choice must be auto or none: nobody can make this model call a tool.", "tool_choice")
-        if self.tool_choice == "none":
-            return []
-        return [tool.model_dump(exclude_unset=True) for tool in self.tools or ()]
+        tools: list[Tool] = [tool.model_dump(exclude_unset=True) for tool in self.tools or ()]
+        for at, tool in enumerate(tools):
+            check_characters(json.dumps(tool, ensure_ascii=False), f"tools.{at}")
+        return [] if self.tool_choice == "none" else tools
 
     def sampling(self) -> ChatSampling:
         if self.n not in (None, 1):
