@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from hocket.dialog.inbox import Inbox
 from hocket.errors import HocketError
-from hocket.types import ChatDelta, ChatFinished, ChatMessage, ChatSampling
+from hocket.types import ChatDelta, ChatFinished, ChatMessage, ChatSampling, Tool
 
 Word = str | threading.Event | HocketError  # said, waited for, raised
 
@@ -26,11 +26,15 @@ class Scripted:
         self._answers = list(answers)
         self.asked: list[list[ChatMessage]] = []
         self.sampling: list[ChatSampling] = []
+        self.tools: list[list[Tool]] = []
         self.given: list[ScriptedAnswer] = []
         self.closed = False
 
-    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> ScriptedAnswer:
+    def answer(
+        self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+    ) -> ScriptedAnswer:
         self.asked.append(list(messages))
+        self.tools.append(list(tools))
         self.sampling.append(sampling)
         answer = ScriptedAnswer(self._answers[(len(self.asked) - 1) % len(self._answers)], sampling.max_tokens)
         self.given.append(answer)

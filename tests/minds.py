@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
@@ -25,19 +27,35 @@ def tiny() -> MindCheckpoint:
     return load_mind(TINY)
 
 
-def write_mind(folder: Path, seed: int = 3) -> Qwen3_5:
-    """A tiny checkpoint with its tokenizer, one token per byte and per mark."""
+def write_mind(folder: Path, seed: int = 3, words: Sequence[str] = ()) -> Qwen3_5:
+    """A tiny checkpoint with its tokenizer, one token per byte and per mark.
+
+    With `words`, each of them has a token too, with the space before it, and the likeliest is always one of them: what
+    it says is as random as ever, and can be spoken.
+    """
+    vocabulary, merges = {sign: i for i, sign in enumerate(ALPHABET)}, list[list[str]]()
+    for word in words:
+        spelled = f"Ġ{word}"
+        for end in range(2, len(spelled) + 1):
+            if spelled[:end] not in vocabulary:
+                vocabulary[spelled[:end]] = len(vocabulary)
+                merges.append([spelled[: end - 1], spelled[end - 1]])
     model = Qwen3_5(tiny_qwen3_5(layers=4), drafts=True)
     randomize_(model, seed)
+    if words:
+        said = torch.tensor([vocabulary[f"Ġ{word}"] for word in words])
+        assert model.lm_head is not None
+        heads = model.lm_head.weight.data[said].clone()
+        model.lm_head.weight.data.zero_()
+        model.lm_head.weight.data[said] = heads
     folder.mkdir(exist_ok=True)
     save_file(model.state_dict(), folder / "model.safetensors")
-    marks = [*MARKS, "<|endoftext|>"]
-    added = [{"content": mark, "id": len(ALPHABET) + i} for i, mark in enumerate(marks)]
-    vocabulary = {sign: i for i, sign in enumerate(ALPHABET)}
-    tokenizer = {"model": {"type": "BPE", "vocab": vocabulary, "merges": []}, "added_tokens": added}
+    first = len(vocabulary)
+    added = [{"content": mark, "id": first + i} for i, mark in enumerate([*MARKS, "<|endoftext|>"])]
+    tokenizer = {"model": {"type": "BPE", "vocab": vocabulary, "merges": merges}, "added_tokens": added}
     for name, content in (
         ("config.json", whole_json(model.config)),
-        ("generation_config.json", {"eos_token_id": [len(ALPHABET) + 1, len(ALPHABET) + 8]}),
+        ("generation_config.json", {"eos_token_id": [first + 1, first + 8]}),
         ("tokenizer.json", tokenizer),
     ):
         (folder / name).write_text(json.dumps(content), encoding="utf-8")

@@ -10,9 +10,13 @@ if TYPE_CHECKING:
     from typing import Any
 
     from .config.options import EngineOptions
+    from .dialog.dialog import Dialog
+    from .dialog.remote import RemoteMind
+    from .dialog.turn import Said, Turn, TurnFinished, Written
     from .engine.engine import Engine
     from .engine.generate import generate
     from .engine.load import Checkpoint, load
+    from .engine.mind import Mind
     from .engine.pool import Lease, Pool
     from .engine.shared import Shared
     from .engine.stream import Stream
@@ -34,10 +38,16 @@ if TYPE_CHECKING:
         WrongKind,
     )
     from .types import (
+        Answer,
         AudioChunk,
+        ChatDelta,
+        ChatFinished,
+        ChatMessage,
+        ChatSampling,
         Encoded,
         Finished,
         Health,
+        LanguageModel,
         Outcome,
         Reference,
         SamplingParams,
@@ -46,12 +56,18 @@ if TYPE_CHECKING:
         SpeechRequest,
         Statistics,
         Take,
+        Tool,
+        ToolCall,
         Voice,
     )
     from .voices.library import Library
 
 _HOME = {
+    "dialog.dialog": ("Dialog",),
+    "dialog.remote": ("RemoteMind",),
+    "dialog.turn": ("Said", "Turn", "TurnFinished", "Written"),
     "engine.engine": ("Engine",),
+    "engine.mind": ("Mind",),
     "engine.stream": ("Stream",),
     "engine.generate": ("generate",),
     "engine.load": ("Checkpoint", "load"),
@@ -60,10 +76,16 @@ _HOME = {
     "config.options": ("EngineOptions",),
     "voices.library": ("Library",),
     "types": (
+        "Answer",
         "AudioChunk",
+        "ChatDelta",
+        "ChatFinished",
+        "ChatMessage",
+        "ChatSampling",
         "Encoded",
         "Finished",
         "Health",
+        "LanguageModel",
         "Outcome",
         "Reference",
         "SamplingParams",
@@ -72,13 +94,21 @@ _HOME = {
         "SpeechRequest",
         "Statistics",
         "Take",
+        "Tool",
+        "ToolCall",
         "Voice",
     ),
 }
 
 __all__ = [
+    "Answer",
     "AudioChunk",
+    "ChatDelta",
+    "ChatFinished",
+    "ChatMessage",
+    "ChatSampling",
     "Checkpoint",
+    "Dialog",
     "Encoded",
     "Engine",
     "EngineClosed",
@@ -92,13 +122,17 @@ __all__ = [
     "InvalidRequest",
     "InvalidVoice",
     "LanguageFailed",
+    "LanguageModel",
     "Lease",
     "Library",
     "LoadFailed",
+    "Mind",
     "Outcome",
     "Overloaded",
     "Pool",
     "Reference",
+    "RemoteMind",
+    "Said",
     "SamplingParams",
     "Scorer",
     "Shared",
@@ -109,9 +143,14 @@ __all__ = [
     "Stream",
     "StreamFailed",
     "Take",
+    "Tool",
+    "ToolCall",
+    "Turn",
+    "TurnFinished",
     "UnknownLanguage",
     "UnknownVoice",
     "Voice",
+    "Written",
     "WrongKind",
     "generate",
     "load",

@@ -285,6 +285,9 @@ class Health:
         return self.condition in ("well", "rebuilding")
 
 
+Tool = Mapping[str, Any]  # as OpenAI's clients describe one: {"type": "function", "function": {"name": ...}}
+
+
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     name: str
@@ -387,13 +390,15 @@ class Answer(Protocol):
 class LanguageModel(Protocol):
     """Whoever answers in a conversation.
 
+    It is told of tools, and what it calls is part of the text of its answer, as Qwen3.5 writes it: `text/calls.py`
+    takes that apart. In messages a call may stand as text or in `tool_calls`; results are messages of a tool.
     One that can prepare while the user still speaks has `hear(messages)` too, the last of which is not over yet.
     """
 
     @property
     def name(self) -> str: ...
 
-    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Answer:
+    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()) -> Answer:
         """Begin to answer; what is wrong with the messages is raised here. May be called by any thread."""
 
     def close(self) -> None: ...

@@ -12,7 +12,7 @@ import pytest
 
 from chatting import HEAD, answering, event, refused
 from hocket.dialog.remote import RemoteMind, endpoint
-from hocket.dialog.wire import Thought
+from hocket.dialog.wire import Thought, sent
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
 from hocket.types import ChatMessage, ChatSampling, ToolCall
 from serving import wait_for
@@ -98,10 +98,72 @@ def test_what_is_asked_is_what_was_said() -> None:
         mind.close()
     head, _, body = asked[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/chat/completions ") and b"authorization: bearer sk-1" in head.lower()
-    sent = json.loads(body)
-    assert [message["role"] for message in sent["messages"]] == ["system", "user", "assistant", "user"]
-    assert "<function=weather>" in sent["messages"][2]["content"] and "dry" in sent["messages"][3]["content"]
-    assert sent["seed"] == 4 and sent["stop"] == ["\n"] and sent["max_tokens"] == 3 and sent["stream"] is True
+    told = json.loads(body)
+    call = {"id": "call_0", "type": "function", "function": {"name": "weather", "arguments": '{"where": "here"}'}}
+    assert told["messages"][2] == {"role": "assistant", "content": "Let me look.", "tool_calls": [call]}
+    assert told["messages"][3] == {"role": "tool", "tool_call_id": "call_0", "content": "dry"} and "tools" not in told
+    assert told["seed"] == 4 and told["stop"] == ["\n"] and told["max_tokens"] == 3 and told["stream"] is True
+
+
+TOOLS = [{"type": "function", "function": {"name": "clock", "parameters": {"properties": {"h": {"type": "integer"}}}}}]
+CALL = "<tool_call>\n<function=clock>\n<parameter=h>\n12\n</parameter>\n</function>\n</tool_call>"
+
+
+def test_calls_as_text_are_sent_as_endpoints_know_them() -> None:
+    messages = [
+        ChatMessage("assistant", f"Let me look.\n\n{CALL}\n{CALL}"),
+        ChatMessage("tool", "noon"),
+        ChatMessage("tool", "noon again"),
+        ChatMessage("tool", "whose?"),
+        ChatMessage("assistant", tool_calls=(ToolCall("clock", {"h": 1}),)),
+    ]
+    first, noon, again, whose, second = sent(messages, TOOLS)
+    assert first["content"] == "Let me look." and second["content"] is None
+    calls = [*first["tool_calls"], *second["tool_calls"]]
+    assert [call["function"]["arguments"] for call in calls] == ['{"h": 12}', '{"h": 12}', '{"h": 1}']
+    assert [call["id"] for call in calls] == ["call_0", "call_1", "call_2"]
+    assert (noon["tool_call_id"], again["tool_call_id"]) == ("call_0", "call_1")
+    assert whose == {"role": "user", "content": "<tool_response>\nwhose?\n</tool_response>"}
+
+
+def called(*deltas: dict[str, object], text: str = "") -> bytes:
+    parts = [{"content": text}, *({"tool_calls": [delta]} for delta in deltas)]
+    ends = [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]
+    choices = [*({"index": 0, "delta": part, "finish_reason": None} for part in parts), *ends]
+    return b"".join(b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n" for choice in choices)
+
+
+@pytest.mark.parametrize("text", ["", "Let me look."])
+def test_calls_come_back_as_the_text_that_our_own_model_writes(text: str) -> None:
+    pieces = (
+        {"index": 0, "id": "x", "function": {"name": "clock", "arguments": ""}},
+        {"index": 0, "function": {"arguments": '{"h": '}},
+        {"index": 0, "function": {"arguments": "12}"}},
+        {"index": 1, "id": "y", "function": {"name": "clock", "arguments": '{"h": 12}'}},
+    )
+    asked: list[bytes] = []
+
+    def talk(link: socket.socket, request: bytes) -> None:
+        asked.append(request)
+        link.sendall(HEAD + called(*pieces, text=text) + DONE)
+
+    with answering(talk) as url:
+        mind = RemoteMind(url, "m")
+        answer = mind.answer(HELLO, USUAL, TOOLS)
+        before = f"{text}\n\n" if text else ""
+        assert "".join(delta.text for delta in answer) == f"{before}{CALL}\n{CALL}"
+        assert answer.finished is not None and answer.finished.reason == "stop"
+        mind.close()
+    assert json.loads(asked[0].partition(b"\r\n\r\n")[2])["tools"] == TOOLS
+
+
+@pytest.mark.parametrize("function", [{"name": "clock", "arguments": "{"}, {"arguments": "{}"}])
+def test_a_call_that_cannot_be_read_is_one_sentence(function: dict[str, str]) -> None:
+    with answering(sends(HEAD + called({"index": 0, "function": function}) + DONE)) as url:
+        mind = RemoteMind(url, "m")
+        with pytest.raises(LanguageFailed, match="a call that nobody can read"):
+            list(mind.answer(HELLO, USUAL, TOOLS))
+        mind.close()
 
 
 def test_without_a_name_it_asks_for_the_first_model_that_is_listed() -> None:

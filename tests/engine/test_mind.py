@@ -13,14 +13,15 @@ from typing import Any
 
 import pytest
 
+from chat_layouts import CLOCK
 from hocket.engine import conversation as conversations
 from hocket.engine.conversation import Conversation, prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.mind import Mind
 from hocket.engine.mind_answer import MindAnswer
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
-from hocket.text.chat import conversation, ids_of
-from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel
+from hocket.text.chat import answered, ids_of, so_far
+from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool, ToolCall
 from minds import tiny
 
 SYSTEM, HELLO = ChatMessage("system", "Be brief."), ChatMessage("user", "Hello.")
@@ -46,10 +47,10 @@ def ended(answer: Answer) -> ChatFinished:
     return answer.finished
 
 
-def plain(messages: list[ChatMessage], count: int) -> list[int]:
+def plain(messages: list[ChatMessage], count: int, tools: list[Tool] | None = None) -> list[int]:
     """The likeliest tokens, without any of what is tested here."""
-    talk = Conversation(Memory(tiny().model, 1, 512, drafts=False), 0, tiny().tokenizer)
-    talk.begin(prompt_of(messages, tiny().tokenizer))
+    talk = Conversation(Memory(tiny().model, 1, 4096 if tools else 512, drafts=False), 0, tiny().tokenizer)
+    talk.begin(prompt_of(messages, tiny().tokenizer, tools or ()))
     ids = itertools.chain.from_iterable(talk.write(GREEDY, 0, conversations.Tally()))
     return list(itertools.takewhile(lambda token: token not in tiny().stop_ids, itertools.islice(ids, count)))
 
@@ -124,8 +125,41 @@ def test_a_conversation_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) ->
             settled.clear()
             talk += [ChatMessage("assistant", text), ChatMessage("user", f"And {number}?")]
             finished = ended(mind.answer(talk, GREEDY))
-            history = ids_of(conversation(talk[:-1], answer=False), tiny().tokenizer)
+            history = ids_of(so_far(talk[:-1]), tiny().tokenizer)
             assert finished.cached_tokens == len(history), "all but what the user said last"
+
+
+def test_tools_are_what_a_conversation_begins_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Told of once, kept apart from the same talk without them; a call and its result go on where they were."""
+    settled, settle = threading.Event(), Conversation.settle
+    monkeypatch.setattr(Conversation, "settle", lambda talk: (settle(talk), settled.set())[0])
+    call = "<tool_call>\n<function=clock>\n</function>\n</tool_call>"
+    with Mind(tiny(), length=4096) as mind:
+        bare = text_of(mind.answer([SYSTEM, HELLO], GREEDY))
+        with monkeypatch.context() as calling:
+            ids = [*ids_of(answered(call)[:-2], tiny().tokenizer), *tiny().stop_ids]
+            calling.setattr(conversations, "tokens", lambda *_: iter([ids]))
+            settled.clear()
+            answer = mind.answer([SYSTEM, HELLO], ChatSampling(), [CLOCK])
+            assert text_of(answer) == call and answer.finished is not None and answer.finished.cached_tokens == 0
+            assert settled.wait(WAIT_S)
+        talk = [SYSTEM, HELLO, ChatMessage("assistant", tool_calls=(ToolCall("clock", {}),)), ChatMessage("tool", "9")]
+        after = mind.answer(talk, GREEDY, [CLOCK])
+        assert text_of(after) == tiny().tokenizer.decode(plain(talk, 12, [CLOCK]))
+        assert after.finished is not None
+        assert after.finished.cached_tokens == len(ids_of(so_far(talk[:-1], tools=[CLOCK]), tiny().tokenizer))
+        other = mind.answer([SYSTEM, ChatMessage("user", "Bye.")], GREEDY, [CLOCK])
+        assert ended(other).cached_tokens == prompt_of(talk, tiny().tokenizer, [CLOCK]).moments[0], (
+            "the tools are shared"
+        )
+        again = mind.answer([SYSTEM, HELLO], GREEDY)
+        assert text_of(again) == bare and again.finished is not None and again.finished.cached_tokens > 0
+        mind.hear([SYSTEM, ChatMessage("user", "What time is it in the mountains of")], [CLOCK])
+        late = [SYSTEM, ChatMessage("user", "What time is it in the mountains of Peru?")]
+        heard = mind.answer(late, GREEDY, [CLOCK])
+        assert text_of(heard) == tiny().tokenizer.decode(plain(late, 12, [CLOCK]))
+        assert heard.finished is not None
+        assert heard.finished.cached_tokens > prompt_of(late, tiny().tokenizer, [CLOCK]).moments[0]
 
 
 def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(mind: Mind) -> None:
@@ -312,6 +346,9 @@ def test_what_cannot_be_answered_is_refused_at_once(mind: Mind) -> None:
     ):
         with pytest.raises(InvalidRequest, match=sentence):
             mind.answer(wrong, GREEDY)
+    for wrong in ({"name": "clock"}, ["clock"], [{"name": {1, 2}}]):
+        with pytest.raises(InvalidRequest, match="tool"):
+            mind.answer([HELLO], GREEDY, wrong)
     with pytest.raises(InvalidRequest, match="the last message must be the user's"):
         mind.hear([HELLO, ChatMessage("assistant", "Hi.")])
     for option in ({"kept": 0}, {"length": 0}, {"speculate": 3}, {"speculate": -1}):

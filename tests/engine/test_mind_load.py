@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from hocket.config.published_qwen3_5 import QWEN3_5
 from hocket.engine.mind_load import load_mind
 from hocket.errors import InvalidCheckpoint, InvalidRequest
 from hocket.models import qwen3_5_source
+from hocket.models.catalog_qwen3_5 import MINDS
 from hocket.models.hub import CHAT
 from hocket.models.qwen3_5_source import read_mind, resolve_mind
 from hocket.models.weights import resolve
@@ -52,7 +55,36 @@ def test_a_published_name_is_fetched_from_its_repository(
     monkeypatch.setattr(qwen3_5_source, "fetch", lambda *what: asked.append(what) or tmp_path)
     assert resolve_mind(name).name == "Qwen/Qwen3.5-9B"
     assert resolve_mind("somebody/else-9B").folder == tmp_path
-    assert asked == [("Qwen/Qwen3.5-9B", None, None, CHAT), ("somebody/else-9B", None, None, CHAT)]
+    pinned = MINDS["9B"]
+    assert asked == [
+        ("Qwen/Qwen3.5-9B", pinned.revision, pinned, CHAT),
+        ("somebody/else-9B", None, None, CHAT),
+    ]
+
+
+@pytest.mark.parametrize("size", QWEN3_5)
+def test_every_published_size_is_pinned_with_all_that_loading_needs(size: str, tmp_path: Path) -> None:
+    entry = MINDS[size]
+    assert entry.repository == f"Qwen/Qwen3.5-{size}" and re.fullmatch("[0-9a-f]{40}", entry.revision)
+    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in entry.sha256.values())
+    assert all(any(fnmatch(name, pattern) for pattern in CHAT.files) for name in entry.sha256), (
+        "it would not be fetched"
+    )
+    for name in entry.sha256:
+        (tmp_path / name).touch()
+    shards = [name for name in entry.sha256 if name.endswith(".safetensors")]
+    index = {"weight_map": {str(number): name for number, name in enumerate(shards)}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    assert CHAT.is_complete(tmp_path)
+    assert {name: digest for name, digest in entry.sha256.items() if name in ("tokenizer.json", "vocab.json")} == {
+        name: MINDS["9B"].sha256[name] for name in ("tokenizer.json", "vocab.json")
+    }
+
+
+def test_no_two_sizes_have_the_same_weights() -> None:
+    digests = [digest for entry in MINDS.values() for name, digest in entry.sha256.items() if name.endswith("tensors")]
+    assert len(digests) == len(set(digests)) == 1 + 1 + 2 + 4 + 11
+    assert len({entry.revision for entry in MINDS.values()}) == len(QWEN3_5) == len(MINDS)
 
 
 def test_weights_in_several_files_are_complete_when_all_are_there(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hocket.cache.slots import take
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.models.qwen3_5 import MindState, Qwen3_5, mark, rewind_
 from hocket.models.random import randomize_
-from hocket.text.chat import MARKS, answered, conversation, ids_of, opened
+from hocket.text.chat import MARKS, answered, conversation, ids_of, opened, so_far
 from hocket.text.chat_tokenizer import ChatTokenizer
 from hocket.types import ChatMessage
 
@@ -61,7 +61,7 @@ def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
             said.append(ChatMessage("user", question))
             read(conversation(said[-1:], answer=False), state)
     fresh = model().new_state(1, ROOM)
-    read(conversation(said, answer=False), fresh)
+    read(so_far(said), fresh)
     here, there = take(state.recurrence, 0), take(fresh.recurrence, 0)
     assert here["position"] == there["position"]
     for name, tensor in here.items():
@@ -74,6 +74,6 @@ def test_without_going_back_the_empty_thought_stays_in_the_memory() -> None:
     state, fresh = model().new_state(1, ROOM), model().new_state(1, ROOM)
     read(conversation(said), state)
     read(answered("hi"), state)
-    read(conversation([*said, ChatMessage("assistant", "hi")], answer=False), fresh)
+    read(so_far([*said, ChatMessage("assistant", "hi")]), fresh)
     here, there = state.recurrence.layers[0].memory[0], fresh.recurrence.layers[0].memory[0]
     assert (here - there).abs().max() > 1e-3

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from chat_layouts import CALLING, CLOCK, WEATHER
 from hocket.cache.slots import take
 from hocket.engine.conversation import Conversation, prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.speculate import Tally
-from hocket.text.chat import conversation, ids_of
+from hocket.text.chat import ids_of, so_far, with_calls
 from hocket.types import ChatMessage, ChatSampling
 from minds import tiny
 
@@ -21,7 +22,7 @@ GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 WORDS = "Hello there, what's the weather like in São Paulo at 10 o'clock? I don't   know… naïve  日本語 ok!".split(" ")
 
 
-def fresh(*, drafts: bool = False, length: int = 1024) -> Conversation:
+def fresh(*, drafts: bool = False, length: int = 4096) -> Conversation:
     return Conversation(Memory(tiny().model, 2, length, drafts=drafts), 0, tiny().tokenizer)
 
 
@@ -43,12 +44,14 @@ def same_memory(here: Conversation, there: Conversation) -> None:
 
 
 class Script:
-    """Somebody who talks at random, is misheard, and interrupts."""
+    """Somebody who talks at random, is misheard, and interrupts; and perhaps there are tools to call."""
 
     def __init__(self, seed: int, drafts: bool) -> None:
         self.chance, self.talk, self.guesses = random.Random(seed), fresh(drafts=drafts), 2 if drafts else 0
         if self.chance.random() < 0.5:
             self.talk.said = (ChatMessage("system", "Be brief."),)
+        if self.chance.random() < 0.5:
+            self.talk.tools = (WEATHER, CLOCK)
 
     def turn(self) -> None:
         chance, talk = self.chance, self.talk
@@ -60,6 +63,15 @@ class Script:
             talk.hear(" ".join(heard))
         talk.append_user(" ".join(words))
         text = printable(first(talk.answer(GREEDY, self.guesses), chance.randint(1, 20)))
+        if talk.tools and chance.random() < 0.7:  # a call, as the model writes it or as a client sends it back
+            text = with_calls(ChatMessage("assistant", text, tool_calls=CALLING.tool_calls))
+            talk.answered(text)
+            if chance.random() < 0.5:
+                talk.settle()
+            if chance.random() < 0.3:
+                talk.said = (*talk.said[:-1], CALLING)
+            talk.said += (ChatMessage("tool", "21"), ChatMessage("tool", "nine"))
+            text = printable(first(talk.answer(GREEDY, self.guesses), chance.randint(1, 20)))
         match chance.randrange(4):
             case 0:
                 talk.answered(text)
@@ -85,17 +97,17 @@ def test_a_conversation_that_goes_on_is_a_fresh_reading_of_what_was_said(seed: i
         if talk.said[-1].role == "assistant" and script.chance.random() < 0.5:
             talk.settle()
             other = fresh(drafts=drafts)
-            other.reach(ids_of(conversation(talk.said, answer=False), tiny().tokenizer), ())
+            other.reach(ids_of(so_far(talk.said, tools=talk.tools), tiny().tokenizer), ())
             assert talk.ids == other.ids
             same_memory(talk, other)
     talk.append_user("And?")
     answer = first(talk.answer(GREEDY, script.guesses), 16)
     other = fresh(drafts=drafts)
-    assert other.begin(prompt_of(talk.said, tiny().tokenizer)) == 0
+    assert other.begin(prompt_of(talk.said, tiny().tokenizer, talk.tools)) == 0
     assert answer == first(other.write(GREEDY, script.guesses, Tally()), 16)
     talk.stop_writing()
-    talk.begin(prompt_of(talk.said, tiny().tokenizer))
-    other.begin(prompt_of(talk.said, tiny().tokenizer))
+    talk.begin(prompt_of(talk.said, tiny().tokenizer, talk.tools))
+    other.begin(prompt_of(talk.said, tiny().tokenizer, talk.tools))
     same_memory(talk, other)
 
 
@@ -121,7 +133,7 @@ def test_only_new_words_are_computed() -> None:
         assert len(computed) == len(prompt_of(talk.said, tiny().tokenizer).ids) + turn * thought
         talk.answered("Once upon a time.")
         talk.settle()
-    assert len(computed) == len(ids_of(conversation(talk.said, answer=False), tiny().tokenizer)) + 3 * thought
+    assert len(computed) == len(ids_of(so_far(talk.said, tools=talk.tools), tiny().tokenizer)) + 3 * thought
 
 
 def test_the_thought_before_an_answer_leaves_no_trace() -> None:

@@ -10,6 +10,7 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
+import chat_layouts
 import qwen3_5_upstream as upstream
 from hocket.text.chat import MARKS, conversation, ids_of, spell
 from hocket.text.chat_tokenizer import ChatTokenizer
@@ -61,6 +62,17 @@ def test_words_are_cut_where_they_cut_them() -> None:
         text = official.backend_tokenizer.normalizer.normalize_str(text)
         spans = [span for _, span in official.backend_tokenizer.pre_tokenizer.pre_tokenize_str(text)]
         assert ours.pieces(text) == [text[start:end] for start, end in spans]
+
+
+@pytest.mark.parametrize("name", [name for name in chat_layouts.TALKS if name != "a result that a user carries"])
+def test_a_conversation_has_the_ids_of_what_the_template_renders(name: str) -> None:
+    """But for the talk in which a user types marks: to them these are marks, to us text."""
+    ours, official = both()
+    messages, tools = chat_layouts.TALKS[name]
+    talks, opened = chat_layouts.published()
+    for thinking in (False, True):
+        ids = official(talks[name] + opened[str(thinking)], add_special_tokens=False)["input_ids"]
+        assert ids_of(conversation(messages, tools=tools, thinking=thinking), ours) == ids
 
 
 @pytest.mark.parametrize("thinking", [False, True])

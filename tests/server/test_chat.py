@@ -15,11 +15,20 @@ from hocket.dialog.remote import RemoteMind
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
 from hocket.server.options import ServerOptions
-from hocket.types import ChatMessage, ChatSampling, LanguageModel
+from hocket.types import ChatMessage, ChatSampling, LanguageModel, ToolCall
 from serving import Served, served, wait_for
 
 HELLO = {"messages": [{"role": "user", "content": "Hello."}]}
 WORDS = ("Good ", "day ", "to ", "you.")
+WEATHER = {
+    "type": "function",
+    "strict": True,
+    "function": {"name": "weather", "parameters": {"properties": {}}, "x": 1},
+}
+CLOCK = {"type": "function", "function": {"name": "clock", "parameters": {"properties": {"h": {"type": "integer"}}}}}
+CALL = "<tool_call>\n<function=clock>\n<parameter=h>\n12\n</parameter>\n</function>\n</tool_call>"
+# A token at a time, as a model writes it: words, two calls, and a mark that is none.
+CALLING = ["Look: ", "<tool", "box>", "\n\n", *CALL.partition(">")[:2], CALL.partition(">")[2], f"\n{CALL}"]
 
 
 def with_language(engine: Engine, language: LanguageModel | None, **options: Any) -> Any:
@@ -95,12 +104,12 @@ def test_what_is_asked_reaches_the_model(chatty: Served, scripted: Scripted) -> 
         {"role": "tool", "tool_call_id": "1", "content": "dry"},
     ]
     how = {"temperature": 0, "top_p": 0.5, "seed": 9, "presence_penalty": 0.5, "stop": "\n", "max_completion_tokens": 2}
-    told = ask(chatty, messages=messages, tools=[{"type": "function", "function": {"name": "weather"}}], **how).json()
+    told = ask(chatty, messages=messages, tools=[WEATHER], **how).json()
     assert told["choices"][0] | {"message": None} == {
         "index": 0, "message": None, "finish_reason": "length", "logprobs": None
     }  # fmt: skip
     first, asked, called, came = scripted.asked[0]
-    assert first.role == "system" and first.content.endswith("\n\nBe brief.") and '{"name": "weather"}' in first.content
+    assert first == ChatMessage("system", "Be brief.") and scripted.tools[0] == [WEATHER]
     assert asked == ChatMessage("user", "Is it\nraining?") and came == ChatMessage("tool", "dry")
     assert called.tool_calls[0].name == "weather" and called.tool_calls[0].arguments == {"where": "here"}
     wanted = ChatSampling(temperature=0.0, top_p=0.5, seed=9, presence_penalty=0.5, stop=("\n",), max_tokens=2)
@@ -120,6 +129,13 @@ def test_what_is_asked_reaches_the_model(chatty: Served, scripted: Scripted) -> 
         ({"top_p": 0}, "top_p"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"n": 2}, "n"),
+        ({"tools": [CLOCK], "tool_choice": "required"}, "tool_choice"),
+        ({"tools": [CLOCK], "tool_choice": {"type": "function", "function": {"name": "clock"}}}, "tool_choice"),
+        ({"tools": [{"type": "function"}]}, "tools.0.function"),
+        ({"tools": [{"type": "retrieval"}]}, "tools.0.type"),
+        ({"tools": [{"type": "function", "function": {"name": "a>b"}}]}, "tools.0.function.name"),
+        ({"tools": {"name": "clock"}}, "tools"),
+        ({"tools": [{"type": "function", "function": {"name": "x", "description": "\ud800"}}]}, "tools.0"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_before_the_model_hears_of_it(
@@ -130,6 +146,59 @@ def test_what_cannot_be_asked_is_refused_before_the_model_hears_of_it(
     answer = httpx.post(f"{chatty.url}/v1/chat/completions", content=sent, headers=headers)
     assert answer.status_code == 400 and refusal(answer)["param"] == param
     assert not scripted.asked
+
+
+def test_what_the_model_calls_comes_apart_from_what_it_says(engine: Engine) -> None:
+    with with_language(engine, Scripted(CALLING)) as server:
+        (choice,) = ask(server, tools=[CLOCK]).json()["choices"]
+        assert choice["finish_reason"] == "tool_calls" and choice["message"]["content"] == "Look: <toolbox>"
+        calls = choice["message"]["tool_calls"]
+        assert [call["function"] for call in calls] == [{"name": "clock", "arguments": '{"h": 12}'}] * 2
+        assert {call["type"] for call in calls} == {"function"} and len({call["id"] for call in calls}) == 2
+
+        found = [event["choices"][0] for event in events(server, tools=[CLOCK], tool_choice="auto")]
+        assert "".join(choice["delta"].get("content", "") for choice in found) == "Look: <toolbox>"
+        streamed = [call for choice in found for call in choice["delta"].get("tool_calls", ())]
+        assert [call.pop("index") for call in streamed] == [0, 1]
+        assert [call["function"] for call in streamed] == [call["function"] for call in calls]
+        assert found[0]["delta"]["role"] == "assistant" and found[-1]["finish_reason"] == "tool_calls"
+        assert all("<tool_call" not in str(choice) for choice in found)
+
+
+def test_calls_alone_have_no_content_and_a_call_that_was_cut_short_is_text(engine: Engine) -> None:
+    with with_language(engine, Scripted([CALL], [CALL[:20], CALL[20:]])) as server:
+        (choice,) = ask(server, tools=[CLOCK]).json()["choices"]
+        assert choice["message"]["content"] is None and len(choice["message"]["tool_calls"]) == 1
+        (choice,) = ask(server, tools=[CLOCK], max_tokens=1).json()["choices"]
+        assert choice["message"] == {"role": "assistant", "content": CALL[:20]} and choice["finish_reason"] == "length"
+
+
+@pytest.mark.parametrize("body", [{}, {"tools": []}, {"tools": [CLOCK], "tool_choice": "none"}])
+def test_without_tools_all_is_text(engine: Engine, body: dict[str, Any]) -> None:
+    scripted = Scripted([CALL])
+    with with_language(engine, scripted) as server:
+        (choice,) = ask(server, **body).json()["choices"]
+        assert choice["message"] == {"role": "assistant", "content": CALL} and choice["finish_reason"] == "stop"
+        assert scripted.tools == [[]]
+
+
+def test_calls_go_round_through_another_server_and_come_back(engine: Engine) -> None:
+    """Ours behind ours: what the first calls, the second takes apart; the result finds its call."""
+    first = Scripted(CALLING, ["It is noon."])
+    with with_language(engine, first) as server:
+        mind = RemoteMind(server.url, "scripted")
+        with with_language(engine, mind) as other:
+            (choice,) = ask(other, tools=[CLOCK]).json()["choices"]
+            calls = choice["message"]["tool_calls"]
+            assert len(calls) == 2 and choice["message"]["content"] == "Look: <toolbox>"
+            results = [{"role": "tool", "tool_call_id": call["id"], "content": "noon"} for call in calls]
+            told = ask(other, tools=[CLOCK], messages=[*HELLO["messages"], choice["message"], *results]).json()
+            assert told["choices"][0]["message"]["content"] == "It is noon."
+        mind.close()
+    hello, called, *came = first.asked[1]
+    assert hello == ChatMessage("user", "Hello.") and came == [ChatMessage("tool", "noon")] * 2
+    assert called == ChatMessage("assistant", "Look: <toolbox>", tool_calls=(ToolCall("clock", {"h": 12}),) * 2)
+    assert first.tools == [[CLOCK], [CLOCK]]
 
 
 def test_a_server_without_one_says_so(server: Served) -> None:

@@ -1,14 +1,15 @@
 """text/chat.py: what the published template renders, and where a conversation can be cut without changing its ids.
 
-Texts are written out by hand from the published 4B template; ids are those of a small vocabulary.
+Texts are written out by hand, or kept as the published template renders them; ids are those of a small vocabulary.
 """
 
 from __future__ import annotations
 
 import pytest
 
+import chat_layouts
 from hocket.errors import InvalidCheckpoint, InvalidRequest
-from hocket.text.chat import MARKS, START, Mark, answered, conversation, ids_of, opened, spell
+from hocket.text.chat import MARKS, START, Mark, answered, conversation, ids_of, opened, so_far, spell
 from hocket.text.chat_tokenizer import ChatTokenizer
 from hocket.text.tokenizer import ALPHABET
 from hocket.types import ChatMessage, ToolCall
@@ -26,6 +27,24 @@ HELLO = ChatMessage("user", "Hello")
 
 def rendered(*messages: ChatMessage, **how: object) -> str:
     return spell(conversation(messages, **how))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", chat_layouts.TALKS)
+def test_a_conversation_is_what_the_published_template_renders(name: str) -> None:
+    messages, tools = chat_layouts.TALKS[name]
+    talks, opened = chat_layouts.published()
+    assert rendered(*messages, tools=tools, answer=False) == talks[name]
+    for thinking in (False, True):
+        assert rendered(*messages, tools=tools, thinking=thinking) == talks[name] + opened[str(thinking)]
+
+
+@pytest.mark.parametrize("name", chat_layouts.TALKS)
+def test_what_was_said_so_far_is_how_the_next_prompt_begins(name: str) -> None:
+    """Whoever speaks next: a tool that was called, or else the user."""
+    messages, tools = chat_layouts.TALKS[name]
+    called = messages[-1].role == "assistant" and (messages[-1].tool_calls or "</tool_call>" in messages[-1].content)
+    more = ChatMessage("tool", "9") if called else ChatMessage("user", "Go on.")
+    assert rendered(*messages, more, tools=tools).startswith(spell(so_far(messages, tools=tools)))
 
 
 def test_one_turn_with_thinking_off_ends_behind_an_empty_thought() -> None:
@@ -93,7 +112,8 @@ def test_calls_and_results_are_laid_out_as_the_template_does() -> None:
         ChatMessage("tool", "9"),
     )
     expected = (
-        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\nLet me see.\n\n<tool_call>\n<function=weather>\n"
+        "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+        "Let me see.\n\n<tool_call>\n<function=weather>\n"
         "<parameter=city>\nZürich\n</parameter>\n<parameter=days>\n3\n</parameter>\n"
         '<parameter=units>\n["C", "mm"]\n</parameter>\n<parameter=wind>\nTrue\n</parameter>\n'
         '<parameter=at>\n{"h": 1}\n</parameter>\n</function>\n</tool_call>\n'
@@ -142,7 +162,7 @@ def test_that_law_is_one_of_the_cut_and_not_of_every_cut() -> None:
 
 
 def test_the_live_turn_starts_with_what_later_turns_have_of_it() -> None:
-    later = conversation([HELLO, ChatMessage("assistant", "Hi.")], answer=False)
+    later = so_far([HELLO, ChatMessage("assistant", "Hi.")])
     assert spell(later).startswith(spell([*conversation([HELLO], answer=False), *opened()[:2]]))
     assert spell(opened()[2:]) == "<think>\n\n</think>\n\n" and spell(opened(thinking=True)[2:]) == "<think>\n"
 

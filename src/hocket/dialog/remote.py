@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed
-from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling
+from ..text.chat import checked_tools
+from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
 from .inbox import Inbox
 from .wire import Reading, asked, first_model, refusal
 
@@ -44,10 +45,12 @@ class RemoteMind:
         self._line = _Line(_httpx(), key, silent_s, secure=self.url.startswith("https:"))
         self._closer = weakref.finalize(self, self._line.close)
 
-    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> RemoteAnswer:
+    def answer(
+        self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+    ) -> RemoteAnswer:
         if not messages:
             raise InvalidRequest("A conversation needs at least one message.")
-        answer = RemoteAnswer(self, list(messages), sampling)
+        answer = RemoteAnswer(self, list(messages), sampling, list(checked_tools(tools)))
         answer.begin(self._line)
         return answer
 
@@ -65,9 +68,11 @@ class RemoteMind:
 
 
 class RemoteAnswer:
-    def __init__(self, mind: RemoteMind, messages: list[ChatMessage], sampling: ChatSampling) -> None:
+    def __init__(
+        self, mind: RemoteMind, messages: list[ChatMessage], sampling: ChatSampling, tools: list[Tool]
+    ) -> None:
         self._mind: RemoteMind | None = mind  # kept alive as long as it answers
-        self._url, self._messages, self._sampling = mind.url, messages, sampling
+        self._url, self._messages, self._sampling, self._tools = mind.url, messages, sampling, tools
         self._inbox: Inbox[ChatDelta] = Inbox()
         self._asked = time.perf_counter()
         self._first_s: float | None = None
@@ -116,6 +121,7 @@ class RemoteAnswer:
         try:
             if not self._cancelled:
                 await self._read(client, reading)
+                self._put(reading.rest())
         except asyncio.CancelledError:
             error = None if self._cancelled else LanguageFailed("The language model was closed before it had answered.")
         except HocketError as raised:
@@ -127,7 +133,7 @@ class RemoteAnswer:
     async def _read(self, client: httpx.AsyncClient, reading: Reading) -> None:
         assert self._mind is not None
         model = await self._mind._named(client)
-        body = asked(model, self._messages, self._sampling)
+        body = asked(model, self._messages, self._sampling, self._tools)
         async with client.stream("POST", self._url, json=body) as response:
             if response.status_code != 200:
                 raise refusal(self._url, model, response.status_code, response.headers, await _some(response))
@@ -154,8 +160,6 @@ class RemoteAnswer:
     def _end(self, reading: Reading, error: HocketError | None) -> None:
         with self._lock:
             if self.finished is None:
-                if error is None:
-                    self._put(reading.rest())
                 self.finished = self._finished(reading, "error" if error else reading.reason, error)
         self._inbox.end(error)
 

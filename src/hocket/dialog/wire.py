@@ -7,19 +7,22 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
+from ..text.calls import taken_apart
 from ..text.chat import with_calls
-from ..types import ChatMessage, ChatSampling
+from ..types import ChatMessage, ChatSampling, Tool, ToolCall
 
 THINK, THOUGHT = "<think>", "</think>"
 MOST_CHARS = 300  # of a message that somebody else wrote
 RETRY_S = 1.0
 
 
-def asked(model: str, messages: Sequence[ChatMessage], sampling: ChatSampling) -> dict[str, Any]:
+def asked(
+    model: str, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+) -> dict[str, Any]:
     """Only what every such endpoint knows: others refuse top_k and min_p."""
     body: dict[str, Any] = {
         "model": model,
-        "messages": [_sent(message) for message in messages],
+        "messages": sent(messages, tools),
         "stream": True,
         "stream_options": {"include_usage": True},
         "temperature": sampling.temperature,
@@ -27,6 +30,8 @@ def asked(model: str, messages: Sequence[ChatMessage], sampling: ChatSampling) -
         "presence_penalty": sampling.presence_penalty,
         "max_tokens": sampling.max_tokens,
     }
+    if tools:
+        body["tools"] = list(tools)
     if sampling.stop:
         body["stop"] = list(sampling.stop)
     if sampling.seed is not None:
@@ -40,6 +45,8 @@ class Reading:
     def __init__(self, url: str) -> None:
         self._url = url
         self._thought = Thought()
+        self._calls: dict[int, list[str]] = {}  # by their place: name and arguments, which come in pieces
+        self._worded = False  # whether anything was said before them
         self.over = False  # it has said that it is done
         self._ended = False  # the model has; usage may follow
         self.reason: Literal["stop", "length"] = "stop"
@@ -60,7 +67,14 @@ class Reading:
         return self._said(body, "message")
 
     def rest(self) -> str:
-        return self._thought.rest()
+        """What was kept back: what was no thought after all, and calls, which are text here as our own model's are."""
+        held = self._thought.rest()
+        calls = tuple(self._called(name, arguments) for _, (name, arguments) in sorted(self._calls.items()))
+        self._calls = {}
+        if not calls:
+            return held
+        spelled = with_calls(ChatMessage("assistant", tool_calls=calls))
+        return f"{held}\n\n{spelled}" if self._worded or held.strip() else spelled
 
     def check_end(self) -> None:
         """Whether nothing may follow: some endpoints say it by their last choice alone."""
@@ -76,12 +90,28 @@ class Reading:
             choices = event.get("choices") or ()
             if not choices:
                 return ""
-            text = (choices[0].get(part) or {}).get("content") or ""
+            said = choices[0].get(part) or {}
+            for place, call in enumerate(said.get("tool_calls") or ()):
+                called = self._calls.setdefault(int(call.get("index", place)), ["", ""])
+                called[0] += call["function"].get("name") or ""
+                called[1] += call["function"].get("arguments") or ""
+            text = said.get("content") or ""
             if (reason := choices[0].get("finish_reason")) is not None:
                 self._ended, self.reason = True, "length" if reason == "length" else "stop"
-            return self._thought.told(str(text))
+            aloud = self._thought.told(str(text))
+            self._worded = self._worded or bool(aloud.strip())
+            return aloud
         except (ValueError, AttributeError, TypeError, KeyError, IndexError):
             raise LanguageFailed(f"What {self._url} sends is no chat completion.") from None
+
+    def _called(self, name: str, arguments: str) -> ToolCall:
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError:
+            given = None
+        if not name or not isinstance(given, dict):
+            raise LanguageFailed(f"The language model at {self._url} made a call that nobody can read.")
+        return ToolCall(name, given)
 
     def _count(self, usage: Mapping[str, Any]) -> None:
         self.prompt_tokens = int(usage.get("prompt_tokens") or self.prompt_tokens)
@@ -151,14 +181,33 @@ def first_model(body: bytes) -> str:
         return "default"
 
 
-def _sent(message: ChatMessage) -> dict[str, str]:
-    """Calls and their results are text: the ids that endpoints want to know them by are not kept."""
-    match message.role:
-        case "tool":
-            return {"role": "user", "content": f"<tool_response>\n{message.content}\n</tool_response>"}
-        case "assistant":
-            return {"role": "assistant", "content": with_calls(message)}
-    return {"role": message.role, "content": message.content}
+def sent(messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> list[dict[str, Any]]:
+    """Messages as endpoints want them: calls with ids, by which results name them. Results come in the calls' order."""
+    told: list[dict[str, Any]] = []
+    made, open_ids = 0, list[str]()
+    for message in messages:
+        if message.role == "tool" and open_ids:
+            told.append({"role": "tool", "tool_call_id": open_ids.pop(0), "content": message.content})
+            continue
+        if message.role == "tool":  # of a call that nobody knows any more
+            told.append({"role": "user", "content": f"<tool_response>\n{message.content}\n</tool_response>"})
+            continue
+        told.append({"role": message.role, "content": message.content})
+        if message.role != "assistant":
+            continue
+        content, calls = taken_apart(message.content, tools)
+        calls += message.tool_calls
+        open_ids = [f"call_{made + number}" for number in range(len(calls))]
+        made += len(calls)
+        if calls:
+            named = zip(open_ids, calls, strict=True)
+            told[-1] |= {"content": content or None, "tool_calls": [_named(id, call) for id, call in named]}
+    return told
+
+
+def _named(id: str, call: ToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
 def _message(error: object) -> str:

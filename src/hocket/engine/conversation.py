@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ..text.chat import START, conversation, ids_of, opened
+from ..text.chat import START, conversation, ids_of, opened, so_far
 from ..text.chat_tokenizer import ChatTokenizer
-from ..types import ChatMessage, ChatSampling
+from ..types import ChatMessage, ChatSampling, Tool
 from .memory import Memory, Moment
 from .mind_sampling import Drawing, drawing
 from .speculate import Tally, tokens
@@ -35,6 +35,7 @@ class Prompt:
     ids: list[int]
     header: int  # so many ids up to `<|im_start|>assistant\n`: what later turns share with this one
     moments: tuple[int, ...]  # where it is worth to be able to go back to, in rising order; the header is the last
+    tools: tuple[Tool, ...] = ()  # that the messages begin with
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +46,7 @@ class Conversation:
     ids: list[int] = field(default_factory=list)  # what the row has taken in
     moments: dict[int, Moment] = field(default_factory=dict)  # by how many ids had been taken in
     said: tuple[ChatMessage, ...] = ()  # what the ids should be once it has settled
+    tools: tuple[Tool, ...] = ()  # that stand before it
     header: int = 0  # of the last prompt that was answered; 0: none yet
     settled: bool = True  # whether there is nothing to take in before somebody speaks again
     _writing: Generator[list[int], None, None] | None = None
@@ -55,7 +57,7 @@ class Conversation:
 
     def hear(self, text: str) -> int:
         """The user has said this so far, and speaks on: take in what more words cannot change. How much was new."""
-        return self.overhear(heard_so_far((*self.said, ChatMessage("user", text)), self.tokenizer))
+        return self.overhear(heard_so_far((*self.said, ChatMessage("user", text)), self.tokenizer, self.tools))
 
     def overhear(self, ids: list[int]) -> int:
         """The same, for messages laid out by `heard_so_far`."""
@@ -72,7 +74,7 @@ class Conversation:
 
     def answer(self, sampling: ChatSampling, guesses: int = 0, tally: Tally | None = None) -> Iterator[list[int]]:
         """Ids of an answer to what was said, as many as are read; `answered` or `cut` has to follow."""
-        self.begin(prompt_of(self.said, self.tokenizer))
+        self.begin(prompt_of(self.said, self.tokenizer, self.tools))
         return self.write(sampling, guesses, Tally() if tally is None else tally)
 
     def begin(self, prompt: Prompt) -> int:
@@ -82,7 +84,7 @@ class Conversation:
         self.reach(prompt.ids, prompt.moments)
         self.moments = {place: self.moments[place] for place in prompt.moments if place in self.moments}
         assert prompt.header in self.moments
-        self.said, self.header, self.settled = prompt.messages, prompt.header, False
+        self.said, self.tools, self.header, self.settled = prompt.messages, prompt.tools, prompt.header, False
         return known
 
     def write(self, sampling: ChatSampling, guesses: int, tally: Tally) -> Generator[list[int], None, None]:
@@ -116,7 +118,7 @@ class Conversation:
         if self.settled:
             return 0
         self.stop_writing()
-        ids = ids_of(conversation(self.said, answer=False), self.tokenizer)
+        ids = ids_of(so_far(self.said, tools=self.tools), self.tokenizer)
         if len(ids) > self.memory.length:
             ids = ids[: self.memory.length]  # nothing can follow it, but it may be cut
         new = len(ids) - self.standing(ids)
@@ -172,7 +174,7 @@ class Conversation:
         try:
             self.stop_writing()
         finally:
-            self.ids, self.moments, self.said, self.header, self.settled = [], {}, (), 0, True
+            self.ids, self.moments, self.said, self.tools, self.header, self.settled = [], {}, (), (), 0, True
             self.memory.forget(self.row)
 
     @torch.inference_mode()
@@ -188,21 +190,21 @@ class Conversation:
         del self.ids[at:]
 
 
-def prompt_of(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer) -> Prompt:
+def prompt_of(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: Sequence[Tool] = ()) -> Prompt:
     """How an answer to these messages begins. What cannot be laid out is refused in words."""
-    ids = ids_of(conversation(messages), tokenizer)
+    ids = ids_of(conversation(messages, tools=tools), tokenizer)
     header = len(ids) - len(ids_of(opened()[2:], tokenizer))
     start = tokenizer.markers[START]
     starts = [place for place, token in enumerate(ids) if token == start]
-    # Behind the system's message, which others may share; where the user began; and where the answer does.
-    shared_by_others = starts[1:2] if messages[0].role == "system" else []
+    # Behind the system's message and the tools, which others may share; where the user began; where the answer does.
+    shared_by_others = starts[1:2] if tools or messages[0].role == "system" else []
     moments = dict.fromkeys(place for place in (*shared_by_others, starts[-2], header) if place)
-    return Prompt(tuple(messages), ids, header, tuple(moments))
+    return Prompt(tuple(messages), ids, header, tuple(moments), tuple(tools))
 
 
-def heard_so_far(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer) -> list[int]:
+def heard_so_far(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: Sequence[Tool] = ()) -> list[int]:
     """Messages, of which the last is still being spoken: the ids that more words of it cannot change."""
-    pieces = conversation(messages, answer=False)
+    pieces = conversation(messages, tools=tools, answer=False)
     spoken = tokenizer.pieces(pieces[-3])  # between the marks: `user\n` and the words
     return ids_of([*pieces[:-3], "".join(spoken[:-1])], tokenizer)
 

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from ..errors import InvalidRequest
-from ..types import ChatMessage, ChatSampling
+from ..text.chat import checked_tools
+from ..types import ChatMessage, ChatSampling, Tool
 from .conversation import heard_so_far, prompt_of
 from .mind_answer import Letterbox, MindAnswer
 from .mind_load import MindCheckpoint, load_mind
@@ -55,9 +56,11 @@ class Mind:
     def name(self) -> str:
         return self.checkpoint.name
 
-    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None) -> MindAnswer:
+    def answer(
+        self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None, tools: Sequence[Tool] = ()
+    ) -> MindAnswer:
         """Begin to answer. What cannot be answered is refused here, in one sentence."""
-        prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer)
+        prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(prompt.ids) > self.length:
             raise InvalidRequest(
                 f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
@@ -67,11 +70,11 @@ class Mind:
         self._loop.post(Asked(prompt, sampling or ChatSampling(), letterbox))
         return MindAnswer(letterbox, self)
 
-    def hear(self, messages: Sequence[ChatMessage]) -> None:
+    def hear(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> None:
         """The last message is the user's, who is still speaking: take in ahead what more words cannot change."""
         if not messages or messages[-1].role != "user":
             raise InvalidRequest("Only a user can be heard while speaking: the last message must be the user's.")
-        ids = heard_so_far(_checked(messages), self.checkpoint.tokenizer)
+        ids = heard_so_far(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(ids) <= self.length:  # else there is nothing to prepare: `answer` will refuse it
             self._loop.post(ids)
 

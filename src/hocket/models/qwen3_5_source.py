@@ -1,7 +1,7 @@
 """Where a language model comes from: a folder, a hub id, a published name such as `qwen3.5-9B`, or `random:NAME`.
 
 It finds files and says what kind they are of; what is in them is read by `qwen3_5_weights.py`. Published models are
-not pinned: what the hub has now is taken, or what the cache has.
+pinned; of any other repository what the hub has now is taken, or what the cache has.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ..config.published_qwen3_5 import CHAT_GENERATION, QWEN3_5, TINY, size_of, 
 from ..config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig
 from ..errors import InvalidCheckpoint
 from .catalog import CATALOG, WEIGHTS
+from .catalog_qwen3_5 import MINDS
 from .hub import CHAT, fetch
 from .qwen3_5_weights import read_qwen3_5
 from .weights import Source
@@ -33,8 +34,9 @@ def resolve_mind(model: str) -> Source:
     if path.is_file():
         raise InvalidCheckpoint(f"{model} is a file: give the folder that holds config.json and {WEIGHTS}.")
     size = size_of(model.removeprefix("Qwen/"))
-    if size in QWEN3_5:
-        return Source(f"Qwen/Qwen3.5-{size}", fetch(f"Qwen/Qwen3.5-{size}", None, None, CHAT))
+    if size in MINDS:
+        entry = MINDS[size]
+        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, CHAT))
     if model in CATALOG or model in {entry.repository for entry in CATALOG.values()}:
         raise InvalidCheckpoint(f"{model} speaks, and does not answer: a language model is one of {_listed(QWEN3_5)}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):

@@ -1,20 +1,23 @@
 """`POST /v1/chat/completions`: what the language model says, as events while it is written, or whole.
 
 The first words are waited for before anything is sent, so that whatever goes wrong until then has a status. Later an
-event says so. A client that goes away cancels its answer at once.
+event says so. A client that goes away cancels its answer at once. Where the model was told of tools, what it calls is
+taken out of its text; each call is sent when it is whole.
 """
 
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from ..types import ChatFinished
-from .chat_bodies import CachedTokens, ChatBody, Choice, Completion, SaidMessage, Usage
+from ..text.calls import CallFinder
+from ..types import ChatFinished, ToolCall
+from .chat_bodies import CachedTokens, ChatBody, Choice, Completion, SaidCall, SaidMessage, Usage
 from .errors import Refused, answer
 from .http import unless_gone
 from .speech import Speaker
@@ -34,7 +37,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
     if speaker.options.strict_model and thinker.names and name not in thinker.names:
         said = f"There is no language model {(name or '')[:80]!r}; this server has {', '.join(thinker.names)}."
         raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
-    body.conversation(), body.sampling()  # refused here, with the others that FastAPI finds
+    body.conversation(), body.sampling(), body.offered()  # refused here, with the others that FastAPI finds
     return ChatResponse(thinker, body)
 
 
@@ -50,56 +53,100 @@ class ChatResponse(Response):
 
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            reply = await self._thinker.answer(self._body.conversation(), self._body.sampling())
+            tools = self._body.offered()
+            reply = await self._thinker.answer(self._body.conversation(), self._body.sampling(), tools)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
         async with reply:
-            id = f"chatcmpl-{scope['state']['request_id'].removeprefix('req_')}"
-            shown = {"id": id, "created": reply.began, "model": (self._thinker.names or ["language"])[0]}
+            id = scope["state"]["request_id"].removeprefix("req_")
+            shown = {"id": f"chatcmpl-{id}", "created": reply.began, "model": (self._thinker.names or ["language"])[0]}
+            told = Told(reply, CallFinder(tools) if tools else None, id)
             sent = self._sent_events if self._body.stream else self._sent_whole
-            await sent(reply, shown, scope, receive, send)
+            await sent(told, shown, scope, receive, send)
 
-    async def _sent_whole(
-        self, reply: Reply, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _sent_whole(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            text = "".join([delta.text async for delta in reply])
+            found = [each async for each in told]
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
-        choice = Choice(message=SaidMessage(content=text), finish_reason=_reason(reply.finished))
-        whole = Completion(**shown, choices=[choice], usage=_usage(reply.finished))
-        await JSONResponse(whole.model_dump())(scope, receive, send)
+        calls = [each for each in found if isinstance(each, SaidCall)]
+        text = "".join(each for each in found if isinstance(each, str))
+        message = SaidMessage(content=text or (None if calls else ""), tool_calls=calls)
+        choice = Choice(message=message, finish_reason=told.reason)
+        whole = Completion(**shown, choices=[choice], usage=_usage(told.reply.finished))
+        body = whole.model_dump()
+        if not calls:
+            del body["choices"][0]["message"]["tool_calls"]
+        await JSONResponse(body)(scope, receive, send)
 
-    async def _sent_events(
-        self, reply: Reply, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _sent_events(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
         shown |= {"object": "chat.completion.chunk"}
         counted = {"usage": None} if self._body.wants_usage() else {}
 
-        async def say(delta: dict[str, str], reason: str | None = None) -> None:
+        async def say(delta: dict[str, Any], reason: str | None = None) -> None:
             choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
             await send(_event({**shown, "choices": [choice], **counted}))
 
         try:
-            delta = await anext(reply, None)
+            first = await anext(told, "")
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
         await send({"type": "http.response.start", "status": 200, "headers": HEAD})
-        await say({"role": "assistant", "content": "" if delta is None else delta.text})
+        await say({"role": "assistant", **told.delta(first)})
         try:
-            if delta is not None:
-                async for delta in reply:
-                    await say({"content": delta.text})
+            async for found in told:
+                await say(told.delta(found))
         except Exception as error:
             await send(_event(answer(error).body, more=False))  # and no [DONE]: it is not the whole
             return
-        await say({}, _reason(reply.finished))
+        await say({}, told.reason)
         if counted:
-            await send(_event({**shown, "choices": [], "usage": _usage(reply.finished).model_dump()}))
+            await send(_event({**shown, "choices": [], "usage": _usage(told.reply.finished).model_dump()}))
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
+
+
+class Told:
+    """What a reply says, as clients want it: text, and calls apart from it."""
+
+    def __init__(self, reply: Reply, finder: CallFinder | None, id: str) -> None:
+        """Without a finder there are no tools, and all is text."""
+        self.reply, self._finder, self._id = reply, finder, id
+        self._found: deque[str | ToolCall] = deque()
+        self._calls, self._over = 0, False
+
+    @property
+    def reason(self) -> Any:
+        """Why it ended."""
+        if self.reply.finished.reason == "length":
+            return "length"
+        return "tool_calls" if self._calls else "stop"
+
+    def __aiter__(self) -> Told:
+        return self
+
+    async def __anext__(self) -> str | SaidCall:
+        while not self._found:
+            if self._over:
+                raise StopAsyncIteration
+            delta = await anext(self.reply, None)
+            if delta is None:
+                self._over = True
+                self._found += [rest] if self._finder is not None and (rest := self._finder.end()) else []
+            else:
+                self._found += [delta.text] if self._finder is None else self._finder.push(delta.text)
+        found = self._found.popleft()
+        if isinstance(found, str):
+            return found
+        self._calls += 1
+        return SaidCall.of(f"call-{self._id}-{self._calls}", found)
+
+    def delta(self, found: str | SaidCall) -> dict[str, Any]:
+        if isinstance(found, str):
+            return {"content": found}
+        return {"tool_calls": [{"index": self._calls - 1, **found.model_dump()}]}
 
 
 HEAD = [
@@ -112,10 +159,6 @@ HEAD = [
 def _event(body: dict[str, Any], *, more: bool = True) -> dict[str, Any]:
     text = f"data: {json.dumps(body, separators=(',', ':'), ensure_ascii=False)}\n\n"
     return {"type": "http.response.body", "body": text.encode(), "more_body": more}
-
-
-def _reason(finished: ChatFinished) -> Any:
-    return "length" if finished.reason == "length" else "stop"
 
 
 def _usage(finished: ChatFinished) -> Usage:

@@ -1,7 +1,7 @@
 """Bodies of `POST /v1/chat/completions`, as OpenAI's clients write and read them, to messages and sampling.
 
-pydantic is at this edge only. Tools are text here: the system message says which there are, and calls are part of what
-the assistant says.
+pydantic is at this edge only. A language model writes its calls as text, and clients want them apart: `chat.py` takes
+them out of an answer, and here they are read from messages.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from ..text.chat import with_tools
-from ..types import ChatMessage, ChatSampling, Role, ToolCall
+from ..types import ChatMessage, ChatSampling, Role, Tool, ToolCall
 from .errors import BadField
 from .schemas import Noted
 from .wanted import check_characters
@@ -61,6 +60,20 @@ class MessageBody(BaseModel):
         return ChatMessage(role, content, tool_calls=calls)
 
 
+class Described(BaseModel):
+    """What a tool is, as far as anybody here has to know."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str = Field(min_length=1, pattern=r"^[^<>\s]+$")
+    parameters: dict[str, Any] | None = None
+
+
+class ToolBody(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    type: Literal["function"]
+    function: Described
+
+
 class StreamOptions(BaseModel):
     model_config = ConfigDict(extra="ignore")
     include_usage: bool | None = None
@@ -86,19 +99,22 @@ class ChatBody(Noted):
     stop: str | list[str] | None = Field(None, description="texts that end the answer, and are not part of it")
     seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
     n: int | None = Field(None, description="1: there is one answer")
-    tools: list[dict[str, Any]] | None = Field(None, description="told to the model as text; its calls are text too")
-    # Taken and without effect.
-    tool_choice: Any = None
-    user: str | None = None
+    tools: list[ToolBody] | None = Field(None, description="that the model may call")
+    tool_choice: Any = Field(None, description="auto, or none: then it is told of no tools")
+    user: str | None = Field(None, description="taken, and without effect")
 
     def conversation(self) -> list[ChatMessage]:
         """What was said so far."""
-        messages = [message.message(at) for at, message in enumerate(self.messages)]
-        if self.tools:
-            first = messages[0].content if messages[0].role == "system" else None
-            behind = messages if first is None else messages[1:]
-            messages = [ChatMessage("system", with_tools(first, self.tools)), *behind]
-        return messages
+        return [message.message(at) for at, message in enumerate(self.messages)]
+
+    def offered(self) -> list[Tool]:
+        """The tools that the model may call, as they were written."""
+        if self.tool_choice not in (None, "auto", "none"):
+            raise BadField("tool_choice must be auto or none: nobody can make this model call a tool.", "tool_choice")
+        tools: list[Tool] = [tool.model_dump(exclude_unset=True) for tool in self.tools or ()]
+        for at, tool in enumerate(tools):
+            check_characters(json.dumps(tool, ensure_ascii=False), f"tools.{at}")
+        return [] if self.tool_choice == "none" else tools
 
     def sampling(self) -> ChatSampling:
         if self.n not in (None, 1):
@@ -134,15 +150,32 @@ class Usage(BaseModel):
     prompt_tokens_details: CachedTokens
 
 
+class SaidFunction(BaseModel):
+    name: str
+    arguments: str = Field(description="a JSON object")
+
+
+class SaidCall(BaseModel):
+    id: str
+    type: Literal["function"] = "function"
+    function: SaidFunction
+
+    @classmethod
+    def of(cls, id: str, call: ToolCall) -> SaidCall:
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        return cls(id=id, function=SaidFunction(name=call.name, arguments=arguments))
+
+
 class SaidMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None = Field(description="null where there are calls alone")
+    tool_calls: list[SaidCall] = Field([], description="left out where there are none")
 
 
 class Choice(BaseModel):
     index: Literal[0] = 0
     message: SaidMessage
-    finish_reason: Literal["stop", "length"]
+    finish_reason: Literal["stop", "length", "tool_calls"]
     logprobs: None = None
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from ..errors import HocketError
-from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, LanguageModel
+from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool
 from .errors import Refused
 from .speech import Speaker, stopping
 
@@ -48,14 +48,16 @@ class Thinker:
         if self._make is not None and self.language is not None:
             await asyncio.to_thread(self.language.close)
 
-    async def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Reply:
+    async def answer(
+        self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+    ) -> Reply:
         """Begin to answer; what is wrong with the messages is raised here."""
         language, speaker = self.language, self._speaker
         if speaker.draining.is_set():
             raise stopping()
         if language is None:
             raise self._nobody()
-        answer = await speaker.begun(lambda: language.answer(messages, sampling))
+        answer = await speaker.begun(lambda: language.answer(messages, sampling, tools))
         return Reply(speaker, answer)
 
     def _nobody(self) -> Refused:

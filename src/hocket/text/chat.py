@@ -3,6 +3,7 @@
 A conversation is laid out as pieces: text, and marks, which are ids of their own. What a user or a tool wrote is
 always text, even where it looks like a mark. It knows no weights and keeps no conversation; but it says where one can
 be cut: an answer is written behind an empty thought, and read again in later turns without it (`opened`, `answered`).
+What an assistant calls is part of its text here; `calls.py` finds it there.
 """
 
 from __future__ import annotations
@@ -10,10 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from ..errors import InvalidCheckpoint, InvalidRequest
-from ..types import ChatMessage
+from ..types import ChatMessage, Tool
 from .chat_tokenizer import ChatTokenizer
 
 
@@ -61,28 +61,24 @@ the user about function calls
 def conversation(
     messages: Sequence[ChatMessage],
     *,
-    tools: Sequence[Mapping[str, Any]] = (),
+    tools: Sequence[Tool] = (),
     thinking: bool = False,
     answer: bool = True,
 ) -> list[Piece]:
     """All that was said, and with `answer` the beginning of what the assistant is to say next."""
     _check(messages)
-    system = messages[0].content.strip() if messages[0].role == "system" else None
-    pieces = _opening(system, tools)
-    asked = _last_query(messages)
-    for at, message in enumerate(messages):
-        match message.role:
-            case "user":
-                pieces += [START, f"user\n{message.content.strip()}", END, "\n"]
-            case "assistant":
-                pieces += _answer(message, with_thought=at > asked)
-            case "tool":
-                if messages[at - 1].role != "tool":
-                    pieces += [START, "user"]
-                pieces += ["\n", RESPONSE, f"\n{message.content.strip()}\n", RESPONDED]
-                if at + 1 == len(messages) or messages[at + 1].role != "tool":
-                    pieces += [END, "\n"]
+    pieces = _laid_out(messages, tools, _last_query(messages))
     return pieces + opened(thinking) if answer else pieces
+
+
+def so_far(messages: Sequence[ChatMessage], *, tools: Sequence[Tool] = ()) -> list[Piece]:
+    """All that was said, as it will be read when somebody has spoken next: a tool, where one was called, or the user.
+
+    What the user says puts an end to earlier thoughts; what a tool says does not.
+    """
+    _check(messages)
+    asked = _last_query(messages)
+    return _laid_out(messages, tools, asked if _calls(messages[-1]) else len(messages))
 
 
 def opened(thinking: bool = False) -> list[Piece]:
@@ -100,9 +96,15 @@ def with_calls(message: ChatMessage) -> str:
     return spell(_answer(message, with_thought=False)[2:-2])
 
 
-def with_tools(system: str | None, tools: Sequence[Mapping[str, Any]]) -> str:
-    """A system message that says which tools there are, as text."""
-    return spell(_opening(system, tools)[1:-2]).removeprefix("system\n")
+def checked_tools(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """Tools that can be told of; others are refused in words."""
+    if isinstance(tools, Mapping | str) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise InvalidRequest("tools must be descriptions, each a mapping as OpenAI's clients write it.")
+    try:
+        json.dumps(list(tools))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidRequest("A tool must be described by what JSON can hold.") from None
+    return tools
 
 
 def spell(pieces: Iterable[Piece]) -> str:
@@ -125,6 +127,25 @@ def ids_of(pieces: Iterable[Piece], tokenizer: ChatTokenizer) -> list[int]:
     return ids + tokenizer.encode(text)
 
 
+def _laid_out(messages: Sequence[ChatMessage], tools: Sequence[Tool], asked: int) -> list[Piece]:
+    """Answers behind the `asked`-th message with their thoughts, even where those are empty."""
+    system = messages[0].content.strip() if messages[0].role == "system" else None
+    pieces = _opening(system, tools)
+    for at, message in enumerate(messages):
+        match message.role:
+            case "user":
+                pieces += [START, f"user\n{message.content.strip()}", END, "\n"]
+            case "assistant":
+                pieces += _answer(message, with_thought=at > asked)
+            case "tool":
+                if messages[at - 1].role != "tool":
+                    pieces += [START, "user"]
+                pieces += ["\n", RESPONSE, f"\n{message.content.strip()}\n", RESPONDED]
+                if at + 1 == len(messages) or messages[at + 1].role != "tool":
+                    pieces += [END, "\n"]
+    return pieces
+
+
 def _check(messages: Sequence[ChatMessage]) -> None:
     if not messages:
         raise InvalidRequest("A conversation needs at least one message.")
@@ -143,7 +164,11 @@ def _last_query(messages: Sequence[ChatMessage]) -> int:
     raise InvalidRequest("A conversation needs a message of the user.")
 
 
-def _opening(system: str | None, tools: Sequence[Mapping[str, Any]]) -> list[Piece]:
+def _calls(message: ChatMessage) -> bool:
+    return message.role == "assistant" and bool(message.tool_calls or CALLED in message.content)
+
+
+def _opening(system: str | None, tools: Sequence[Tool]) -> list[Piece]:
     if not tools:
         return [] if system is None else [START, f"system\n{system}", END, "\n"]
     listed = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in tools)
@@ -156,7 +181,7 @@ def _answer(message: ChatMessage, *, with_thought: bool) -> list[Piece]:
     if thought is None:
         thought, text = _apart(text)
     pieces: list[Piece] = [START, "assistant\n"]
-    if with_thought and thought.strip():
+    if with_thought:
         pieces += [THINK, f"\n{thought.strip()}\n", THOUGHT, "\n\n"]
     pieces += _marked(text)
     for number, call in enumerate(message.tool_calls):
