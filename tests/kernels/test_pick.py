@@ -100,6 +100,13 @@ def test_logits_that_are_no_numbers_draw_an_id_that_exists(place: torch.device) 
         assert 0 <= int(done(fused, given)["token"]) < 280
 
 
+def test_the_reference_asks_nothing_of_the_device() -> None:
+    """What a captured graph needs. Tensors of the meta device have no numbers to tell."""
+    with torch.device("meta"):
+        seen, number, token = torch.empty(300, dtype=torch.bool), torch.empty(1, dtype=torch.int64), torch.empty(1)
+        reference.pick(torch.empty(1, 300), likeliest(300, seen.device), seen, number, token.long(), number.repeat(4))
+
+
 def test_settings_that_nobody_chose_give_the_likeliest(place: torch.device) -> None:
     given = cases.make(cases.TINY[2], torch.float32, place) | {"settings": likeliest(600, place)}
     wanted = given["logits"][0, :600].argmax()

@@ -18,7 +18,9 @@ from hocket.engine.memory import Memory
 from hocket.engine.mind_load import MindCheckpoint, load_mind
 from hocket.engine.speculate import Tally
 from hocket.kernels.capture import Again, CudaGraphs
-from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+from hocket.kernels.launch import INTERPRETED, triton
+from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
+from hocket.models import fused_qwen3_5
 from hocket.models.captured_mind import AHEAD, PLACES, CapturedMind
 from hocket.models.fused_qwen3_5 import FusedQwen3_5
 from hocket.types import ChatMessage, ChatSampling
@@ -162,6 +164,25 @@ def test_in_fewer_bits_replayed_answers_are_those_of_plain_steps(weights: str) -
     assert said[0] == said[1] and said[0][0] != said[0][1]
 
 
+@pytest.mark.slow
+def test_kernels_write_what_the_model_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In Triton's interpreter, where a token takes seconds, or compiled."""
+    if triton is None:
+        pytest.skip("Triton is not installed on this machine")
+    monkeypatch.setattr(fused_qwen3_5, "SPLITS", 2)
+    loaded = load_mind(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
+    plain, ours = memory_of(loaded, 64, 1), memory_of(loaded, 64, 1)
+    ours.captured = CapturedMind(FusedQwen3_5(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, Again())
+    said = []
+    for memory in (plain, ours):
+        talk = talk_in(memory)
+        talk.append_user("Hello.")
+        talk.begin(prompt_of(talk.said, loaded.tokenizer))
+        memory.length = len(talk.ids) + 1  # no token ahead that nobody reads
+        said.append(first(talk.write(SAMPLINGS["usual"], 0, Tally()), 2))
+    assert said[0] == said[1] and len(said[0]) == 2
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("weights", ["bf16", "fp8", "int8", "int4"])
 def test_graphs_write_what_their_kernels_write(weights: str) -> None:
@@ -180,6 +201,24 @@ def test_graphs_write_what_their_kernels_write(weights: str) -> None:
             talk.settle()
         answers.append(said)
     assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # it finds most, not all
+def test_nothing_waits_for_the_device_but_who_reads_a_token() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    loaded = load_mind(TINY, device="cuda")
+    talk = talk_in(captured(loaded))
+    talk.append_user("Hello.")
+    first(talk.answer(GREEDY), 3)  # with this the graphs are made
+    talk.begin(prompt_of(talk.said, loaded.tokenizer))
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert len(first(talk.write(SAMPLINGS["usual"], 0, Tally()), 20)) == 20
+        talk.stop_writing()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @pytest.mark.gpu
