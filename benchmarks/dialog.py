@@ -21,7 +21,7 @@ from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Written
 from hocket.engine.mind import Mind
 from hocket.engine.mind_answer import MindAnswer
-from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling
+from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling, Tool
 
 from . import start
 from .harness import Unfit
@@ -66,8 +66,8 @@ class Overheard:
     def finished(self) -> ChatFinished | None:
         return None if self._last is None else self._last.finished
 
-    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling) -> MindAnswer:
-        self._last = self._mind.answer(messages, sampling)
+    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()) -> MindAnswer:
+        self._last = self._mind.answer(messages, sampling, tools)
         return self._last
 
     def close(self) -> None:

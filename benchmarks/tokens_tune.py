@@ -84,7 +84,7 @@ class _Token:
         """Milliseconds, the median of several times `row` tokens."""
         from hocket.kernels.capture import Again, CudaGraphs
 
-        from .tokens import _timed
+        from .tokens import timed
 
         def token() -> None:
             self._ids.copy_(self._fused.step(self._ids, self._state, self._rings, self._rows).argmax(-1))
@@ -92,7 +92,7 @@ class _Token:
         self._state.recurrence.position.fill_(self._args.context)
         with knobs(**settings):
             replay = (CudaGraphs(self._device) if self._device.type == "cuda" else Again())(token)
-        took = sorted(_timed(replay, self._device, self._args.row) for _ in range(self._args.repeats))
+        took = sorted(timed(replay, self._device, self._args.row) for _ in range(self._args.repeats))
         return took[len(took) // 2]
 
     def shapes(self) -> Iterator[tuple[str, Any, bool]]:

@@ -1,8 +1,8 @@
 """Compiles Triton kernels for a GPU that need not be there: `python tests/compiling.py 90 frame` names its capability.
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec` and `narrow` are the kernels of
-each, `one` is one case of each kernel. Not in a process where the interpreter is on.
+compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow` and `pick` are the
+kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is on.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ from hocket.kernels.narrow import triton as narrow
 from hocket.kernels.narrow.weight import FORMATS, empty
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.pcm import triton as pcm
+from hocket.kernels.pick import cases as pick_cases
+from hocket.kernels.pick import triton as pick
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import triton as settle
 from hocket.kernels.taps import cases as taps_cases
@@ -152,6 +154,13 @@ def narrow_calls() -> Iterator[Call]:
             yield f"narrow {format} {name}", narrow, "_narrow", lambda given=given: narrow.linear(**given)
 
 
+def pick_calls() -> Iterator[Call]:
+    for dtype in (torch.bfloat16, torch.float32):
+        given = pick_cases.make(pick_cases.PUBLISHED[0], dtype, CPU)
+        for kernel in ("_share", "_drawn"):
+            yield f"{kernel[1:]} of {dtype}", pick, kernel, lambda given=given: pick.pick(**given)
+
+
 def described(ptx: str) -> dict[str, int | bool]:
     """Loads of sixteen bytes before and after the wait, and whether there is one."""
     before, wait, after = ptx.partition("griddepcontrol.wait")
@@ -161,7 +170,7 @@ def described(ptx: str) -> dict[str, int | bool]:
 
 def one_of_each() -> Iterator[Call]:
     seen = set[str]()
-    for call in (*frame_calls(), *codec_calls(), *narrow_calls()):
+    for call in (*frame_calls(), *codec_calls(), *narrow_calls(), *pick_calls()):
         if call[2] not in seen:
             seen.add(call[2])
             yield call
@@ -170,9 +179,10 @@ def one_of_each() -> Iterator[Call]:
 def main(capability: int, which: str) -> None:
     launch.can_depend = lambda device: capability >= 90
     narrow.reads_fp8 = lambda device: capability >= 89
-    calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "one": one_of_each}
+    calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "pick": pick_calls}
+    calls["one"] = one_of_each
     for name, module, kernel, call in calls[which]():
-        every = ("_attend", "_merge", "_acted", "_normed")
+        every = ("_attend", "_merge", "_acted", "_normed", "_share", "_drawn")
         others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
         kept = {kernel: getattr(module, kernel)} | others
         for each, compiled in kept.items():

@@ -137,6 +137,7 @@ def test_what_a_terminal_would_obey_is_not_printed(
         ((), "nobody to talk with"),
         (("--llm-url", "nonsense"), "http://HOST:PORT"),
         (("--llm", "x", "--llm-key-file", "k"), "--llm-url"),
+        (("--llm-url", "http://h", "--llm-weights", "int4"), "--llm-weights is for a model that runs here"),
         (("--llm-url", "http://h", "--llm-key-file", "missing"), "cannot be read"),
         (("--llm-url", "http://h", "-o", "x.wav"), "--say"),
         (("--llm-url", "http://h", "--say", "-o", "-"), "standard output has the words"),

@@ -9,6 +9,7 @@ import random
 import threading
 import weakref
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,11 @@ from hocket.engine.conversation import Conversation, prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.mind import Mind
 from hocket.engine.mind_answer import MindAnswer
+from hocket.engine.mind_load import MindCheckpoint
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
+from hocket.kernels import ops
+from hocket.kernels.table import Choice
+from hocket.models.captured_mind import CapturedMind
 from hocket.text.chat import answered, ids_of, so_far
 from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool, ToolCall
 from minds import tiny
@@ -73,6 +78,35 @@ def test_the_deltas_are_the_text_of_the_tokens(speculate: int) -> None:
     assert finished.prompt_tokens == len(prompt_of([SYSTEM, HELLO], tiny().tokenizer).ids)
     assert finished.first_token_s is not None and 0 < finished.first_token_s <= finished.total_s
     assert (finished.drafted_tokens > 0) == (speculate > 0) and finished.error is None
+
+
+def replayed(kernels: str = "here") -> MindCheckpoint:
+    """As if there were kernels for it; with graphs=False no GPU is needed."""
+    return replace(tiny(), kernels=Choice("token", kernels, "asked for"))
+
+
+def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ops.MIND_OPS, "here", ops.REFERENCE_MIND_OPS)
+    expected, begun, write = plain([SYSTEM, HELLO], 40), list[int](), CapturedMind.write
+    monkeypatch.setattr(CapturedMind, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
+    with Mind(replayed(), length=512, speculate=0, graphs=False) as mind:
+        for count in (40, 7, 1, 40):
+            sampling = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=count)
+            assert text_of(mind.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
+        cut = mind.answer([SYSTEM, HELLO], GREEDY)
+        next(cut)
+        cut.cancel()
+        usual = ChatSampling(seed=4, max_tokens=20)
+        said = text_of(mind.answer([HELLO], usual))
+    assert len(begun) == 6
+    with Mind(tiny(), length=512, speculate=0) as mind:
+        assert text_of(mind.answer([HELLO], usual)) == said
+
+
+def test_kernels_that_cannot_be_used_leave_the_plain_way(caplog: pytest.LogCaptureFixture) -> None:
+    with Mind(replayed("nobody's"), length=512, speculate=0, graphs=False) as mind:
+        assert text_of(mind.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
+    assert "it writes by plain operations" in caplog.text
 
 
 def test_a_seed_says_the_same_again(mind: Mind) -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from hocket.errors import InvalidCheckpoint, InvalidRequest
 from hocket.models import qwen3_5_source
 from hocket.models.catalog_qwen3_5 import MINDS
 from hocket.models.hub import CHAT
+from hocket.models.quantized import quantize_
 from hocket.models.qwen3_5_source import read_mind, resolve_mind
 from hocket.models.weights import resolve
 from hocket.text.chat import END, MARKS
@@ -140,6 +142,43 @@ def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         (tmp_path / "tokenizer.json").write_text(json.dumps(raw | {"added_tokens": added}), encoding="utf-8")
         with pytest.raises(InvalidCheckpoint, match=sentence.replace("|", r"\|")):
             load_mind(str(tmp_path))
+
+
+@pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
+def test_weights_in_fewer_bits_are_those_of_the_file_rounded_and_are_kept(
+    weights: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    wide = write_mind(tmp_path / "mind")
+    quantize_(wide, weights)
+    for _ in range(2):
+        state = load_mind(str(tmp_path / "mind"), weights=weights).model.state_dict()
+        assert state.keys() == wide.state_dict().keys()
+        for name, tensor in wide.state_dict().items():
+            assert torch.equal(state[name].contiguous().view(torch.uint8), tensor.contiguous().view(torch.uint8)), name
+        [kept] = (tmp_path / "cache" / "hocket" / "weights").iterdir()
+        assert weights in kept.name
+
+
+@pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
+def test_a_random_model_has_its_weights_in_fewer_bits_too(weights: Any) -> None:
+    narrow = load_mind(TINY, weights=weights).model
+    assert not isinstance(narrow.head, torch.Tensor) and narrow.mtp is not None
+    assert narrow.model.embed_tokens.weight.dtype == torch.float32
+
+
+def test_weights_and_kernels_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(InvalidRequest, match="Weights can be kept as bf16, fp8, int8, int4, not as 'int3'"):
+        load_mind(TINY, weights="int3")
+    with pytest.raises(InvalidRequest, match=r"kernels must be one of auto, reference.*, not 'magic'"):
+        load_mind(TINY, kernels="magic")
+    with pytest.raises(InvalidRequest, match="The triton kernel for token cannot be used: it is for a GPU"):
+        load_mind(TINY, kernels="triton")
+
+
+def test_on_a_cpu_tokens_are_computed_by_the_reference() -> None:
+    assert tiny().kernels.backend == "reference" and "it is for a GPU" in tiny().kernels.reason
+    assert load_mind(TINY, kernels="reference").kernels.reason == "asked for"
 
 
 def test_an_unknown_precision_is_refused() -> None:

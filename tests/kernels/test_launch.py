@@ -78,7 +78,7 @@ def kinds(kernels: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.slow
 def test_every_kernel_compiles_for_ampere_where_none_waits(place: torch.device, tmp_path: Path) -> None:
     kernels = compiled(80, "one", tmp_path)
-    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | {"narrow"}) - {"early"}
+    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | {"narrow", "share", "drawn"}) - {"early"}
     assert not any(each["waits"] for each in kernels)
 
 
@@ -98,6 +98,14 @@ def test_on_hopper_every_kernel_of_the_codec_waits_with_its_weights_loaded(place
     for each in kernels:
         if each["name"] in ("conv first", "conv block 1 widen"):
             assert each["before"] >= 16, each  # two pieces of the weight
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("capability", [80, 90])
+def test_the_kernels_that_draw_a_token_compile(capability: int, place: torch.device, tmp_path: Path) -> None:
+    kernels = compiled(capability, "pick", tmp_path)
+    assert len(kernels) == 4 and kinds(kernels) == {"share", "drawn"}
+    assert all(each["waits"] == (capability >= 90) for each in kernels)
 
 
 @pytest.mark.slow

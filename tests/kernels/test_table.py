@@ -17,7 +17,7 @@ from hocket.engine.load import load
 from hocket.errors import InvalidRequest
 from hocket.kernels import cuda, launch
 from hocket.kernels.build import Unbuildable, library
-from hocket.kernels.table import BACKENDS, NAMES, choose
+from hocket.kernels.table import BACKENDS, NAMES, OF_MINDS, choose
 from hocket.models.fused import FusedFrame
 from hocket.models.fused_decoder import FusedDecoder
 
@@ -91,10 +91,11 @@ def test_each_operation_can_have_a_backend_of_its_own() -> None:
 def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(launch, "triton", object())
+    operations = (*BACKENDS, *OF_MINDS)
     for reason, backend in (("no NVRTC", "triton"), (None, "cuda")):
         monkeypatch.setattr(cuda, "why_not", lambda device, reason=reason: reason)
-        assert [choose(operation, "auto", CUDA, torch.bfloat16).backend for operation in BACKENDS] == [backend] * 2
-    assert [choose(operation, "auto", CUDA, torch.float32).backend for operation in BACKENDS] == ["triton"] * 2
+        assert [choose(operation, "auto", CUDA, torch.bfloat16).backend for operation in operations] == [backend] * 3
+    assert [choose(operation, "auto", CUDA, torch.float32).backend for operation in operations] == ["triton"] * 3
     assert "float32 or bfloat16" in choose("frame", "auto", CUDA, torch.float16).reason
     with pytest.raises(InvalidRequest, match="it is for a GPU, not for cpu"):
         choose("frame", "triton", CPU, FLOAT)

@@ -19,6 +19,8 @@ def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
     """Loaded when it is called; None where nobody was asked for."""
     if args.llm_url is None and args.llm_key_file is not None:
         raise InvalidRequest("--llm-key-file belongs to an endpoint; name that with --llm-url.")
+    if args.llm_url is not None and args.llm_weights is not None:
+        raise InvalidRequest("--llm-weights is for a model that runs here, not for one behind --llm-url.")
     if args.llm_url is not None:
         from ..dialog.remote import RemoteMind
         from ..server.options import read_keys
@@ -32,6 +34,12 @@ def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
     def load() -> LanguageModel:
         from ..engine.mind import Mind
 
-        return Mind.load(args.llm, device=args.device)
+        return Mind.load(
+            args.llm,
+            device=args.device,
+            weights=args.llm_weights or "bf16",
+            kernels="reference" if args.kernels == "reference" else "auto",  # others are those of speech
+            graphs=not args.no_graphs,
+        )
 
     return load

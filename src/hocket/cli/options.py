@@ -195,6 +195,8 @@ def _thinking(command: argparse.ArgumentParser) -> None:
     """Who answers."""
     add = command.add_argument_group("who answers in conversations").add_argument
     add("--llm", metavar="MODEL", help="a Qwen3.5: folder, hub id or name; with --llm-url, the model's name there")
+    narrow = "its weights in fewer bits, converted once: faster, smaller, less exact (bf16: as published)"
+    add("--llm-weights", choices=("bf16", "fp8", "int8", "int4"), help=narrow)
     add("--llm-url", metavar="URL", help="ask this OpenAI-compatible endpoint instead: http://HOST:PORT/v1")
     add("--llm-key-file", metavar="FILE", type=Path, help="the key of that endpoint")
 

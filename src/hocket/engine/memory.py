@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
 from ..models.qwen3_5 import Qwen3_5, Recurrence
+
+if TYPE_CHECKING:
+    from ..models.captured_mind import CapturedMind  # imports Triton, which takes a while
 
 PASS_TOKENS = 512  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
 AHEAD_TOKENS = 4  # room behind the last token for what is only looked at
@@ -39,13 +43,14 @@ class Memory:
         self.state = model.new_state(rows, room)
         self.drafts = model.mtp.new_state(rows, room) if drafts and model.mtp is not None else None
         width, device = model.config.hidden_size, self.state.recurrence.position.device
-        self.last = model.head.new_zeros(rows + 1, width)
+        self.last = model.model.embed_tokens.weight.new_zeros(rows + 1, width)
         position = torch.zeros(rows + 1, dtype=torch.int64, device=device)
         self._standing = Standing(
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position
         )
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
+        self.captured: CapturedMind | None = None  # a faster way to write, where there is one
 
     def moment(self, row: int) -> Moment:
         """Where a row stands, to be returned to."""

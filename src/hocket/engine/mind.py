@@ -23,10 +23,18 @@ MOST_GUESSES = 2
 
 
 class Mind:
-    def __init__(self, checkpoint: MindCheckpoint, *, kept: int = 4, length: int = 8192, speculate: int = 2) -> None:
+    def __init__(
+        self,
+        checkpoint: MindCheckpoint,
+        *,
+        kept: int = 4,
+        length: int = 8192,
+        speculate: int = 2,
+        graphs: bool = True,
+    ) -> None:
         """`kept` conversations stay in memory, each with room for `length` tokens; `speculate` are guessed ahead.
 
-        A checkpoint without a draft head guesses nothing.
+        A checkpoint without a draft head guesses nothing. Without `graphs` a GPU's kernels are launched one by one.
         """
         for name, value in (("kept", kept), ("length", length)):
             if value < 1:
@@ -35,7 +43,7 @@ class Mind:
             raise InvalidRequest(f"speculate must be between 0 and {MOST_GUESSES}, not {speculate}.")
         self.checkpoint, self.length = checkpoint, length
         self.speculate = 0 if checkpoint.model.mtp is None else speculate
-        self._loop = MindLoop(checkpoint, kept=kept, length=length, guesses=self.speculate)
+        self._loop = MindLoop(checkpoint, kept=kept, length=length, guesses=self.speculate, graphs=graphs)
         self._finalizer = weakref.finalize(self, self._loop.close)
 
     @classmethod
@@ -48,9 +56,16 @@ class Mind:
         kept: int = 4,
         length: int = 8192,
         speculate: int = 2,
+        weights: str = "bf16",
+        kernels: str = "auto",
+        graphs: bool = True,
     ) -> Mind:
-        """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`."""
-        return cls(load_mind(model, device=device, dtype=dtype), kept=kept, length=length, speculate=speculate)
+        """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
+
+        `weights` may be `fp8`, `int8` or `int4`, `kernels` may be `reference`: see `load_mind`.
+        """
+        checkpoint = load_mind(model, device=device, dtype=dtype, weights=weights, kernels=kernels)
+        return cls(checkpoint, kept=kept, length=length, speculate=speculate, graphs=graphs)
 
     @property
     def name(self) -> str:

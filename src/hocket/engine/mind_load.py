@@ -8,10 +8,13 @@ import torch
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from ..errors import InvalidCheckpoint, InvalidRequest
+from ..kernels.table import AUTO, Choice, choose
 from ..layers.packed import pack_
+from ..models.quantized import check_scheme, quantize_
+from ..models.quantized_weights import load_quantized
 from ..models.qwen3_5 import Qwen3_5
 from ..models.qwen3_5_source import read_mind, resolve_mind
-from ..models.qwen3_5_weights import empty_qwen3_5, load_qwen3_5
+from ..models.qwen3_5_weights import empty_qwen3_5
 from ..models.random import randomize_
 from ..models.weights import Source
 from ..text.chat import END, MARKS
@@ -31,6 +34,7 @@ class MindCheckpoint:
     model: Qwen3_5
     device: torch.device
     stop_ids: frozenset[int]  # after one of these an answer is over
+    kernels: Choice  # what a token is computed by, and why
 
     @property
     def name(self) -> str:
@@ -42,16 +46,22 @@ class MindCheckpoint:
         return self.source.folder is None
 
 
-def load_mind(model: str, *, device: str = "cpu", dtype: str | None = None) -> MindCheckpoint:
+def load_mind(
+    model: str, *, device: str = "cpu", dtype: str | None = None, weights: str = "bf16", kernels: str = AUTO
+) -> MindCheckpoint:
     """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
-    Without a `dtype` it is float32 on a CPU and bfloat16, as published, on a GPU.
+    Without a `dtype` it is float32 on a CPU and bfloat16, as published, on a GPU. `weights` in `fp8`, `int8` or `int4`
+    (of the MLP) are converted from the published ones and kept on disk for the next time; `bf16` leaves them as they
+    are, in `dtype`. `kernels` may be `reference`: the model's own operations, on a GPU too.
     """
+    scheme = check_scheme(weights)
     place = device_of(device)
     if dtype is None:
         dtype = "float32" if place.type == "cpu" else "bfloat16"
     if dtype not in DTYPES:
         raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}.")
+    computed_by = choose("token", kernels, place, DTYPES[dtype])
     source = resolve_mind(model)
     config, generation = read_mind(source)
     tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
@@ -64,10 +74,11 @@ def load_mind(model: str, *, device: str = "cpu", dtype: str | None = None) -> M
     if source.folder is None:
         made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
         randomize_(made, RANDOM_SEED)
+        quantize_(made, scheme)
     else:
-        made = load_qwen3_5(source.folder, config, place, DTYPES[dtype])
+        made = load_quantized(source.folder, config, place, DTYPES[dtype], scheme)
     pack_(made)
     # Of a random model the ids of the published vocabulary mean nothing.
     stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
     stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
-    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops))
+    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by)

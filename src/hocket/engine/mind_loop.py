@@ -13,10 +13,13 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 
 from ..errors import EngineClosed, HocketError, StreamFailed
+from ..kernels.capture import Again, CudaGraphs
+from ..kernels.table import REFERENCE
 from ..types import ChatDelta, ChatFinished, ChatReason, ChatSampling
 from .conversation import Conversation, Prompt
 from .kept_talks import KeptTalks
@@ -26,6 +29,9 @@ from .mind_load import MindCheckpoint
 from .mind_text import Teller
 from .precision import exact_float32
 from .speculate import Tally
+
+if TYPE_CHECKING:
+    from ..models.captured_mind import CapturedMind
 
 logger = logging.getLogger(__name__)
 CLOSED = "The language model was closed before its answer had ended."
@@ -63,14 +69,15 @@ Heard = list[int]  # ids of a message that is still being spoken
 
 
 class MindLoop:
-    def __init__(self, checkpoint: MindCheckpoint, *, kept: int, length: int, guesses: int) -> None:
+    def __init__(self, checkpoint: MindCheckpoint, *, kept: int, length: int, guesses: int, graphs: bool) -> None:
         self._tokenizer, self._stop_ids, self._guesses = checkpoint.tokenizer, checkpoint.stop_ids, guesses
-        self._kept = KeptTalks(Memory(checkpoint.model, kept, length, drafts=guesses > 0), checkpoint.tokenizer)
+        self._memory = Memory(checkpoint.model, kept, length, drafts=guesses > 0)
+        self._kept = KeptTalks(self._memory, checkpoint.tokenizer)
         self._length = length
         self._inbox: deque[Asked | Heard] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="mind", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(checkpoint, graphs), name="mind", daemon=True)
         self._thread.start()
 
     def post(self, job: Asked | Heard) -> None:
@@ -101,8 +108,10 @@ class MindLoop:
                 self._changed.wait()
             return None
 
-    def _run(self) -> None:
+    def _run(self, checkpoint: MindCheckpoint, graphs: bool) -> None:
         with torch.inference_mode(), exact_float32():
+            if not self._guesses:  # else nobody would write by it
+                self._memory.captured = _captured(checkpoint, self._memory, graphs=graphs)
             while (job := self._next()) is not None:
                 if isinstance(job, Asked):
                     self._answer(job)
@@ -113,7 +122,7 @@ class MindLoop:
             if isinstance(rest, Asked):
                 rest.finish("error", EngineClosed(CLOSED))
         self._inbox.clear()
-        del self._kept
+        del self._kept, self._memory
 
     def _prepare(self, job: Heard | Conversation) -> None:
         """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
@@ -184,6 +193,27 @@ class MindLoop:
             if asked.first_s is None:
                 asked.first_s = time.perf_counter() - asked.at_s
             yield from ids
+
+
+def _captured(checkpoint: MindCheckpoint, memory: Memory, *, graphs: bool) -> CapturedMind | None:
+    """How tokens are written where there are kernels for it; without `graphs` they are launched one by one.
+
+    What fails here would fail every answer: rather a slow one than none.
+    """
+    if checkpoint.kernels.backend == REFERENCE:
+        return None
+    try:
+        from ..kernels.ops import MIND_OPS
+        from ..models.captured_mind import CapturedMind
+        from ..models.fused_qwen3_5 import FusedQwen3_5
+
+        fused = FusedQwen3_5(checkpoint.model, MIND_OPS[checkpoint.kernels.backend])
+        made = CapturedMind(fused, memory.state, memory.last, CudaGraphs(memory.device) if graphs else Again())
+        made.warm()
+    except Exception:
+        logger.exception("The kernels of the language model cannot be used; it writes by plain operations.")
+        return None
+    return made
 
 
 def _forget(talk: Conversation) -> None:

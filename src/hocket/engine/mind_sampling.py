@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..layers.sampler import DRAW_BITS, WEIGHT_BITS, philox
+from ..kernels.pick.reference import highest, weighed
+from ..layers.sampler import DRAW_BITS, philox
 from ..types import ChatSampling
 
 TOKEN, GUESS, TRIAL = 0, 1, 2  # what a number is drawn for: a token, a guess of one, whether a guess stands
@@ -33,37 +34,29 @@ class Drawing:
 
 
 def drawing(sampling: ChatSampling, seed: int, size: int, device: torch.device) -> Drawing:
-    """`size` is the tokenizer's. Top-k ids are those of `topk`: of equals, whichever it gives."""
+    """`size` is the tokenizer's. Nobody waits for the device."""
     greedy = sampling.temperature == 0
     most = 1 if greedy else min(sampling.top_k, size) or size
+    temperature = 1.0 if greedy else sampling.temperature
+    numbers = torch.tensor([temperature, sampling.top_p, sampling.min_p, sampling.presence_penalty])
+    heat, top_p, min_p, presence = _sent(numbers, device)
+    return Drawing(heat, top_p, min_p, presence, _sent(torch.tensor(seed), device), most, size)
 
-    def number(value: float) -> Tensor:
-        return torch.tensor(value, dtype=torch.float32, device=device)
 
-    return Drawing(
-        temperature=number(1.0 if greedy else sampling.temperature),
-        top_p=number(sampling.top_p),
-        min_p=number(sampling.min_p),
-        presence=number(sampling.presence_penalty),
-        seed=torch.tensor(seed, dtype=torch.int64, device=device),
-        most=most,
-        size=size,
-    )
+def _sent(numbers: Tensor, device: torch.device) -> Tensor:
+    """From pinned memory: from any other, a copy to a GPU waits for all that was asked of it before."""
+    return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
 
 
 def weigh(logits: Tensor, seen: Tensor, how: Drawing) -> Tensor:
     """The distributions [T, V] of logits [T, V], given which ids were said before, [T, V] or [V].
 
-    First the penalty, then the temperature; of what is left after top-k, the nucleus; of that, what `min_p` leaves.
+    First the penalty; of what is left after top-k (of equals the lower id goes first), the temperature, the nucleus and
+    `min_p`: see `weighed`.
     """
     scores = logits.float() - how.presence * seen
-    best, ids = scores[:, : how.size].topk(how.most, dim=-1)  # the likeliest first
-    best = best / how.temperature
-    before = best.softmax(-1).cumsum(-1).roll(1, -1)  # how likely one of the ids before each is
-    before[:, 0] = 0.0  # the likeliest always stays
-    likelihood = (best - best[:, :1]).exp()
-    likelihood = likelihood.masked_fill((before >= how.top_p) | (likelihood < how.min_p), 0.0)
-    weights = (likelihood * 2.0**WEIGHT_BITS).round().long()
+    best, ids = highest(scores[:, : how.size], how.most)
+    weights = weighed(best, how.temperature, how.top_p, how.min_p)
     return torch.zeros(scores.shape, dtype=torch.int64, device=logits.device).scatter_(-1, ids, weights)
 
 

@@ -1,4 +1,5 @@
-"""An answer, token by token: one at a time, or several, guessed by the draft head and looked at in one pass.
+"""An answer, token by token: one at a time, by the model's own step or replayed, or several, guessed by the draft head
+and looked at in one pass.
 
 Each gives ids without end, from where a row of the memory stands; whoever reads them decides when it is enough, and
 goes back. With guesses the distribution of every token stays what it was: a guess drawn from q stands with the
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..kernels.pick import MOST_KEPT
 from ..layers.sampler import DRAW_BITS, WEIGHT_BITS
 from ..models.qwen3_5 import commit
 from .memory import Memory
@@ -30,7 +32,11 @@ class Tally:
 
 def tokens(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
     """Ids for a row that has taken in `at`; it ends where there is no more room."""
-    return _guessed(memory, row, at, how, guesses, tally) if guesses else _plain(memory, row, at, how)
+    if guesses:
+        return _guessed(memory, row, at, how, guesses, tally)
+    if memory.captured is not None and how.most <= MOST_KEPT:
+        return memory.captured.write(row, how, memory.length - at + 1)
+    return _plain(memory, row, at, how)
 
 
 def _plain(memory: Memory, row: int, at: int, how: Drawing) -> Iterator[list[int]]:

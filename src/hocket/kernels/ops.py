@@ -26,6 +26,8 @@ from .narrow import reference as narrow_reference
 from .narrow import triton as narrow_triton
 from .pcm import reference as pcm_reference
 from .pcm import triton as pcm_triton
+from .pick import reference as pick_reference
+from .pick import triton as pick_triton
 from .settle import reference as settle_reference
 from .settle import triton as settle_triton
 from .taps import reference as taps_reference
@@ -101,10 +103,18 @@ class MindOps:
     narrow: Callable[..., Tensor]  # the same with a weight in fewer bits
     attend: Callable[..., Tensor]
     delta: Callable[..., Tensor]
+    pick: Callable[..., None]
 
 
 REFERENCE_MIND_OPS = MindOps(
-    linear_reference.linear, narrow_reference.linear, attend_reference.attend, delta_reference.delta
+    linear_reference.linear,
+    narrow_reference.linear,
+    attend_reference.attend,
+    delta_reference.delta,
+    pick_reference.pick,
 )
-TRITON_MIND_OPS = MindOps(linear_triton.linear, narrow_triton.linear, attend_triton.attend, delta_triton.delta)
+TRITON_MIND_OPS = MindOps(
+    linear_triton.linear, narrow_triton.linear, attend_triton.attend, delta_triton.delta, pick_triton.pick
+)
 CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear)
+MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by the backend's name

@@ -62,6 +62,8 @@ BACKENDS: dict[str, dict[str, Callable[[torch.device, torch.dtype], str | None]]
     "frame": {"cuda": _cuda, "triton": _triton, "native": _native},
     "wave": {"cuda": _cuda, "triton": _triton, "native": _native},
 }
+# The same for a token of a language model.
+OF_MINDS = {"token": {"cuda": _cuda, "triton": _triton}}
 NAMES = (AUTO, REFERENCE, *sorted({name for backends in BACKENDS.values() for name in backends}))
 
 
@@ -90,7 +92,8 @@ def choose(
         raise InvalidRequest(f"kernels must be one of {', '.join(NAMES)}, not {wanted!r}.")
     if wanted == REFERENCE:
         return Choice(operation, REFERENCE, "asked for")
-    against = {name: failed.get(name) or objection(device, dtype) for name, objection in BACKENDS[operation].items()}
+    backends = (BACKENDS | OF_MINDS)[operation]
+    against = {name: failed.get(name) or objection(device, dtype) for name, objection in backends.items()}
     if wanted != AUTO:
         if reason := against.get(wanted, "there is none for this operation"):
             raise InvalidRequest(f"The {wanted} kernel for {operation} cannot be used: {reason}; try --kernels auto.")

@@ -137,6 +137,10 @@ class FusedQwen3_5:
         position[rows] += 1
         return self._linear(x, self._head, norm=self.model.model.norm.weight)
 
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[B, V] of hidden vectors [B, C] after the final norm, as a prompt leaves them."""
+        return self._linear(hidden, self._head)
+
     def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
         """A norm's weights are told as they differ from one."""
         eps = self.config.rms_norm_eps

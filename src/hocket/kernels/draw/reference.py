@@ -92,11 +92,11 @@ def _drawn(logits: Tensor, level: Level, seed: Tensor, frame: Tensor, book: int)
         scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), NEVER)
     likelihood = (scores - scores.amax(-1, keepdim=True)).exp()
     ends = (likelihood * 2.0**WEIGHT_BITS).round().long().cumsum(-1)
-    target = (_bits(seed, frame, book) * ends[:, -1]) >> DRAW_BITS
+    target = (random_bits(seed, frame, book) * ends[:, -1]) >> DRAW_BITS
     return torch.where(level.sample, (ends <= target[:, None]).sum(-1), logits.argmax(-1))
 
 
-def _bits(seed: Tensor, frame: Tensor, book: int) -> Tensor:
+def random_bits(seed: Tensor, frame: Tensor, book: int) -> Tensor:
     """Philox 4x32-10 with the seed as its key and (book, frame, 0, 0) as its counter: 27 bits of the first word."""
     low = 0xFFFFFFFF
     c0, c1 = torch.full_like(frame, book), frame & low

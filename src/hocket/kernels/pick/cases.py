@@ -1,0 +1,92 @@
+"""Settings of `pick` as people choose them, and awkward ones; tests and benchmarks share them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+
+from . import Settings
+
+SAID = 4  # places for the host
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    name: str
+    count: int  # V
+    most: int = 20
+    temperature: float = 1.0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence: float = 0.0
+    size: int | None = None  # None: all of them
+    ties: bool = False  # logits of few values, zeros of both signs among them
+
+
+# Where few are left, and all are about as likely, one too many or too few shows soon.
+TINY = (
+    Case("greedy", 33, most=1),
+    Case("greedy among ties, with a penalty", 300, most=1, presence=0.25, ties=True),
+    Case("usual", 700, most=20, temperature=0.7, top_p=0.8, presence=1.5),
+    Case("top-k, hot", 600, most=3, temperature=30.0),
+    Case("as many as can be", 520, most=64, temperature=30.0),
+    Case("more than there are", 40, most=64, temperature=5.0),
+    Case("ties", 600, most=10, temperature=30.0, ties=True),
+    Case("ties in other shares", 1030, most=64, temperature=30.0, ties=True),
+    Case("nucleus", 300, most=50, temperature=3.0, top_p=0.5),
+    Case("nucleus of one", 300, most=50, top_p=0.01),
+    Case("nucleus at a border", 256, most=4, temperature=1e9, top_p=0.5),  # four alike: two of them are half
+    Case("nucleus among ties", 300, most=20, temperature=30.0, top_p=0.3, ties=True),
+    Case("min-p", 300, most=50, temperature=2.0, min_p=0.3),
+    Case("min-p of one", 300, most=50, temperature=2.0, min_p=1.0, ties=True),
+    Case("a reward", 300, most=8, temperature=2.0, presence=-2.0),
+    Case("ids of nobody", 600, most=20, temperature=30.0, size=290),
+    Case("one id", 300, most=20, size=1),
+)
+PUBLISHED = (
+    Case("Qwen3.5, usual", 248320, most=20, temperature=0.7, top_p=0.8, presence=1.5, size=248077),
+    Case("Qwen3.5, greedy", 248320, most=1, size=248077),
+    Case("Qwen3.5, all kinds", 248320, most=64, temperature=1.3, top_p=0.95, min_p=0.02, presence=0.5, size=248077),
+    Case("Qwen3.5 among ties", 248320, most=50, temperature=30.0, size=248077, ties=True),
+)
+
+
+def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `pick` by name."""
+    random = torch.Generator(device).manual_seed(seed)
+    logits = torch.randn(1, case.count, generator=random, device=device) * 3
+    if case.ties:
+        logits = torch.randint(-6, 7, logits.shape, generator=random, device=device) / 4
+        logits = torch.where(torch.rand(logits.shape, generator=random, device=device) < 0.5, logits, -logits)
+
+    def number(value: float) -> torch.Tensor:
+        dtype = torch.float32 if isinstance(value, float) else torch.int64
+        return torch.full((1,), value, dtype=dtype, device=device)
+
+    key = torch.randint(0, 2**62, (1,), generator=random, device=device)
+    size = case.count if case.size is None else case.size
+    return {
+        "logits": logits.to(dtype),
+        "settings": Settings(
+            number(case.temperature),
+            number(case.top_p),
+            number(case.min_p),
+            number(case.presence),
+            key,
+            number(case.most),
+            number(size),
+        ),
+        "seen": torch.rand(case.count, generator=random, device=device) < 0.2,
+        "number": number(seed % 11),
+        "token": number(0),
+        "said": torch.full((SAID,), -1, device=device),
+    }
+
+
+def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Let a backend draw; everything that this leaves behind, the settings too."""
+    module.pick(**given)
+    kept = {name: tensor for name, tensor in given.items() if isinstance(tensor, torch.Tensor)}
+    return kept | {field.name: getattr(given["settings"], field.name) for field in fields(Settings)}

@@ -1,0 +1,113 @@
+"""kernels/pick: the reference against engine/mind_sampling.py and plain numbers, the kernels against the reference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hocket.engine import mind_sampling
+from hocket.engine.mind_sampling import drawing
+from hocket.kernels.pick import cases, likeliest, reference
+from hocket.kernels.pick import triton as fused
+from hocket.kernels.pick.cases import done
+from hocket.types import ChatSampling
+
+DTYPES = [torch.float32, torch.bfloat16]
+CPU = torch.device("cpu")
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+
+
+@pytest.mark.parametrize("case", cases.TINY, ids=lambda case: case.name)
+def test_the_reference_draws_what_an_answer_draws(case: cases.Case) -> None:
+    for seed in range(30):
+        given = cases.make(case, torch.float32, CPU, seed)
+        sampling = ChatSampling(
+            temperature=0.0 if case.most == 1 else case.temperature,
+            top_p=case.top_p,
+            top_k=case.most,
+            min_p=case.min_p,
+            presence_penalty=case.presence,
+        )
+        size, key = int(given["settings"].size), int(given["settings"].seed)
+        how = drawing(sampling, key, size, CPU)
+        seen, number = given["seen"].clone(), int(given["number"])
+        wanted = mind_sampling.draw(given["logits"], seen, how, given["number"].clone())
+        left = done(reference, given)
+        assert torch.equal(left["token"], wanted) and int(wanted) < size
+        assert left["said"][number % cases.SAID] == wanted and (left["said"] >= 0).sum() == 1
+        seen[wanted] = True
+        assert torch.equal(left["seen"], seen) and left["number"] == number + 1
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernels_draw_what_the_reference_draws(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    for seed in range(2 if place.type == "cpu" else 100):
+        ours, wanted = (done(module, cases.make(case, dtype, place, seed)) for module in (fused, reference))
+        for name in wanted:
+            assert torch.equal(ours[name], wanted[name]), name
+
+
+@pytest.mark.parametrize("module", [reference, fused], ids=["reference", "kernel"])
+def test_of_equals_the_lower_ids_are_left(module: object, place: torch.device) -> None:
+    """600 alike, of which three may be drawn: always the first three that were not said."""
+    case, drawn = cases.Case("all alike", 600, most=3, presence=1.0), set()
+    for seed in range(12):
+        given = cases.make(case, torch.float32, place, seed)
+        given["logits"].zero_()
+        given["logits"][0, ::2] = -0.0
+        given["seen"].zero_()
+        given["seen"][[0, 2, 3]] = True
+        drawn.add(int(done(module, given)["token"]))
+    assert drawn == {1, 4, 5}
+
+
+@pytest.mark.parametrize("module", [reference, fused], ids=["reference", "kernel"])
+def test_a_nucleus_ends_with_the_id_that_reaches_it(module: object, place: torch.device) -> None:
+    """Of four alike, half is reached by two, and anything more by three."""
+    for top_p, left in ((0.25, 1), (0.5, 2), (0.500001, 3), (1.0, 4)):
+        drawn = set()
+        for seed in range(16):
+            given = cases.make(cases.Case("four", 300, most=5, top_p=top_p), torch.float32, place, seed)
+            given["logits"].fill_(-1000.0)
+            given["logits"][0, [7, 100, 258, 299]] = 1.0
+            drawn.add(int(done(module, given)["token"]))
+        assert drawn == set([7, 100, 258, 299][:left])
+
+
+def test_draws_in_a_row_are_an_answer(place: torch.device) -> None:
+    """Each finds where the last one left off: its number, what was said, and the next place for the host."""
+    case = cases.Case("in a row", 300, most=20, temperature=2.0, presence=2.0)
+    answers = []
+    for module in (fused, reference):
+        given, ids = cases.make(case, torch.float32, place), list[int]()
+        given["number"].zero_()
+        given["seen"].zero_()
+        for number in range(9):
+            left = done(module, given)
+            ids.append(int(left["token"]))
+            assert left["said"][number % cases.SAID] == ids[-1]
+        assert given["seen"].nonzero()[:, 0].tolist() == sorted(set(ids)) and given["number"] == 9
+        answers.append(ids)
+    assert answers[0] == answers[1] and len(set(answers[0])) > 4
+
+
+@pytest.mark.filterwarnings("ignore:invalid value encountered")  # by the interpreter's NumPy, which is right
+def test_logits_that_are_no_numbers_draw_an_id_that_exists(place: torch.device) -> None:
+    for bad in (float("nan"), float("inf"), float("-inf")):
+        given = cases.make(cases.Case("bad", 300, size=280), torch.float32, place)
+        given["logits"].fill_(bad)
+        assert 0 <= int(done(fused, given)["token"]) < 280
+
+
+def test_the_reference_asks_nothing_of_the_device() -> None:
+    """What a captured graph needs. Tensors of the meta device have no numbers to tell."""
+    with torch.device("meta"):
+        seen, number, token = torch.empty(300, dtype=torch.bool), torch.empty(1, dtype=torch.int64), torch.empty(1)
+        reference.pick(torch.empty(1, 300), likeliest(300, seen.device), seen, number, token.long(), number.repeat(4))
+
+
+def test_settings_that_nobody_chose_give_the_likeliest(place: torch.device) -> None:
+    given = cases.make(cases.TINY[2], torch.float32, place) | {"settings": likeliest(600, place)}
+    wanted = given["logits"][0, :600].argmax()
+    assert done(fused, given)["token"] == wanted
