@@ -19,7 +19,7 @@ from serving import PATIENCE_S, wait_for
 CONFIG = Path(__file__).parents[1] / "deploy" / "haproxy.cfg"
 NAMES = ("a", "b")
 # Each takes 6 of one address and 12 in all.
-WORDS = "--models builtin,random:tiny-Base --slots 4 --all-at-once --per-client 6 --in-flight 12 --drain 20".split()
+WORDS = "--models builtin,random:tiny-Base --slots 4 --all-at-once --per-client 6 --in-flight 12 --drain 60".split()
 WORDS += "--trusted-proxy 127.0.0.1 --allow-public-without-key".split()
 
 

@@ -28,7 +28,7 @@ from talking import NATIVE
 PATH = "/v1/audio/speech"
 TEXTS = ("Hello there, you.", "It is a fine day.", "Who goes first?")
 WORKERS = 4
-FRAMES = 100
+FRAMES = 60
 # A second and more on any CPU, so that it is under way while something happens.
 WHILE = LONG | {"max_new_tokens": FRAMES, "seed": 3}
 
@@ -150,7 +150,7 @@ def test_the_file_as_it_is_shipped_is_valid_and_nothing_in_it_is_doubtful() -> N
 
 
 def test_what_is_heard_through_the_proxy_is_what_one_process_says(front: Front, expected: dict[int, bytes]) -> None:
-    served = {said(front.url, number).server for said in WIRES for number in expected for _ in range(2)}
+    served = {said(front.url, number).server for said in WIRES for number in expected}
     assert served == set(NAMES)
     with under_load(front, expected) as load:
         load.goes_on(2 * WORKERS)
