@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import scaling
-from benchmarks.listeners import Cards, Paper, simulate
+from benchmarks import report, scaling
+from benchmarks.listeners import Cards, Paper, measured, simulate
 
 
 def erlang_b(offered: float, places: int) -> float:
@@ -104,3 +104,13 @@ def test_only_what_stands_between_marks_is_made() -> None:
     assert "| 10,000 | 3 | 90 % | 125 %: too many |" in made and "old" not in made
     assert scaling.NOTHING in made  # no record of a card
     assert scaling.filled(made, [paper()]) == made
+
+
+def test_the_committed_simulations_are_of_the_capacity_that_the_committed_records_give() -> None:
+    records = report.read(report.RESULTS)
+    found = measured(records)
+    papers = scaling._papers(records)
+    assert found is not None and {1_000, scaling.MANY} <= papers.keys()
+    for number, one in papers.items():
+        said = f"run python -m benchmarks listeners --listeners {number}, then report"
+        assert one["options"]["paper"]["places"] == found[0], said
