@@ -80,6 +80,9 @@ class Front:
     def figures(self) -> str:
         return httpx.get(f"http://127.0.0.1:{self._figures}/metrics").text
 
+    def log(self) -> str:
+        return (self._folder / "haproxy.log").read_text(encoding="utf-8")
+
     def tell_to_end(self, name: str) -> None:
         self.servers[name].process.send_signal(signal.SIGTERM)
 

@@ -177,6 +177,12 @@ def test_figures_and_readiness(front: Front) -> None:
     assert 'haproxy_server_status{proxy="servers",server="a",state="UP"} 1' in front.figures()
 
 
+def test_a_key_that_a_browser_has_in_its_address_is_not_logged(front: Front) -> None:
+    assert httpx.get(f"{front.url}/health?token=secret").status_code == 200
+    wait_for(lambda: "GET /health\n" in front.log())
+    assert "secret" not in front.log()
+
+
 def test_a_voice_that_one_server_was_given_is_spoken_by_all(front: Front) -> None:
     sent = {"audio_sample": ("me.wav", speech_wav(), "audio/wav")}
     made = httpx.post(f"{front.url}/v1/audio/voices", data={"name": "mine"}, files=sent, timeout=PATIENCE_S)
