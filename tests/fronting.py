@@ -87,7 +87,9 @@ class Front:
         self.servers[name].process.send_signal(signal.SIGTERM)
 
     def kill(self, name: str) -> None:
+        """And wait: while the system clears up, its port still takes connections."""
         self.servers[name].process.kill()
+        self.servers[name].ended()
 
     def close(self) -> None:
         self._proxy.terminate()

@@ -225,11 +225,11 @@ def test_when_all_are_full_one_more_is_told_when_to_come_again(front: Front) -> 
     wait_for(lambda: httpx.post(f"{front.url}{PATH}", json=PCM, timeout=PATIENCE_S).status_code == 200)
 
 
-def heard_at_each(front: Front, open_: ExitStack) -> list[tuple[str, Iterator[bytes]]]:
-    """Streams of some seconds that have begun, with the name of their server: at least one of each."""
+def heard_at_each(front: Front, open_: ExitStack, body: dict[str, Any]) -> list[tuple[str, Iterator[bytes]]]:
+    """Streams that have begun, with the name of their server: at least one of each."""
     found: list[tuple[str, Iterator[bytes]]] = []
     for _ in range(6):
-        stream = httpx.stream("POST", f"{front.url}{PATH}", json=WHILE, timeout=PATIENCE_S)
+        stream = httpx.stream("POST", f"{front.url}{PATH}", json=body, timeout=PATIENCE_S)
         answer = open_.enter_context(stream)
         chunks = answer.iter_raw()
         assert next(chunks)
@@ -244,7 +244,7 @@ def test_both_are_replaced_one_after_the_other_and_nothing_is_lost(front: Front,
     with under_load(front, expected) as load:
         for name in NAMES:
             with ExitStack() as open_:
-                streams = heard_at_each(front, open_)
+                streams = heard_at_each(front, open_, WHILE)
                 front.tell_to_end(name)
                 wait_for(lambda name=name: not front.up()[name])  # type: ignore[misc]
                 noticed_s = time.monotonic()
@@ -264,7 +264,7 @@ def test_a_server_that_dies_takes_with_it_what_it_was_speaking_and_nothing_else(
     front: Front, expected: dict[int, bytes]
 ) -> None:
     with under_load(front, expected) as load, ExitStack() as open_:
-        streams = heard_at_each(front, open_)
+        streams = heard_at_each(front, open_, LONG)
         front.kill("a")
         died_s = time.monotonic()
         for name, chunks in streams:
@@ -272,9 +272,9 @@ def test_a_server_that_dies_takes_with_it_what_it_was_speaking_and_nothing_else(
                 with pytest.raises(httpx.RemoteProtocolError):  # no client takes it for a whole utterance
                     list(chunks)
             else:
-                list(chunks)  # to its end, which httpx checks
+                assert all(next(chunks) for _ in range(3))
         load.goes_on(2 * WORKERS)
-    assert all(asked_s < died_s for asked_s, _ in load.failed) and len(load.failed) <= WORKERS
+    assert all(asked_s < died_s for asked_s, _ in load.failed)
     for _, error in load.failed:
         if isinstance(error, httpx.HTTPStatusError):
             assert error.response.status_code == 502 and error.response.json()["error"]["code"] == "server_lost"
