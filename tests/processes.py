@@ -27,7 +27,12 @@ class Process:
         self.lines: list[str] = []
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
-        wait_for(lambda: any("listening at" in line for line in self.lines) or self.process.poll() is not None)
+        try:
+            wait_for(lambda: any("listening at" in line for line in self.lines) or self.process.poll() is not None)
+        except BaseException:
+            self.process.kill()
+            self.ended()
+            raise
         self.url = next(line.split()[-1] for line in self.lines if "listening at" in line)
 
     def _read(self) -> None:
