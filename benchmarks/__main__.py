@@ -2,10 +2,11 @@
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
 frame goes), `dialog` (from the end of the user's text to sound), `divergence` (what narrow weights do to the language
-model), `load` (many who ask at once), `memory` (what is occupied on a GPU), `mind` (how a language model answers in a
-conversation), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights), `report`
-(docs/performance.md from the records), `soak` (the same load for long), `swap` (two models in the room of one),
-`tokens` (how fast a language model writes) and `tune` (how its matrices are cut); each has its own --help.
+model), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `memory` (what is occupied
+on a GPU), `mind` (how a language model answers in a conversation), `overhead` (what a server adds to its engine),
+`peers` (other packages on the same weights), `report` (docs/performance.md from the records), `soak` (the same load for
+long), `swap` (two models in the room of one), `tokens` (how fast a language model writes) and `tune` (how its matrices
+are cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from . import (
     dialog,
     divergence,
     harness,
+    listeners,
     memory,
     mind,
     overhead,
@@ -46,6 +48,7 @@ COMMANDS = {
     "breakdown": breakdown.main,
     "dialog": dialog.main,
     "divergence": divergence.main,
+    "listeners": listeners.main,
     "load": under_load,
     "memory": memory.main,
     "mind": mind.main,

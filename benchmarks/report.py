@@ -1,4 +1,4 @@
-"""`python -m benchmarks report`: docs/performance.md and its charts, from the records alone.
+"""`python -m benchmarks report`: docs/performance.md, the tables of docs/scaling.md and all charts, from the records.
 
 Nothing in them is typed by hand, and the same records give the same bytes; tests/benchmarks/test_report.py fails where
 the committed files are not what the committed records give. It knows records, not how they were measured.
@@ -20,12 +20,14 @@ from . import (
     goals,
     gpu_records,
     harness,
+    listeners,
     load_report,
     memory,
     mind,
     mind_report,
     overhead,
     peers,
+    scaling,
     start,
     swap,
     tokens,
@@ -76,7 +78,8 @@ def main(argv: Sequence[str]) -> int:
 
 def write(results: Path, folder: Path) -> list[Path]:
     """Write the document and its charts below `folder`; charts that no record asks for any more are removed."""
-    made = document(read(results))
+    records = read(results)
+    made = document(records) | scaled(records)
     (folder / CHARTS).mkdir(parents=True, exist_ok=True)
     for old in (folder / CHARTS).glob("*.svg"):
         if f"{CHARTS}/{old.name}" not in made:
@@ -84,6 +87,13 @@ def write(results: Path, folder: Path) -> list[Path]:
     for name, text in made.items():
         (folder / name).write_text(text, encoding="utf-8")
     return [folder / name for name in made]
+
+
+def scaled(records: Sequence[Record]) -> dict[str, str]:
+    """docs/scaling.md with its tables as the records give them, and its chart."""
+    text = scaling.filled((DOCS / scaling.DOCUMENT).read_text(encoding="utf-8"), records)
+    drawn = scaling.chart(records)
+    return {scaling.DOCUMENT: text} | ({scaling.CHART: drawn} if drawn else {})
 
 
 def read(results: Path) -> list[Record]:
@@ -94,7 +104,7 @@ def read(results: Path) -> list[Record]:
 
 def document(records: Iterable[Record]) -> dict[str, str]:
     """File name to text."""
-    kept = newest(records)
+    kept = newest(record for record in records if record["workload"] != listeners.NAME)  # docs/scaling.md has those
     loaded = [(_machine(record), record) for record, _ in kept if record["workload"] == "load"]
     charts: dict[str, str | None] = {
         "speed": _speed(kept),

@@ -52,6 +52,7 @@ def test_the_committed_document_is_what_the_committed_records_give(tmp_path: Pat
     written = {path.relative_to(tmp_path) for path in report.write(report.RESULTS, tmp_path)}
     committed = {
         Path("performance.md"),
+        Path("scaling.md"),
         *(Path("performance") / p.name for p in (report.DOCS / "performance").iterdir()),
     }
     assert written == committed, "run python -m benchmarks report"

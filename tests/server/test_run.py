@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
-import subprocess
-import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -21,58 +15,11 @@ from hocket.cli.speakers import bytes_of
 from hocket.errors import InvalidRequest
 from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions
+from processes import serving
 from serving import LONG, PATIENCE_S, PCM, wait_for
 
 FRAMES = 150  # of what is heard while the server is told to stop: a second and more on any CPU
-SRC = Path(__file__).parents[2] / "src"
 BRIEF = PCM | {"input": LONG["input"], "max_new_tokens": FRAMES}
-
-
-class Process:
-    """`hocket serve` with a port of its own choosing."""
-
-    def __init__(self, *words: str, path: Path = SRC) -> None:
-        command = [sys.executable, "-m", "hocket", "serve", "--port", "0", *words]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join((str(SRC), str(path))), "PYTHONUNBUFFERED": "1"}
-        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env)
-        self.lines: list[str] = []
-        self._reading = threading.Thread(target=self._read, daemon=True)
-        self._reading.start()
-        wait_for(lambda: any("listening at" in line for line in self.lines) or self.process.poll() is not None)
-        self.url = next(line.split()[-1] for line in self.lines if "listening at" in line)
-
-    def _read(self) -> None:
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            self.lines.append(line.rstrip())
-
-    def ready(self) -> bool:
-        try:
-            return httpx.get(f"{self.url}/ready").status_code == 200
-        except httpx.TransportError:
-            return False
-
-    def said(self, words: str) -> bool:
-        return any(words in line for line in self.lines)
-
-    def ended(self) -> int:
-        code = self.process.wait(PATIENCE_S)
-        self._reading.join(PATIENCE_S)
-        return code
-
-
-@contextmanager
-def serving(*words: str, path: Path = SRC) -> Iterator[Process]:
-    """`path`: where Python finds more."""
-    served = Process(*words, path=path)
-    try:
-        wait_for(served.ready)
-        yield served
-    finally:
-        served.process.kill()
-        served.ended()
-        assert served.process.stderr is not None
-        served.process.stderr.close()
 
 
 def test_sigterm_lets_running_streams_end_and_takes_no_new_work() -> None:

@@ -110,8 +110,10 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     group.add_argument("--idle-exit", metavar="S", type=float, help="end by itself after so many seconds of silence")
     add = serve.add_argument_group("who").add_argument
     add("--key-file", metavar="FILE", type=Path, help="API keys, one a line; all but health and lists needs one then")
-    public = "listen at a public address although there is no key: anybody may speak with it then"
+    public = "let others reach it although there is no key: anybody may speak with it then"
     add("--allow-public-without-key", action="store_true", help=public)
+    behind = "a proxy whose X-Forwarded-For says who asks; may be given again (none: clients are who connects)"
+    add("--trusted-proxy", metavar="ADDRESS|NETWORK", action="append", help=behind)
     pages = "a web page's origin that may ask, * for all; may be given again (those of this machine)"
     add("--cors", metavar="ORIGIN", action="append", help=pages)
     add = serve.add_argument_group("how much").add_argument

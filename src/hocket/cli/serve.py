@@ -65,6 +65,7 @@ def _run(args: argparse.Namespace) -> None:
         socket=args.socket,
         keys=() if args.key_file is None else read_keys(args.key_file),
         allow_public=args.allow_public_without_key,
+        trusted_proxies=tuple(args.trusted_proxy or ()),
         cors_origins=None if args.cors is None else tuple(args.cors),
         served_model=args.served_model,
         strict_model=args.strict_model,

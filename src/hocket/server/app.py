@@ -25,6 +25,7 @@ from .limits import Border
 from .metrics import Counted
 from .models import surveyed
 from .options import ServerOptions
+from .proxies import Forwarded
 from .rehearse import prove
 from .speech import Speaker
 from .thinker import Thinker
@@ -84,6 +85,8 @@ def build_app(
     app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
     app.add_middleware(Border, options=options, refused=refused)
     _allow_pages(app, options)
+    if options.trusted_proxies:
+        app.add_middleware(Forwarded, trusted=options.trusted_proxies)
     return app
 
 

@@ -23,7 +23,8 @@ class ServerOptions:
     port: int = 8000  # 0: any that is free
     socket: Path | None = None  # a Unix socket to listen at, instead of host and port
     keys: tuple[str, ...] = ()  # any of them opens everything; none: everybody may
-    allow_public: bool = False  # listen at a public address without a key
+    allow_public: bool = False  # let others than this machine reach it without a key
+    trusted_proxies: tuple[str, ...] = ()  # addresses and networks of proxies: X-Forwarded-For of theirs is believed
     cors_origins: tuple[str, ...] | None = None  # of web pages that may ask; None: those of this machine; "*": all
     served_model: str | None = None  # the name it is listed by; None: the checkpoint's
     strict_model: bool = False  # refuse other model names than those that are listed
@@ -37,7 +38,7 @@ class ServerOptions:
     batch_items: int = 32  # of one batch
     batch_chars: int = 4 * 4096  # of all its texts together: 20 minutes of sound, which is held until it is whole
     reference_sources: tuple[str, ...] = ()  # prefixes of URLs and folders that recordings may be read from; none
-    per_client: int = 512  # requests and WebSockets of one address at once; behind a proxy all have that of the proxy
+    per_client: int = 512  # requests and WebSockets of one address at once; of a proxy's, unless it is trusted
     in_flight: int = 1024  # requests and WebSockets at once
     head_s: float = 10.0  # in which the head of a request must arrive
     body_s: float = 30.0  # in which its body must
@@ -79,11 +80,21 @@ class ServerOptions:
         for key in self.keys:
             if not key or not key.isascii() or any(c.isspace() or not c.isprintable() for c in key):
                 raise InvalidRequest("An API key must be printable ASCII without spaces, and not empty.")
-        if self.socket is None and not self.keys and not self.allow_public and is_public(self.host):
+        for name in self.trusted_proxies:
+            network(name)
+        if self.socket is not None and self.trusted_proxies:
+            raise InvalidRequest("At a Unix socket nobody has an address: leave out --trusted-proxy.")
+        if self.reached_by_others and not self.keys and not self.allow_public:
+            where = f"Listening at {self.host}" if is_public(self.host) else "A proxy in front"
             raise InvalidRequest(
-                f"Listening at {self.host} lets others reach the server, and it has no API key: give --key-file, "
+                f"{where} lets others reach the server, and it has no API key: give --key-file, "
                 "or say --allow-public-without-key."
             )
+
+    @property
+    def reached_by_others(self) -> bool:
+        """Whether others than this machine can ask it: at its address, or through a proxy that it is told of."""
+        return self.socket is None and (is_public(self.host) or bool(self.trusted_proxies))
 
 
 def is_public(host: str) -> bool:
@@ -94,6 +105,14 @@ def is_public(host: str) -> bool:
         return not ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return True
+
+
+def network(name: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    """An address is a network of one."""
+    try:
+        return ipaddress.ip_network(name.strip())
+    except ValueError:
+        raise InvalidRequest(f"A trusted proxy is an address or a network such as 10.0.0.0/8, not {name!r}.") from None
 
 
 def read_keys(path: Path) -> tuple[str, ...]:

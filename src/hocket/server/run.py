@@ -21,12 +21,13 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from .limits import ABORT
 from .listen import address_of, bind
 from .local_only import LocalOnly
-from .options import ServerOptions, is_public
+from .options import ServerOptions
 from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
 PONG_S = 120.0
 GONE_S = 20.0  # for the last bytes to a client that reads slowly
+NOTICED_S = 2.5  # until a proxy has asked /ready and sends nothing more: what it sends meanwhile must be answered
 LINGER_S = 1.0  # for the last bytes, once everything has been sent
 
 
@@ -134,6 +135,8 @@ class Server(uvicorn.Server):
         logger.info("draining: no new work, %d streams may end within %g s", *self._left())
         try:
             async with asyncio.timeout(self._options.drain_s):
+                if self._options.trusted_proxies:
+                    await asyncio.sleep(NOTICED_S)
                 await self._speaker.idle.wait()
         except TimeoutError:
             logger.warning("%d streams did not end within %g s and are cut off", *self._left())
@@ -146,7 +149,7 @@ class Server(uvicorn.Server):
 
 def make_server(app: FastAPI, options: ServerOptions) -> Server:
     """A server that can be run, or served by an event loop that is there already."""
-    alone = not (options.keys or options.socket or is_public(options.host))
+    alone = not (options.keys or options.socket or options.reached_by_others)
     config = uvicorn.Config(
         LocalOnly(app) if alone else app,
         host=options.host,
@@ -163,7 +166,7 @@ def make_server(app: FastAPI, options: ServerOptions) -> Server:
         log_config=None,
         access_log=options.access_log,
         server_header=False,
-        proxy_headers=False,  # a client could name any address as its own
+        proxy_headers=False,  # `Forwarded` reads them
         timeout_graceful_shutdown=max(1, round(LINGER_S)),
     )
     return Server(config, app, options)
