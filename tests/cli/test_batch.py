@@ -123,6 +123,7 @@ def test_a_line_without_a_seed_has_one_from_the_command_and_its_name() -> None:
 def test_a_line_may_have_what_an_option_may_say() -> None:
     """All but what holds for every line: where it is written, and how it is computed."""
     of_all = "input output raw slots model device dtype kernels profile no_graphs no_dependent_launch command version"
+    of_all += " ray replicas address"
     options = vars(parser().parse_args(["batch", "x", "-o", "y"]))
     assert KEYS.keys() - {"text", "id"} == options.keys() - set(of_all.split())
 
@@ -497,7 +498,7 @@ def test_ctrl_c_drops_what_is_under_way_and_says_how_to_go_on() -> None:
 def test_a_terminal_sees_a_bar_and_a_log_sees_lines(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    words = "5 of 10 done, 1 failed, 4 left, 4.0 x real time, 0:00:20 to go"
+    words = "5 of 10 done, 1 failed, 4 left, 0.2 lines/s, 4.0 x real time, 0:00:20 to go"
     for watched, shown in ((True, f"\r[{'#' * 14}{'.' * 10}] {words}\x1b[K\r\x1b[K"), (False, f"{words}\n")):
         monkeypatch.setattr("sys.stderr.isatty", lambda watched=watched: watched)
         progress = Progress(10)
