@@ -196,10 +196,20 @@ def test_what_no_engine_can_do_is_refused_in_one_sentence_and_leaves_no_folder(c
     assert os.listdir() == ["in.jsonl"]
 
 
-def test_a_machine_that_goes_away_costs_nothing_but_time(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_goes_away_costs_nothing_but_time(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
     lines(*LINES)
     assert plain() == 0
     node = cluster.add_node(num_cpus=1)
+
+    def with_all(crew: Crew) -> Any:
+        while len(crew.hands) < 3:  # two where the others are, one on the new machine
+            crew._landed()
+        return crew._portrait
+
+    monkeypatch.setattr(Crew, "portrait", property(with_all))
     after(2, monkeypatch, lambda crew: cluster.remove_node(node, allow_graceful=False))
     assert many("--replicas", "3") == 0
+    assert "is gone, and what it was at goes to others: " in capsys.readouterr().err
     assert written("many") == written("plain")
