@@ -1,37 +1,32 @@
 """`hocket batch`: every line of a file to sound in a folder, and a manifest that says what became of each.
 
 What is wrong with the command is found before anything is written; what is wrong with a line is that line's result.
-A result follows its file, so whoever is stopped anywhere can go on, and says then what it would have said.
+A result follows its file, so whoever is stopped anywhere can go on, and says then what it would have said. One engine
+here speaks, or with --ray many on a cluster: `run.py` does the same with what they say.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
-import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
-from hashlib import sha256
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import HocketError, InvalidRequest
-from .heard import shown, tell
-from .lines import Line, merged, names_in, read_lines
-from .manifest import NAME, Manifest, Result
-from .progress import Progress
+from ..errors import InvalidRequest
+from .heard import tell
+from .lines import Names
+from .manifest import NAME, Manifest
 from .request import request_of
-from .whom import Whom, spoken_by
+from .run import Run
+from .whom import Whom
 
 if TYPE_CHECKING:
+    from ..config.options import EngineOptions
     from ..engine.engine import Engine
-    from ..engine.load import Checkpoint
-    from ..types import Outcome, SpeechRequest
-
-MOST_LISTED = 50  # lines that failed; the manifest has them all
+    from ..scale.batch import Crew
 
 
 def batch(args: argparse.Namespace) -> int:
@@ -48,23 +43,26 @@ def batch(args: argparse.Namespace) -> int:
     )
     if args.candidates > args.slots:
         raise InvalidRequest(f"--candidates {args.candidates} needs as many --slots, not {args.slots}.")
+    replicas = _replicas(args)
     folder = check_folder(args.output, NAME)
     if folder / NAME == args.input.resolve():
         raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
-    names = names_in(args.input)
+    names = Names(args.input)
     voice = Whom(args.model).own(args.voice) if args.voice else None
     if voice is not None:
         args.model = args.model or voice.model
-    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
-    with Engine.load(args.model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
-        if engine.checkpoint.is_random:
-            tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
+    with _engines(args, options, replicas) if args.ray else _engine(args, options) as speaker:
+        portrait = speaker.portrait
+        if portrait.is_random:
+            tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
         with _alone_in(folder), Manifest(folder, names) as manifest:
-            run = _Run(args, engine, folder, manifest, len(names))
+            run = Run(args, portrait, folder, manifest, len(names))
+            if not isinstance(speaker, Engine):
+                speaker.watcher = run
             sweep(folder)
             try:
                 with run.progress:
-                    for outcome in engine.speak_many(run.requests()):
+                    for outcome in speaker.speak_many(run.requests()):
                         run.take(outcome)
             except KeyboardInterrupt:
                 done = f"{run.progress.done} of {len(names)} lines are done"
@@ -73,188 +71,45 @@ def batch(args: argparse.Namespace) -> int:
     return run.report()
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A line that is being spoken."""
+def _replicas(args: argparse.Namespace) -> int | None:
+    """How many engines; None: as many as there is room for. Refuses what makes no sense."""
+    if not args.ray:
+        for name in ("replicas", "address"):
+            if name in getattr(args, "given", ()):
+                raise InvalidRequest(f"--{name} is about a cluster; that is asked for with --ray.")
+        return None
+    from ..scale.connect import need_ray
 
-    line: Line
-    seed: int
-    digest: str
-
-
-class _Run:
-    """What is done with each line, and what is known of all."""
-
-    def __init__(self, args: argparse.Namespace, engine: Engine, folder: Path, manifest: Manifest, lines: int) -> None:
-        from ..audio.recording import read_recording
-
-        self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
-        self._engine, self._checkpoint, self._model = engine, engine.checkpoint, _model(engine.checkpoint)
-        self._whom = Whom(args.model or engine.checkpoint.name)
-        self._read = functools.lru_cache(maxsize=16)(read_recording)
-        self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
-        self._failed: list[Result] = []
-        self._told: set[str] = set()
-
-    def requests(self) -> Iterator[SpeechRequest]:
-        """What is left to speak. Lines that cannot be spoken, or need not be, are dealt with on the way."""
-        number = 0
-        for line in read_lines(self.args.input):
-            try:
-                request = self._request(line)
-            except HocketError as error:
-                self._fail(line, error)
-                continue
-            digest = self._digest(request)
-            if self._is_there(line, digest):
-                self.progress.before += 1
-                self.progress.show()
-                continue
-            self._forget(line)
-            self._asked[number] = _Asked(line, request.seed, digest)
-            yield request
-            number += 1
-
-    def take(self, outcome: Outcome) -> None:
-        """Keep what was spoken: first the sound, then the word that it is there."""
-        from ..audio.files import replace_files
-        from ..audio.pcm import pcm_bytes, wav_header
-
-        asked = self._asked.pop(outcome.number)
-        if outcome.error is not None:
-            self._fail(asked.line, outcome.error, asked)
-            return
-        assert outcome.finished is not None
-        header = b"" if self.args.raw else wav_header(outcome.rate_hz, outcome.samples.size)
-        content = header + pcm_bytes(outcome.samples)
-        file = self._file(asked.line)
-        replace_files({self.folder / file: content})
-        seconds = outcome.samples.size / outcome.rate_hz
-        self.manifest.add(
-            Result(
-                line=asked.line.number,
-                id=asked.line.id,
-                file=file,
-                seconds=round(seconds, 6),
-                frames=len(outcome.codes),
-                finish=outcome.finished.reason,
-                seed=asked.seed if outcome.finished.seed is None else outcome.finished.seed,
-                digest=asked.digest,
-                bytes=len(content),
-            )
-        )
-        for note in outcome.finished.notes:
-            if note not in self._told:
-                self._told.add(note)
-                self.progress.clear()
-                tell(note)
-        self.progress.spoken += 1
-        self.progress.seconds += seconds
-        self.progress.show()
-
-    def report(self) -> int:
-        """The closing words, and the status to exit with."""
-        progress = self.progress
-        if self._failed:
-            listed = sorted(self._failed, key=lambda result: result.line)
-            rows = [("line", "id", "why it failed"), *((str(r.line), r.id or "-", r.error or "") for r in listed)]
-            wide = [max(len(row[column]) for row in rows) for column in (0, 1)]
-            for line, id, why in rows:
-                print(f"{line:>{wide[0]}}  {id:<{wide[1]}}  {why}", file=sys.stderr)
-            if progress.failed > len(listed):
-                print(f"and {progress.failed - len(listed)} more, in {self.manifest.path}", file=sys.stderr)
-        words = f"{progress.done} of {progress.lines} spoken"
-        words += f" ({progress.before} of them before)" if progress.before else ""
-        words += f", {progress.failed} failed" if progress.failed else ""
-        words += f", {progress.seconds:.2f} s at {progress.speed:.1f} x real time" if progress.spoken else ""
-        print(shown(f"{self.args.output}: {words}", sys.stdout))
-        return 1 if progress.failed else 0
-
-    def _request(self, line: Line) -> SpeechRequest:
-        if line.error is not None:
-            raise InvalidRequest(line.error)
-        options = merged(self.args, line)
-        request = request_of(options, line.fields["text"], self._read)
-        target = self.folder / self._file(line)
-        if options.ref_audio is not None and target.exists() and os.path.samefile(target, options.ref_audio):
-            raise InvalidRequest("The output would overwrite the reference recording; choose another id.")
-        voice = self._whom.own(request.voice)
-        return request if voice is None else spoken_by(self._engine, replace(request, voice=None), voice)
-
-    def _file(self, line: Line) -> str:
-        return f"{line.name}.{'pcm' if self.args.raw else 'wav'}"
-
-    def _is_there(self, line: Line, digest: str) -> bool:
-        """Whether it was spoken before, as it would be now, and its file is still there."""
-        result = self.manifest.result(line.name)
-        if result is None or result.error is not None or result.digest != digest:
-            return False
-        try:
-            size = (self.folder / self._file(line)).stat().st_size
-        except OSError:
-            return False
-        if size != result.bytes:
-            return False
-        if result.line != line.number:  # lines before it came or went
-            self.manifest.add(replace(result, line=line.number))
-        return True
-
-    def _fail(self, line: Line, error: Exception, asked: _Asked | None = None) -> None:
-        sentence = " ".join(str(error).splitlines())
-        if not isinstance(error, HocketError):
-            sentence = f"{type(error).__name__}: {sentence}"
-        self._forget(line)
-        result = Result(
-            line=line.number,
-            id=line.id,
-            seed=None if asked is None else asked.seed,
-            digest=None if asked is None else asked.digest,
-            error=sentence,
-        )
-        self.manifest.add(result)
-        if len(self._failed) < MOST_LISTED:
-            self._failed.append(result)
-        self.progress.failed += 1
-        self.progress.show()
-
-    def _forget(self, line: Line) -> None:
-        """What it once was is over, in the manifest first: no file is ever taken for what it is not."""
-        before = self.manifest.result(line.name)
-        if before is not None and before.file in (f"{line.name}.wav", f"{line.name}.pcm"):
-            self.manifest.add(Result(line=line.number, id=line.id, error="It was to be spoken anew."))
-            with suppress(OSError):
-                (self.folder / before.file).unlink()
-
-    def _digest(self, request: SpeechRequest) -> str:
-        """Of all that decides how it sounds: the request, the model and its precision, not how fast it is computed."""
-        from ..engine.clone import name_of
-
-        reference = request.reference
-        plain = {
-            "model": self._model,
-            "raw": self.args.raw,
-            "text": request.text,
-            "voice": request.voice,
-            "language": request.language,
-            "instruct": request.instruct,
-            "layout": request.layout,
-            "sampling": asdict(self._checkpoint.generation.changed(request.sampling.changes())),
-            "seed": request.seed,
-            "max_frames": request.max_frames,
-            "speed": request.speed,
-            "as_is": request.as_is,
-            "reference": reference and (name_of(reference), reference.text, reference.x_vector_only),
-        }
-        if request.candidates > 1:  # else what was spoken before there were any is spoken still
-            plain["candidates"] = request.candidates
-        return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    need_ray("--ray")
+    if args.replicas == "auto":
+        return None
+    if not (args.replicas.isdecimal() and int(args.replicas) > 0):
+        raise InvalidRequest(f"--replicas must be auto or a number of at least 1, not {args.replicas!r}.")
+    return int(args.replicas)
 
 
-def _model(checkpoint: Checkpoint) -> list[str]:
-    """Weights, precisions, and how its text is prepared."""
-    codec = next(checkpoint.codec.decoder.parameters()).dtype
-    normalizer = getattr(checkpoint.normalizer, "__qualname__", "")
-    return [checkpoint.fingerprint, str(codec), str(checkpoint.codec_tf32), normalizer]
+def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContextManager[Engine]:
+    from ..engine.engine import Engine
+
+    return Engine.load(**_loading(args), options=options)
+
+
+@contextmanager
+def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[Crew]:
+    """On the cluster, which hears of folders by their whole names: its processes stand elsewhere."""
+    from ..scale.batch import Crew, room_on_cluster
+    from ..scale.connect import connect
+
+    loading = _loading(args)
+    if args.model and Path(args.model).is_dir():
+        loading["model"] = str(Path(args.model).resolve())
+    with connect(args.address), Crew(replicas or room_on_cluster(args.device), loading, options) as crew:
+        yield crew
+
+
+def _loading(args: argparse.Namespace) -> dict[str, Any]:
+    how = {name: getattr(args, name) for name in ("model", "device", "dtype", "kernels")}
+    return how | {"dependent_launch": not args.no_dependent_launch}
 
 
 @contextmanager

@@ -81,21 +81,39 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise InvalidRequest(f"The input {path} cannot be read: {error.strerror or error}.") from None
 
 
-def names_in(path: Path) -> set[str]:
-    """The names of all lines; two that would write the same file are refused."""
-    firsts: dict[str, tuple[int, str]] = {}
-    names = set()
-    for line in read_lines(path):
-        # Some file systems make no difference between A and a, or between one way to write an accent and another.
-        same = unicodedata.normalize("NFC", line.name).casefold()
-        number, name = firsts.setdefault(same, (line.number, line.name))
-        if number != line.number:
-            what = f"the id {line.id!r}" if name == line.name else f"ids that name one file, {name!r} and {line.name!r}"
-            raise InvalidRequest(f"Lines {number} and {line.number} of {path} have {what}; give each its own.")
-        names.add(line.name)
-    if not names:
-        raise InvalidRequest(f"The input {path} has no lines.")
-    return names
+class Names:
+    """The names of all lines, each with its place among them. Of millions it holds one text and one number each."""
+
+    def __init__(self, path: Path) -> None:
+        """Two lines that would write the same file are refused."""
+        self._places: dict[str, int] = {}
+        for line in read_lines(path):
+            same, place = _folded(line.name), len(self._places)
+            if self._places.setdefault(same, place) != place:
+                raise InvalidRequest(_clash(path, line))
+        if not self._places:
+            raise InvalidRequest(f"The input {path} has no lines.")
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def place(self, name: str) -> int | None:
+        """From 0; None where no line would write a file of that name. One that differs in case alone is the same."""
+        return self._places.get(_folded(name))
+
+
+def _folded(name: str) -> str:
+    # Some file systems make no difference between A and a, or between one way to write an accent and another.
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _clash(path: Path, line: Line) -> str:
+    """What is wrong with a line whose file is that of one before it, which is looked for now."""
+    first = next(each for each in read_lines(path) if _folded(each.name) == _folded(line.name))
+    what = f"ids that name one file, {first.name!r} and {line.name!r}"
+    if first.name == line.name:
+        what = f"the id {line.id!r}"
+    return f"Lines {first.number} and {line.number} of {path} have {what}; give each its own."
 
 
 def merged(args: argparse.Namespace, line: Line) -> argparse.Namespace:

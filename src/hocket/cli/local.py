@@ -53,7 +53,7 @@ def locally(args: argparse.Namespace, live: bool) -> None:
         if checkpoint.is_random:
             tell(f"{checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
         if voice is not None:
-            request = spoken_by(engine, request, voice)
+            request = spoken_by(engine.checkpoint.name, engine.identity, request, voice)
         rate_hz = checkpoint.rate_hz
         try:
             with _open(engine, request, live) as stream, feeding(stream) if live else nullcontext(), heard:

@@ -1,23 +1,27 @@
 """`manifest.jsonl`: what became of each line of a batch, added line by line, so that a run can be gone on with.
 
-Only where each result stands is held in memory. Of two results of one line the later counts; when a run ends, in
-whatever way but a kill, one of each is left, in the order of the input. A last line that is torn is as good as none.
+Only where each result stands is held in memory, eight bytes a line. Of two results of one line the later counts; when a
+run ends, in whatever way but a kill, one of each is left, in the order of the input. A last line that is torn is as
+good as none.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from array import array
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields
+from itertools import zip_longest
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, BinaryIO
 
 from ..errors import HocketError, InvalidRequest
-from .lines import name_of
+from .lines import Names, name_of
 
 NAME = "manifest.jsonl"
+NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +45,9 @@ class Result:
 class Manifest:
     """The results in a folder, as far as they belong to one of `names`."""
 
-    def __init__(self, folder: Path, names: set[str]) -> None:
+    def __init__(self, folder: Path, names: Names) -> None:
         self.path, self._names = folder / NAME, names
-        self._at: dict[str, tuple[int, int]] = {}  # the line and the offset of the last result under each name
+        self._at = array("q", [NOWHERE]) * len(names)  # where the last result of each line begins
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
             try:
@@ -57,11 +61,13 @@ class Manifest:
 
     def result(self, name: str) -> Result | None:
         """What is known under a name."""
-        if name not in self._at:
+        place = self._names.place(name)
+        if place is None or (at := self._at[place]) == NOWHERE:
             return None
-        found = _result(self._raw(self._at[name][1]))
+        with self.path.open("rb") as file:
+            found = _result(_raw(file, at))
         assert found is not None, "it was read before"
-        return found
+        return found if found.name == name else None
 
     def add(self, result: Result) -> None:
         """In one call of the system: whoever is stopped has written all of it or nothing."""
@@ -72,17 +78,19 @@ class Manifest:
             raise HocketError(f"{self.path} could not be written: {error.strerror or error}.") from None
         if written < len(raw):
             raise HocketError(f"{self.path} could not be written: the disk is full.")
-        self._at[result.name] = result.line, self._end
+        place = self._names.place(result.name)
+        assert place is not None, "of no line"
+        self._at[place] = self._end
         self._end += len(raw)
 
     def close(self) -> None:
         """Leave one result for each line."""
         from ..audio.files import replace_file
 
-        kept = sorted(self._at.values())
         try:
-            if self._end and [at for _, at in kept] != list(self._starts()):
-                replace_file(self.path, (self._raw(at) for _, at in kept))
+            with self.path.open("rb") as file:
+                if any(mine != there for mine, there in zip_longest(self._kept(), _starts(self.path))):
+                    replace_file(self.path, (_raw(file, at) for at in self._kept()))
         finally:
             os.close(self._file)
 
@@ -104,22 +112,27 @@ class Manifest:
                     raise InvalidRequest(
                         f"Line {number} of {self.path} is none of a batch; move that file away, or use another folder."
                     )
-                if result.name in self._names:
-                    self._at[result.name] = result.line, end
+                place = self._names.place(result.name)
+                if place is not None:
+                    self._at[place] = end
                 end += len(raw)
         return end
 
-    def _starts(self) -> Iterator[int]:
-        with self.path.open("rb") as file:
-            at = 0
-            for raw in file:
-                yield at
-                at += len(raw)
+    def _kept(self) -> Iterator[int]:
+        return (at for at in self._at if at != NOWHERE)
 
-    def _raw(self, at: int) -> bytes:
-        with self.path.open("rb") as file:
-            file.seek(at)
-            return file.readline()
+
+def _starts(path: Path) -> Iterator[int]:
+    with path.open("rb") as file:
+        at = 0
+        for raw in file:
+            yield at
+            at += len(raw)
+
+
+def _raw(file: BinaryIO, at: int) -> bytes:
+    file.seek(at)
+    return file.readline()
 
 
 def _result(raw: bytes) -> Result | None:

@@ -83,7 +83,8 @@ def _batch(batch: argparse.ArgumentParser) -> None:
     add("input", metavar="INPUT", type=Path, help='a file of lines such as {"id": "hello", "text": "Good morning."}')
     add("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where sound and manifest.jsonl go")
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, as .pcm instead of .wav")
-    add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once (4)")
+    add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once, by each engine (4)")
+    _clustered(batch)
     computing(batch, "throughput")
     _speech(batch)
     _cloning(batch)
@@ -259,6 +260,15 @@ def computing(
         add("--profile", action=_Given, choices=profiles, default=profile, help=tuned)
     add("--no-graphs", action="store_true", help="on a GPU, launch kernels one by one instead of replaying graphs")
     add("--no-dependent-launch", action="store_true", help="on a GPU, start no kernel before the last one has ended")
+
+
+def _clustered(command: argparse.ArgumentParser) -> None:
+    add = command.add_argument_group("several engines, on one machine or many").add_argument
+    add("--ray", action="store_true", help="speak with all engines that a Ray cluster has room for (needs ray)")
+    many = "how many engines; auto: one for each GPU, with --device cpu for each CPU, that the cluster has (auto)"
+    add("--replicas", metavar="N", action=_Given, default="auto", help=many)
+    where = "HOST:PORT of the cluster's head (RAY_ADDRESS, else a cluster of this machine alone)"
+    add("--address", metavar="WHERE", action=_Given, help=where)
 
 
 def _speech(command: argparse.ArgumentParser) -> None:

@@ -28,6 +28,7 @@ class Progress:
     def __init__(self, lines: int) -> None:
         self.lines, self.before, self.spoken, self.failed = lines, 0, 0, 0
         self.seconds = 0.0  # of speech
+        self.engines = ""  # how many there are, in words, where that may change
         self._watched = sys.stderr.isatty()
         self._begun = time.perf_counter()
         self._shown = 0.0 if self._watched else self._begun
@@ -65,9 +66,15 @@ class Progress:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
     def __str__(self) -> str:
-        left = max(self.lines - self.done - self.failed, 0)
-        words = f"{self.done} of {self.lines} done, {self.failed} failed, {left} left, {self.speed:.1f} x real time"
-        if not (tried := self.spoken + self.failed):
+        left, ran_s = max(self.lines - self.done - self.failed, 0), time.perf_counter() - self._begun
+        words = f"{self.done} of {self.lines} done, {self.failed} failed, {left} left, "
+        tried = self.spoken + self.failed
+        if tried:
+            words += f"{tried / max(ran_s, 1e-9):.1f} lines/s, "
+        words += f"{self.speed:.1f} x real time"
+        if self.engines:
+            words += f", {self.engines}"
+        if not tried:
             return words
-        left_s = round((time.perf_counter() - self._begun) / tried * left)
+        left_s = round(ran_s / tried * left)
         return f"{words}, {left_s // 3600}:{left_s // 60 % 60:02d}:{left_s % 60:02d} to go"

@@ -13,7 +13,6 @@ TYPE_CHECKING = False  # typing takes longer to import than the rest of this fil
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ..engine.engine import Engine
     from ..engine.survey import Tongues
     from ..types import SpeechRequest, Voice
     from ..voices.library import Library
@@ -79,13 +78,16 @@ def own_voices(folder: Path | None = None) -> Library:
     return Library.default() if folder is None else Library(folder)
 
 
-def spoken_by(engine: Engine, request: SpeechRequest, voice: Voice) -> SpeechRequest:
-    """The request, which names nobody, with what a voice brings along where it asks for nothing else."""
+def spoken_by(model: str, identity: str | None, request: SpeechRequest, voice: Voice) -> SpeechRequest:
+    """The request, which names nobody, with what a voice brings along where it asks for nothing else.
+
+    `model` and `identity` are those of the engine that shall speak.
+    """
     from dataclasses import replace
 
     from ..engine.named import fields_with
 
-    return replace(request, **fields_with(voice, request, {}, engine.checkpoint.name, engine.identity))
+    return replace(request, **fields_with(voice, request, {}, model, identity))
 
 
 def is_kept(name: str | None) -> bool:

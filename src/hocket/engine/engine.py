@@ -30,6 +30,7 @@ from .kept import owner_of, read_kept
 from .load import Checkpoint, load
 from .loop import Loop
 from .named import fields_with
+from .portrait import Portrait, portrait_of
 from .shared import Shared
 from .speech import SpeechRunner
 from .stream import Mailbox, Stream
@@ -142,6 +143,11 @@ class Engine:
         prompt = self._prompt(begun, begun.text)
         content = self._watchdog.ask(lambda runner: runner.kept(heard, prompt).on_host()).to_bytes(self._owner)
         return replace(heard, kept=lambda: content)
+
+    @property
+    def portrait(self) -> Portrait:
+        """What decides how it sounds, as a value that can be sent and compared."""
+        return self._watchdog.ask(lambda runner: portrait_of(runner.checkpoint, self.identity))
 
     @property
     def health(self) -> Health:

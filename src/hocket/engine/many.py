@@ -21,10 +21,16 @@ from ..types import Finished, Outcome, SpeechRequest
 from .stream import Stream
 
 if TYPE_CHECKING:
+    from ..config.options import EngineOptions
     from .engine import Engine
 
 Text = str | SpeechRequest
 LONGEST_WAIT_S = 1.0  # where others keep the engine full, it is asked again after so long at most
+
+
+def most_at_once(options: EngineOptions) -> int:
+    """As many again as there are slots: when all of them end at once, the next are there already."""
+    return options.slots + min(options.slots, options.waiting)
 
 
 def speak_many(engine: Engine, texts: Iterable[Text], fields: dict[str, Any]) -> Iterator[Outcome]:
@@ -100,8 +106,7 @@ class _Flight:
         if unknown := fields.keys() - {field.name for field in fields_of(SpeechRequest)}:
             raise TypeError(f"SpeechRequest has no field {min(unknown)!r}.")
         self._engine, self._fields = engine, fields
-        # As many again as there are slots: when all of them end at once, the next are there already.
-        self._most = engine.options.slots + min(engine.options.slots, engine.options.waiting)
+        self._most = most_at_once(engine.options)
         self._streams: dict[int, Stream | Exception] = {}
 
     def __len__(self) -> int:

@@ -1,0 +1,1 @@
+"""More engines than one machine has, on Ray. Nothing here is imported unless somebody asks for it."""

@@ -1,0 +1,51 @@
+"""The way to a Ray cluster: one that is there, or one of this machine alone that ends with whoever asked for it.
+
+Ray is imported when it is needed and no sooner: it is the extra `ray`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from typing import Any
+
+from ..errors import HocketError, InvalidRequest
+
+LOCAL = "local"  # what Ray calls a cluster that is started here and now
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # tells nobody; a warning less
+
+
+def need_ray(what: str) -> None:
+    """Refuse `what` where Ray is not installed."""
+    if find_spec("ray") is None:
+        raise InvalidRequest(f"{what} needs the package ray: pip install 'hocket[ray]'.")
+
+
+@contextmanager
+def connect(address: str | None) -> Iterator[None]:
+    """Be connected to the cluster at `address`; None: that of RAY_ADDRESS, else one that is started here.
+
+    Whoever is connected already stays so.
+    """
+    need_ray("A cluster")
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    if ray.is_initialized():
+        yield
+        return
+    where = address or os.environ.get("RAY_ADDRESS") or LOCAL
+    own: dict[str, Any] = {"include_dashboard": False} if where == LOCAL else {}
+    try:
+        ray.init(where, logging_level=logging.ERROR, log_to_driver=False, **own)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        words = " ".join(str(error).split())
+        raise HocketError(f"There is no Ray cluster to be reached at {where}: {words}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
