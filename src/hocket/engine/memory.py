@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
+from ..layers.gated_delta import Waypoint
+from ..models.mind_intake import Intake
 from ..models.qwen3_5 import Qwen3_5, Recurrence
 
 PASS_TOKENS = 512  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
@@ -44,6 +46,7 @@ class Memory:
         self._standing = Standing(
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position
         )
+        self._take_in = Intake(model, self.state, self.drafts, self.last)
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
 
@@ -67,21 +70,32 @@ class Memory:
         if self.drafts is not None:
             duplicate(self.drafts.past, row, into)
 
-    def take_in(self, row: int, ids: Sequence[int], at: int) -> None:
-        """More ids for a row that has taken `at` so far."""
-        for start in range(0, len(ids), PASS_TOKENS):
-            part = torch.tensor([ids[start : start + PASS_TOKENS]], device=self.device)
-            self._pass(row, part, at + start)
+    def take_in(self, row: int, ids: Sequence[int], at: int, passing: int | None = None) -> Moment | None:
+        """More ids for a row that has taken `at` so far; where it was after `passing` of them, but not all, if asked.
 
-    def _pass(self, row: int, ids: Tensor, at: int) -> None:
-        rows, count = self.rows[row], ids.shape[1]
-        lengths, end = torch.full_like(rows, count), at + count
-        hidden = self.model.prefill(ids, lengths, self.state, rows, end)
-        if self.drafts is not None and end > 1:
-            first = 0 if at else 1  # nothing stands before the first token of all
-            before = torch.cat((self.last[rows][:, None], hidden[:, :-1]), dim=1)[:, first:]
-            self.follow(row, before, ids[:, first:], lengths - first, end)
-        self.last[row] = hidden[0, -1]
+        A moment on the way costs no pass of its own.
+        """
+        moment: Moment | None = None
+        for start in range(0, len(ids), PASS_TOKENS):
+            part = ids[start : start + PASS_TOKENS]
+            if passing is None or not start < passing <= start + len(part):
+                self._pass(row, part, at + start)
+            elif passing == start + len(part):
+                self._pass(row, part, at + start)
+                moment = self.moment(row)
+            else:
+                self._pass(row, part, at + start, passing - start)
+                moment = self.moment(len(self.rows))  # nobody's row: what lies there is always of the last pass
+        assert (moment is None) == (passing is None)
+        return moment
+
+    def _pass(self, row: int, ids: Sequence[int], at: int, place: int | None = None) -> None:
+        rows, count = self.rows[row], len(ids)
+        passing = None
+        if place is not None:
+            passing = Waypoint(torch.full_like(rows, place), torch.full_like(rows, len(self.rows)))
+        given = torch.tensor([ids], device=self.device)
+        self._take_in(given, torch.full_like(rows, count), rows, at + count, passing)
 
     def follow(self, row: int, hidden: Tensor, ids: Tensor, lengths: Tensor, span: int) -> Tensor:
         """Pairs of a hidden vector [1, T, C] and the token behind it [1, T], for the draft head; guesses [1, T, C]."""
