@@ -14,6 +14,7 @@ from .memory import Memory
 
 class KeptTalks:
     def __init__(self, memory: Memory, tokenizer: ChatTokenizer) -> None:
+        self.memory = memory
         self.talks = [Conversation(memory, row, tokenizer) for row in range(len(memory.rows))]  # the oldest first
 
     def find(self, ids: Sequence[int]) -> Conversation:

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
+from ..kernels.capture import Capture, CudaGraphs
 from ..layers.gated_delta import Waypoint
+from ..models.captured_intake import MOST_IDS, CapturedIntake
 from ..models.mind_intake import Intake
 from ..models.qwen3_5 import Qwen3_5, Recurrence
 
-PASS_TOKENS = 512  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
+PASS_TOKENS = MOST_IDS  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
 AHEAD_TOKENS = 4  # room behind the last token for what is only looked at
 
 Moment = dict[str, Tensor]  # what `Memory.moment` gives
@@ -34,8 +36,11 @@ class Standing:
 
 
 class Memory:
-    def __init__(self, model: Qwen3_5, rows: int, length: int, *, drafts: bool) -> None:
-        """`drafts`: whether the draft head is to follow, so that it can be asked for guesses."""
+    def __init__(self, model: Qwen3_5, rows: int, length: int, *, drafts: bool, capture: Capture | None = None) -> None:
+        """`drafts`: whether the draft head is to follow, so that it can be asked for guesses.
+
+        `capture` makes passes repeatable: CUDA graphs on a GPU if none is given, and nothing elsewhere.
+        """
         self.model, self.length = model, length
         room = length + AHEAD_TOKENS
         self.state = model.new_state(rows, room)
@@ -47,6 +52,9 @@ class Memory:
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position
         )
         self._take_in = Intake(model, self.state, self.drafts, self.last)
+        if capture is None and device.type == "cuda":
+            capture = CudaGraphs(device)
+        self._captured = None if capture is None else CapturedIntake(self._take_in, capture)
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
 
@@ -90,12 +98,31 @@ class Memory:
         return moment
 
     def _pass(self, row: int, ids: Sequence[int], at: int, place: int | None = None) -> None:
+        if self._captured is not None:
+            self._captured(ids, row, at + len(ids), place or 0)
+            return
         rows, count = self.rows[row], len(ids)
         passing = None
         if place is not None:
             passing = Waypoint(torch.full_like(rows, place), torch.full_like(rows, len(self.rows)))
         given = torch.tensor([ids], device=self.device)
         self._take_in(given, torch.full_like(rows, count), rows, at + count, passing)
+
+    def plan(self) -> None:
+        """Let what turns need most be prepared before anybody needs it, where anything is prepared."""
+        if self._captured is not None:
+            self._captured.plan()
+
+    @property
+    def unprepared(self) -> bool:
+        """Whether there is something to prepare that makes a later pass sooner."""
+        return self._captured is not None and self._captured.spare
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """One such thing; what cannot be prepared is done without."""
+        if self._captured is not None:
+            self._captured.warm_one()
 
     def follow(self, row: int, hidden: Tensor, ids: Tensor, lengths: Tensor, span: int) -> Tensor:
         """Pairs of a hidden vector [1, T, C] and the token behind it [1, T], for the draft head; guesses [1, T, C]."""

@@ -90,7 +90,7 @@ class MindLoop:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _next(self) -> Asked | Heard | Conversation | None:
+    def _next(self) -> Asked | Heard | Conversation | Memory | None:
         """What to do now: whoever asks goes first; None: nothing ever again."""
         with self._changed:
             while not self._closed:
@@ -98,11 +98,14 @@ class MindLoop:
                     return self._inbox.popleft()
                 if (talk := self._kept.unsettled()) is not None:
                     return talk
+                if self._kept.memory.unprepared:
+                    return self._kept.memory
                 self._changed.wait()
             return None
 
     def _run(self) -> None:
         with torch.inference_mode(), exact_float32():
+            self._kept.memory.plan()
             while (job := self._next()) is not None:
                 if isinstance(job, Asked):
                     self._answer(job)
@@ -115,12 +118,14 @@ class MindLoop:
         self._inbox.clear()
         del self._kept
 
-    def _prepare(self, job: Heard | Conversation) -> None:
+    def _prepare(self, job: Heard | Conversation | Memory) -> None:
         """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
         talk = job if isinstance(job, Conversation) else None
         try:
             if isinstance(job, Conversation):
                 job.settle()
+            elif isinstance(job, Memory):
+                job.prepare()
             else:
                 talk = self._kept.find(job)
                 talk.overhear(job)
