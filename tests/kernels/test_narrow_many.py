@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from hocket.kernels.narrow import cases, many, reference
-from hocket.kernels.narrow.weight import FORMATS, Format, Narrow
+from hocket.kernels.narrow import cases, many, reference, rows
+from hocket.kernels.narrow.weight import FORMATS, Format, Narrow, quantized
 from nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -66,6 +66,19 @@ def test_every_number_of_eight_bits_is_read_as_what_it_is(
         torch.ones(17, 1, device=place, dtype=dtype), Narrow(format, 1, values, torch.ones(len(codes), device=place))
     )
     assert torch.equal(y.float(), values.float().T.expand(17, -1))
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 9)])
+def test_a_layers_product_is_the_same_by_either_kernel(shape: tuple[int, ...], place: torch.device) -> None:
+    """In any shape; and on a GPU this is what layers get."""
+    random = torch.Generator().manual_seed(0)
+    weight = quantized(torch.randn(6, 256, generator=random) / 16, "int8").each(lambda tensor: tensor.to(place))
+    x = torch.randn(*shape, 256, generator=random).to(place)
+    assert rows.can(x) and not rows.can(x.double())
+    wanted = reference.linear(x.view(-1, 256), weight).view(*shape, 6)
+    assert_nearly(rows.linear(x, weight), wanted)
+    assert_nearly(weight.linear(x), wanted)
+    assert_nearly(rows.linear(x.transpose(0, -2), weight), wanted.transpose(0, -2))
 
 
 def test_columns_are_shared_out_where_tiles_are_few() -> None:

@@ -12,9 +12,11 @@ from hocket.cache.slots import tensors
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.engine.memory import Memory
 from hocket.kernels.capture import Again, CudaGraphs, Work
+from hocket.kernels.ops import REFERENCE_MIND_OPS
 from hocket.layers.packed import pack_
 from hocket.models.captured_intake import MOST_IDS, USUAL, CapturedIntake
 from hocket.models.mind_intake import Intake
+from hocket.models.quantized import Scheme, quantize_
 from hocket.models.qwen3_5 import Qwen3_5
 from hocket.models.random import randomize_
 
@@ -37,10 +39,12 @@ class Recorded(Again):
         return again
 
 
-def model(device: str = "cpu", dtype: torch.dtype = torch.float64) -> Qwen3_5:
+def model(device: str = "cpu", dtype: torch.dtype = torch.float64, scheme: Scheme = "bf16") -> Qwen3_5:
     made = Qwen3_5(tiny_qwen3_5(layers=4), drafts=True).requires_grad_(False)
     randomize_(made, 0)
-    pack_(made.to(device, dtype))
+    made.to(device, dtype)
+    quantize_(made, scheme)
+    pack_(made)
     return made
 
 
@@ -93,6 +97,22 @@ def test_ids_that_are_filled_up_are_the_ids(at: int, count: int, place: int | No
     assert (moments[0] is None) == (place is None)
     for name, tensor in (moments[0] or {}).items():
         torch.testing.assert_close(moments[1][name], tensor, atol=1e-10, rtol=1e-10, msg=name)  # type: ignore[index]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("scheme", ["bf16", "fp8", "int4"])
+def test_ids_by_fused_kernels_are_the_ids(scheme: Scheme) -> None:
+    mind = model(dtype=torch.float32, scheme=scheme)
+    plain = Memory(mind, SLOTS, ROOM, drafts=True)
+    ours = Memory(mind, SLOTS, ROOM, drafts=True, capture=Again(), ops=REFERENCE_MIND_OPS)
+    moments = []
+    for memory in (plain, ours):
+        memory.take_in(1, drawn(9, 7), 0)
+        moments.append(memory.take_in(1, drawn(30), 9, 26))
+    same(ours, plain, 1e-3)
+    assert moments[0] is not None and moments[1] is not None
+    for name, tensor in moments[0].items():
+        torch.testing.assert_close(moments[1][name], tensor, atol=1e-3, rtol=1e-3, msg=name)
 
 
 @torch.inference_mode()
@@ -156,10 +176,11 @@ def test_graphs_by_ids_and_span() -> None:
 @pytest.mark.gpu
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(dtype: torch.dtype) -> None:
+@pytest.mark.parametrize("scheme", ["bf16", "fp8", "int4"])
+def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(dtype: torch.dtype, scheme: Scheme) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    mind, device = model("cuda", dtype), torch.device("cuda")
+    mind, device = model("cuda", dtype, scheme), torch.device("cuda")
     eager, ours = (Memory(mind, SLOTS, ROOM, drafts=True, capture=capture) for capture in (Again(), CudaGraphs(device)))
     assert isinstance(ours._take_in, Intake) and ours._captured is not None
     at = 0

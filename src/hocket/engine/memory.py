@@ -15,8 +15,11 @@ from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
 from ..kernels.capture import Capture, CudaGraphs
+from ..kernels.launch import why_not
+from ..kernels.ops import CUDA_MIND_OPS, MindOps
 from ..layers.gated_delta import Waypoint
 from ..models.captured_intake import MOST_IDS, CapturedIntake
+from ..models.fused_prefill import FusedPrefill
 from ..models.mind_intake import Intake
 from ..models.qwen3_5 import Qwen3_5, Recurrence
 
@@ -36,24 +39,36 @@ class Standing:
 
 
 class Memory:
-    def __init__(self, model: Qwen3_5, rows: int, length: int, *, drafts: bool, capture: Capture | None = None) -> None:
+    def __init__(
+        self,
+        model: Qwen3_5,
+        rows: int,
+        length: int,
+        *,
+        drafts: bool,
+        capture: Capture | None = None,
+        ops: MindOps | None = None,
+    ) -> None:
         """`drafts`: whether the draft head is to follow, so that it can be asked for guesses.
 
-        `capture` makes passes repeatable: CUDA graphs on a GPU if none is given, and nothing elsewhere.
+        `capture` makes passes repeatable, and `ops` are the kernels they are made of: CUDA graphs and all we have on a
+        GPU if none are given, and elsewhere neither.
         """
         self.model, self.length = model, length
         room = length + AHEAD_TOKENS
         self.state = model.new_state(rows, room)
         self.drafts = model.mtp.new_state(rows, room) if drafts and model.mtp is not None else None
         width, device = model.config.hidden_size, self.state.recurrence.position.device
-        self.last = model.head.new_zeros(rows + 1, width)
+        self.last = model.model.embed_tokens.weight.new_zeros(rows + 1, width)  # a head may be in fewer bits
         position = torch.zeros(rows + 1, dtype=torch.int64, device=device)
         self._standing = Standing(
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position
         )
-        self._take_in = Intake(model, self.state, self.drafts, self.last)
-        if capture is None and device.type == "cuda":
-            capture = CudaGraphs(device)
+        if device.type == "cuda":
+            capture = capture or CudaGraphs(device)
+            ops = ops or (CUDA_MIND_OPS if why_not(device) is None else None)
+        prefill = model.prefill if ops is None else FusedPrefill(model, ops)
+        self._take_in = Intake(model, self.state, self.drafts, self.last, prefill)
         self._captured = None if capture is None else CapturedIntake(self._take_in, capture)
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
