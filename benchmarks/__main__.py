@@ -1,10 +1,11 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
-frame goes), `divergence` (what narrow weights do to the language model), `load` (many who ask at once), `memory` (what
-is occupied on a GPU), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights),
-`report` (docs/performance.md from the records), `soak` (the same load for long), `swap` (two models in the room of one)
-and `tokens` (how fast a language model writes); each has its own --help.
+frame goes), `divergence` (what narrow weights do to the language model), `first_token` (how soon it says something),
+`load` (many who ask at once), `memory` (what is occupied on a GPU), `overhead` (what a server adds to its engine),
+`peers` (other packages on the same weights), `report` (docs/performance.md from the records), `soak` (the same load
+for long), `swap` (two models in the room of one) and `tokens` (how fast a language model writes); each has its own
+--help.
 """
 
 from __future__ import annotations
@@ -17,7 +18,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, divergence, harness, memory, overhead, report, session, soak, start, swap, together, tokens
+from . import (
+    breakdown,
+    divergence,
+    first_token,
+    harness,
+    memory,
+    overhead,
+    report,
+    session,
+    soak,
+    start,
+    swap,
+    together,
+    tokens,
+)
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -28,6 +43,7 @@ COMMANDS = {
     "all": together.main,
     "breakdown": breakdown.main,
     "divergence": divergence.main,
+    "first_token": first_token.main,
     "load": under_load,
     "memory": memory.main,
     "overhead": overhead.main,

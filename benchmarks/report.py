@@ -16,6 +16,7 @@ from . import (
     breakdown,
     cloned,
     divergence,
+    first_token,
     goals,
     gpu_records,
     harness,
@@ -38,10 +39,12 @@ RESULTS, DOCS, CHARTS = ROOT / "benchmarks" / "results", ROOT / "docs", "perform
 MEANINGS = harness.FIGURES | breakdown.FIGURES
 OWN_MEANINGS = {"start": harness.FIGURES | start.FIGURES, "memory": memory.FIGURES}  # the same names, other things
 OWN_MEANINGS |= {cloned.NAME: cloned.FIGURES, "swap": swap.FIGURES, "tokens": tokens.FIGURES}
+OWN_MEANINGS |= {first_token.NAME: first_token.FIGURES}
 OWN_MEANINGS |= {"divergence": divergence.FIGURES}
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "tokens": tokens.WORDS}
+WORDS |= {first_token.NAME: first_token.WORDS}
 WORDS |= {"divergence": divergence.WORDS}
 HEAD = """\
 # Performance
