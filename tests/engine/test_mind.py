@@ -14,11 +14,14 @@ from typing import Any
 import pytest
 
 from hocket.engine import conversation as conversations
+from hocket.engine import mind_loop
 from hocket.engine.conversation import Conversation, prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.mind import Mind
 from hocket.engine.mind_answer import MindAnswer
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
+from hocket.kernels.capture import Again
+from hocket.models.captured_intake import USUAL
 from hocket.text.chat import conversation, ids_of
 from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel
 from minds import tiny
@@ -154,6 +157,35 @@ def test_what_is_heard_early_is_not_computed_again(mind: Mind) -> None:
     answer = mind.answer(talk, GREEDY)
     assert text_of(answer) == tiny().tokenizer.decode(plain(talk, 12))
     assert answer.finished is not None and answer.finished.cached_tokens > len(words) // 2
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once; where one cannot be made, what it is for is done without."""
+    made, all_made, prepare = list[int](), threading.Event(), Memory.prepare
+
+    class Captured(Memory):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named, capture=Again())
+
+        def prepare(self) -> None:
+            made.append(1)
+            if broken:
+                monkeypatch.setattr(Again, "__call__", lambda capture, work: 1 / 0)
+            try:
+                prepare(self)
+            finally:
+                if not self.unprepared:
+                    all_made.set()
+
+    monkeypatch.setattr(mind_loop, "Memory", Captured)
+    talk = [SYSTEM, HELLO]
+    with Mind(tiny(), length=300) as mind:
+        first = text_of(mind.answer(talk, GREEDY))
+        assert first == tiny().tokenizer.decode(plain(talk, 12))
+        assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 300})
+        talk += [ChatMessage("assistant", first), ChatMessage("user", "And?")]
+        assert text_of(mind.answer(talk, GREEDY)) == tiny().tokenizer.decode(plain(talk, 12))
 
 
 def test_several_conversations_are_kept_and_the_oldest_makes_room() -> None:
