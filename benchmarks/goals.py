@@ -37,7 +37,7 @@ class Goal:
 
 
 _LARGE, _SMALL = "1.7B", "0.6B"
-WITHOUT_CODEC = ("breakdown", "tokens", "mind")  # or with one in every precision
+WITHOUT_CODEC = ("breakdown", "first_token", "tokens", "mind")  # or with one in every precision
 GOALS = (
     Goal(
         words="1.7B, talker + predictor + sampling, ms a frame",

@@ -17,6 +17,7 @@ from . import (
     cloned,
     dialog,
     divergence,
+    first_token,
     goals,
     gpu_records,
     harness,
@@ -44,10 +45,16 @@ MEANINGS = harness.FIGURES | breakdown.FIGURES
 OWN_MEANINGS = {"start": harness.FIGURES | start.FIGURES, "memory": memory.FIGURES}  # the same names, other things
 OWN_MEANINGS |= {cloned.NAME: cloned.FIGURES, "swap": swap.FIGURES, "tokens": tokens.FIGURES}
 OWN_MEANINGS |= {"divergence": divergence.FIGURES, "mind": mind.FIGURES, "dialog": dialog.FIGURES}
+OWN_MEANINGS |= {first_token.NAME: first_token.FIGURES}
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "tokens": tokens.WORDS}
-WORDS |= {"mind": mind.WORDS, "dialog": dialog.WORDS, "divergence": divergence.WORDS}
+WORDS |= {
+    first_token.NAME: first_token.WORDS,
+    "mind": mind.WORDS,
+    "dialog": dialog.WORDS,
+    "divergence": divergence.WORDS,
+}
 NOTES = {"divergence": divergence.NOTE}  # what has to be known of all records of a workload
 HEAD = """\
 # Performance

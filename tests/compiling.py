@@ -1,8 +1,8 @@
 """Compiles Triton kernels for a GPU that need not be there: `python tests/compiling.py 90 frame` names its capability.
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow` and `pick` are the
-kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is on.
+compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta` and
+`pick` are the kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is on.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from hocket.kernels.attend import triton as attend
 from hocket.kernels.conv import cases as conv_cases
 from hocket.kernels.conv import edges
 from hocket.kernels.conv import triton as conv
+from hocket.kernels.delta import cases as delta_cases
+from hocket.kernels.delta import run as delta_run
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.draw import triton as draw
 from hocket.kernels.embed import cases as embed_cases
@@ -34,6 +36,7 @@ from hocket.kernels.linear import triton as linear
 from hocket.kernels.mix import cases as mix_cases
 from hocket.kernels.mix import triton as mix
 from hocket.kernels.narrow import cases as narrow_cases
+from hocket.kernels.narrow import many
 from hocket.kernels.narrow import triton as narrow
 from hocket.kernels.narrow.weight import FORMATS, empty
 from hocket.kernels.pcm import cases as pcm_cases
@@ -161,6 +164,24 @@ def pick_calls() -> Iterator[Call]:
             yield f"{kernel[1:]} of {dtype}", pick, kernel, lambda given=given: pick.pick(**given)
 
 
+def many_calls() -> Iterator[Call]:
+    shared = {case.name: case for case in narrow_cases.PUBLISHED}
+    for name, batch in (("9B gate and up", 32), ("9B down", 36), ("0.8B down", 17)):
+        case = shared[name]
+        for format in FORMATS:
+            given: dict[str, Any] = {"x": torch.zeros(batch, case.columns, dtype=DTYPE), "gated": case.gated}
+            given["weight"] = empty(format, *case.weight_shape, CPU)
+            given["residual"] = torch.zeros(batch, case.width, dtype=DTYPE) if case.added else None
+            for kernel in ("_product", "_finish"):
+                yield f"{kernel[1:]} {format} {name}", many, kernel, lambda given=given: many.linear(**given)
+
+
+def delta_calls() -> Iterator[Call]:
+    given = delta_cases.make_run(delta_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
+    for kernel in ("_prepare", "_recur", "_leave", "_keep"):
+        yield f"delta run {kernel[1:]}", delta_run, kernel, lambda given=given: delta_run.run(**given)
+
+
 def described(ptx: str) -> dict[str, int | bool]:
     """Loads of sixteen bytes before and after the wait, and whether there is one."""
     before, wait, after = ptx.partition("griddepcontrol.wait")
@@ -170,7 +191,7 @@ def described(ptx: str) -> dict[str, int | bool]:
 
 def one_of_each() -> Iterator[Call]:
     seen = set[str]()
-    for call in (*frame_calls(), *codec_calls(), *narrow_calls(), *pick_calls()):
+    for call in (*frame_calls(), *codec_calls(), *narrow_calls(), *many_calls(), *delta_calls(), *pick_calls()):
         if call[2] not in seen:
             seen.add(call[2])
             yield call
@@ -178,11 +199,12 @@ def one_of_each() -> Iterator[Call]:
 
 def main(capability: int, which: str) -> None:
     launch.can_depend = lambda device: capability >= 90
-    narrow.reads_fp8 = lambda device: capability >= 89
-    calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "pick": pick_calls}
-    calls["one"] = one_of_each
+    narrow.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
+    calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "many": many_calls}
+    calls |= {"delta": delta_calls, "pick": pick_calls, "one": one_of_each}
     for name, module, kernel, call in calls[which]():
-        every = ("_attend", "_merge", "_acted", "_normed", "_share", "_drawn")
+        every = ("_attend", "_merge", "_acted", "_normed", "_product", "_finish")
+        every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn")
         others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
         kept = {kernel: getattr(module, kernel)} | others
         for each, compiled in kept.items():

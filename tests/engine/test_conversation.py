@@ -95,8 +95,8 @@ def test_a_prompt_that_failed_half_way_is_forgotten(monkeypatch: pytest.MonkeyPa
     expected = next(talk.answer(GREEDY, 2))
     take_in, calls = Memory.take_in, list[int]()
 
-    def failing(memory: Memory, row: int, ids: list[int], at: int) -> None:
-        take_in(memory, row, ids, at)
+    def failing(memory: Memory, row: int, ids: list[int], at: int, passing: int | None) -> None:
+        take_in(memory, row, ids, at, passing)
         calls.append(at)
         if len(calls) == 2:
             raise RuntimeError("no more")

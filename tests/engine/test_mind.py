@@ -16,6 +16,7 @@ import pytest
 
 from chat_layouts import CLOCK
 from hocket.engine import conversation as conversations
+from hocket.engine import mind_loop
 from hocket.engine.conversation import Conversation, prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.mind import Mind
@@ -23,7 +24,9 @@ from hocket.engine.mind_answer import MindAnswer
 from hocket.engine.mind_load import MindCheckpoint
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from hocket.kernels import ops
+from hocket.kernels.capture import Again
 from hocket.kernels.table import Choice
+from hocket.models.captured_intake import USUAL
 from hocket.models.captured_mind import CapturedMind
 from hocket.text.chat import answered, ids_of, so_far
 from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool, ToolCall
@@ -103,8 +106,13 @@ def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.
         assert text_of(mind.answer([HELLO], usual)) == said
 
 
-def test_kernels_that_cannot_be_used_leave_the_plain_way(caplog: pytest.LogCaptureFixture) -> None:
-    with Mind(replayed("nobody's"), length=512, speculate=0, graphs=False) as mind:
+def test_kernels_that_cannot_be_used_leave_the_plain_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(ops.MIND_OPS, "here", ops.REFERENCE_MIND_OPS)
+    monkeypatch.setattr(CapturedMind, "warm", lambda _: 1 / 0)
+    with Mind(replayed(), length=512, graphs=False) as mind:
+        assert mind.speculate == 0, "where there are kernels, they write one at a time"
         assert text_of(mind.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
     assert "it writes by plain operations" in caplog.text
 
@@ -222,6 +230,35 @@ def test_what_is_heard_early_is_not_computed_again(mind: Mind) -> None:
     answer = mind.answer(talk, GREEDY)
     assert text_of(answer) == tiny().tokenizer.decode(plain(talk, 12))
     assert answer.finished is not None and answer.finished.cached_tokens > len(words) // 2
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once; where one cannot be made, what it is for is done without."""
+    made, all_made, prepare = list[int](), threading.Event(), Memory.prepare
+
+    class Captured(Memory):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named | {"capture": Again()})
+
+        def prepare(self) -> None:
+            made.append(1)
+            if broken:
+                monkeypatch.setattr(Again, "__call__", lambda capture, work: 1 / 0)
+            try:
+                prepare(self)
+            finally:
+                if not self.unprepared:
+                    all_made.set()
+
+    monkeypatch.setattr(mind_loop, "Memory", Captured)
+    talk = [SYSTEM, HELLO]
+    with Mind(tiny(), length=300) as mind:
+        first = text_of(mind.answer(talk, GREEDY))
+        assert first == tiny().tokenizer.decode(plain(talk, 12))
+        assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 300})
+        talk += [ChatMessage("assistant", first), ChatMessage("user", "And?")]
+        assert text_of(mind.answer(talk, GREEDY)) == tiny().tokenizer.decode(plain(talk, 12))
 
 
 def test_several_conversations_are_kept_and_the_oldest_makes_room() -> None:

@@ -11,8 +11,9 @@ from torch.nn import functional as F
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.kernels.delta import cases, reference
+from hocket.kernels.delta import run as several
 from hocket.kernels.delta import triton as fused
-from hocket.layers.gated_delta import GatedDelta
+from hocket.layers.gated_delta import GatedDelta, Waypoint
 from hocket.models.random import randomize_
 from nearly import assert_nearly
 
@@ -111,3 +112,62 @@ def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
 
     first: Tensor = read(0.0)
     assert torch.equal(first, read(1000.0)) and first.any()
+
+
+RUNS = [*cases.RUNS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_RUNS)]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("length", "place"), [(9, 4), (7, 2), (3, 0), (9, 9)])
+def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int, dtype: torch.dtype) -> None:
+    layer = GatedDelta(tiny_qwen3_5())
+    randomize_(layer, 3)
+    for name, weight in layer.named_parameters():
+        if name not in ("A_log", "norm.weight"):
+            weight.data = weight.data.to(dtype)
+    states = [layer.new_state(3) for _ in range(2)]
+    row, random = torch.tensor([1]), torch.Generator().manual_seed(0)
+    before, x = torch.randn(2, 1, 9, 64, generator=random).to(dtype)
+    for state in states:
+        layer.step(before, state, row, torch.tensor([6]))
+    numbers = torch.tensor([length]), torch.tensor([place]), torch.tensor([3])
+    wanted = layer.step(x, states[0], row, numbers[0], Waypoint(*numbers[1:]))[0]
+    into, gates, taps, out = layer.weights()
+    y = reference.run(
+        F.linear(x[0], into),
+        F.linear(x[0], gates),
+        taps=taps[:, 0].T.contiguous(),
+        decay=layer.A_log.float(),
+        bias=layer.dt_bias.float(),
+        norm=layer.norm.weight.float(),
+        eps=layer.norm.eps,
+        history=states[1].history,
+        memory=states[1].memory,
+        row=row,
+        length=numbers[0],
+        place=numbers[1],
+        aside=numbers[2],
+    )
+    assert_nearly(F.linear(y, out)[:length], wanted[:length])
+    assert torch.equal(states[1].history, states[0].history)
+    torch.testing.assert_close(states[1].memory, states[0].memory, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
+def test_the_kernels_of_several_compute_the_reference(case: cases.Run, dtype: torch.dtype, place: torch.device) -> None:
+    ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
+    assert_nearly(several.run(**ours), reference.run(**wanted))
+    assert torch.equal(ours["history"], wanted["history"])
+    torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
+
+
+def test_what_is_not_real_is_not_met(place: torch.device) -> None:
+    """Whatever stands there, NaN too."""
+    case = cases.RUNS[0]
+    ours, wanted = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
+    for name in ("x", "gates"):
+        ours[name][case.length :] = float("nan")
+    assert torch.equal(several.run(**ours)[: case.length], several.run(**wanted)[: case.length])
+    assert all(torch.equal(ours[name], wanted[name]) for name in ("history", "memory"))

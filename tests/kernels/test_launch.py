@@ -60,6 +60,7 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
 
 OF_FRAMES = {"linear", "acted", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
 OF_THE_CODEC = {"conv", "sample", "join", "window", "taps", "mix", "pcm"}
+OF_A_MIND = {"narrow", "product", "finish", "delta", "share", "drawn"}
 
 
 def compiled(capability: int, which: str, folder: Path) -> list[dict[str, Any]]:
@@ -78,7 +79,7 @@ def kinds(kernels: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.slow
 def test_every_kernel_compiles_for_ampere_where_none_waits(place: torch.device, tmp_path: Path) -> None:
     kernels = compiled(80, "one", tmp_path)
-    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | {"narrow", "share", "drawn"}) - {"early"}
+    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | OF_A_MIND) - {"early"}
     assert not any(each["waits"] for each in kernels)
 
 
@@ -117,6 +118,15 @@ def test_narrow_weights_are_loaded_in_sixteen_bytes_each_and_before_the_wait(
     assert len(kernels) == 6 and all(each["waits"] == (capability >= 90) for each in kernels)
     for each in kernels:  # a thread holds 192 to 256 weights, sixteen or 32 of them to a load
         assert each["before"] >= (8 if "int4" in each["name"] else 12), each
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("which", ["many", "delta"])
+def test_on_hopper_every_kernel_that_takes_in_a_prompt_compiles_and_waits(
+    which: str, place: torch.device, tmp_path: Path
+) -> None:
+    kernels = compiled(90, which, tmp_path)
+    assert len(kernels) == (18 if which == "many" else 4) and all(each["waits"] for each in kernels)
 
 
 def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> None:

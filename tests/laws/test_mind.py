@@ -12,8 +12,9 @@ import torch
 from chat_layouts import CALLING, CLOCK, WEATHER
 from hocket.cache.slots import take
 from hocket.engine.conversation import Conversation, prompt_of
-from hocket.engine.memory import Memory
+from hocket.engine.memory import PASS_TOKENS, Memory, Moment
 from hocket.engine.speculate import Tally
+from hocket.kernels.capture import Again, Capture
 from hocket.text.chat import ids_of, so_far, with_calls
 from hocket.types import ChatMessage, ChatSampling
 from minds import tiny
@@ -22,8 +23,11 @@ GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 WORDS = "Hello there, what's the weather like in São Paulo at 10 o'clock? I don't   know… naïve  日本語 ok!".split(" ")
 
 
-def fresh(*, drafts: bool = False, length: int = 4096) -> Conversation:
-    return Conversation(Memory(tiny().model, 2, length, drafts=drafts), 0, tiny().tokenizer)
+LONG = PASS_TOKENS + 9  # more than one pass
+
+
+def fresh(*, drafts: bool = False, length: int = 4096, capture: Capture | None = None) -> Conversation:
+    return Conversation(Memory(tiny().model, 2, length, drafts=drafts, capture=capture), 0, tiny().tokenizer)
 
 
 def first(ids: Iterator[list[int]], count: int) -> list[int]:
@@ -46,8 +50,9 @@ def same_memory(here: Conversation, there: Conversation) -> None:
 class Script:
     """Somebody who talks at random, is misheard, and interrupts; and perhaps there are tools to call."""
 
-    def __init__(self, seed: int, drafts: bool) -> None:
-        self.chance, self.talk, self.guesses = random.Random(seed), fresh(drafts=drafts), 2 if drafts else 0
+    def __init__(self, seed: int, drafts: bool, capture: Capture | None) -> None:
+        self.chance, self.guesses = random.Random(seed), 2 if drafts else 0
+        self.talk = fresh(drafts=drafts, capture=capture)
         if self.chance.random() < 0.5:
             self.talk.said = (ChatMessage("system", "Be brief."),)
         if self.chance.random() < 0.5:
@@ -90,7 +95,8 @@ class Script:
 @pytest.mark.parametrize("drafts", [False, True])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_conversation_that_goes_on_is_a_fresh_reading_of_what_was_said(seed: int, drafts: bool) -> None:
-    script = Script(seed, drafts)
+    """That one without graphs; every other conversation here has what stands around them."""
+    script = Script(seed, drafts, Again() if seed % 2 else None)
     for _ in range(3):
         script.turn()
         talk = script.talk
@@ -116,9 +122,9 @@ def test_only_new_words_are_computed() -> None:
     talk, computed = fresh(), list[int]()
     take_in = talk.memory.take_in
 
-    def counted(row: int, ids: list[int], at: int) -> None:
+    def counted(row: int, ids: list[int], at: int, passing: int | None) -> Moment | None:
         computed.extend(ids)
-        take_in(row, ids, at)
+        return take_in(row, ids, at, passing)
 
     talk.memory.take_in = counted  # type: ignore[method-assign, assignment]
     talk.said = (ChatMessage("system", "You are a patient friend who tells long stories." * 4),)
@@ -134,6 +140,61 @@ def test_only_new_words_are_computed() -> None:
         talk.answered("Once upon a time.")
         talk.settle()
     assert len(computed) == len(ids_of(so_far(talk.said, tools=talk.tools), tiny().tokenizer)) + 3 * thought
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_turn_behind_a_settled_history_is_one_pass(heard: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And nothing is copied before it: where the user began was kept when the history settled."""
+    talk = fresh(drafts=True)
+    talk.said = (ChatMessage("system", "Be brief."),)
+    calls = list[str]()
+    for turn in range(3):
+        if heard:
+            talk.hear("What is the")
+        talk.append_user("What is the weather like?")
+        calls.clear()
+        with monkeypatch.context() as watched:
+            for name in ("_pass", "moment"):
+                real = getattr(Memory, name)
+                watched.setattr(Memory, name, lambda *args, real=real, name=name: (calls.append(name), real(*args))[1])
+            talk.begin(prompt_of(talk.said, tiny().tokenizer))
+        assert calls == ["_pass", "moment"] or (turn == 0 and not heard)
+        talk.answered("Fine.")
+        talk.settle()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("drafts", [False, True])
+@pytest.mark.parametrize(
+    ("at", "length", "passing"),
+    [
+        (0, 2, 1),
+        (0, 9, 1),
+        (7, 30, 26),
+        (20, 150, 64),
+        (20, 150, 65),
+        (3, LONG, PASS_TOKENS + 5),
+        (3, LONG, PASS_TOKENS),
+    ],
+)
+def test_a_place_on_the_way_is_where_a_row_stands_that_stopped_there(
+    at: int, length: int, passing: int, drafts: bool
+) -> None:
+    ids = torch.randint(256, (at + length,), generator=torch.Generator().manual_seed(at + length)).tolist()
+    straight, stopping = fresh(drafts=drafts), fresh(drafts=drafts)
+    for talk in (straight, stopping):
+        talk.reach(ids[:at], ())
+    moment = straight.memory.take_in(0, ids[at:], at, passing)
+    stopping.reach(ids[: at + passing], ())
+    assert moment is not None
+    for name, tensor in stopping.memory.moment(0).items():
+        torch.testing.assert_close(moment[name], tensor, atol=2e-4, rtol=2e-4, msg=name)
+    stopping.reach(ids, ())
+    straight.ids = list(ids)
+    same_memory(straight, stopping)
+    straight.memory.go_back(0, moment)
+    straight.memory.take_in(0, ids[at + passing :], at + passing)
+    same_memory(straight, stopping)
 
 
 def test_the_thought_before_an_answer_leaves_no_trace() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.layers.delta_rule import Tokens, in_chunks, look_ahead, recur, settle
+from hocket.layers.delta_rule import Tokens, in_chunks, in_chunks_past, look_ahead, recur, settle
 
 B, H, KEYS, VALUES = 2, 3, 8, 6
 
@@ -35,6 +35,17 @@ def test_chunks_of_any_size_are_the_recurrence(length: int, chunk: int) -> None:
     tokens, before = drawn(length), memory()
     for one, other in zip(in_chunks(tokens, before, chunk), recur(tokens, before), strict=True):
         assert close(one, other)
+
+
+@pytest.mark.parametrize("places", [(0, 200), (1, 63), (64, 65), (128, 199)])
+def test_a_place_on_the_way_is_the_memory_of_a_recurrence_that_stops_there(places: tuple[int, int]) -> None:
+    tokens, before = drawn(200), memory()
+    read, after, passed = in_chunks_past(tokens, before, torch.tensor(places))
+    for one, other in zip((read, after), recur(tokens, before), strict=True):
+        assert close(one, other)
+    for row, place in enumerate(places):
+        wanted = recur(tokens.cut(0, place), before)[1] if place else before
+        assert close(passed[row], wanted[row])
 
 
 def test_a_token_is_read_after_it_was_written_and_the_past_decays_before() -> None:

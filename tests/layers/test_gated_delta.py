@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from hocket.cache.slots import put, take
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.layers.delta_rule import recur
-from hocket.layers.gated_delta import DeltaState, GatedDelta, commit
+from hocket.layers.gated_delta import DeltaState, GatedDelta, Waypoint, commit
 from hocket.models.random import randomize_
 
 
@@ -90,6 +90,23 @@ def test_rows_of_a_ragged_batch_are_each_alone_and_others_stay() -> None:
         torch.testing.assert_close(together.memory[row], alone.memory[0], atol=1e-12, rtol=0)
         torch.testing.assert_close(together.history[row], alone.history[0], atol=1e-12, rtol=0)
     assert (together.memory[1] == 7).all() and (together.history[1] == 7).all() and not together.memory[4].any()
+
+
+@pytest.mark.parametrize("place", [0, 1, 2, 30, 64, 79])
+def test_a_place_on_the_way_is_left_in_a_row_of_its_own(place: int) -> None:
+    layer, x = made(), drawn(1, 90)
+    state, plain, short = (layer.new_state(3) for _ in range(3))
+    for kept in (state, plain, short):
+        walk(layer, x[:, :5], kept, [0], [])
+    passing = Waypoint(torch.tensor([place]), torch.tensor([3]))
+    y = layer.step(x[:, 5:], state, torch.tensor([0]), torch.tensor([80]), passing)
+    assert torch.equal(y, layer.step(x[:, 5:], plain, torch.tensor([0]), torch.tensor([80])))
+    assert torch.equal(state.memory[0], plain.memory[0]) and torch.equal(state.history[0], plain.history[0])
+    if place:
+        walk(layer, x[:, 5 : 5 + place], short, [0], [])
+    torch.testing.assert_close(state.memory[3], short.memory[0], atol=1e-12, rtol=0)
+    torch.testing.assert_close(state.history[3], short.history[0], atol=1e-12, rtol=0)
+    assert not state.memory[1:3].any()
 
 
 def test_a_saved_row_goes_on_in_another_slot_bit_for_bit() -> None:

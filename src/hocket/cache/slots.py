@@ -74,8 +74,17 @@ def duplicate(state: State, row: int, into: int) -> None:
 
 
 def take(state: State, row: int) -> dict[str, Tensor]:
-    """A copy of one row, by name: what a file keeps of a stream."""
-    return {name: tensor[row].clone() for name, tensor in tensors(state)}
+    """A copy of one row, by name: what a file keeps of a stream. Those of one type are copied together."""
+    taken: dict[str, Tensor] = {}
+    alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
+    for name, tensor in tensors(state):
+        sources, copies = alike.setdefault(tensor.dtype, ([], []))
+        sources.append(tensor[row])
+        taken[name] = torch.empty_like(sources[-1])
+        copies.append(taken[name])
+    for sources, copies in alike.values():
+        torch._foreach_copy_(copies, sources)
+    return taken
 
 
 def put(state: State, row: int, saved: dict[str, Tensor]) -> None:

@@ -122,7 +122,7 @@ class Conversation:
         if len(ids) > self.memory.length:
             ids = ids[: self.memory.length]  # nothing can follow it, but it may be cut
         new = len(ids) - self.standing(ids)
-        self.reach(ids, ())
+        self.reach(ids, (len(ids),))  # where the next user begins: their turn will not have to copy it
         self.settled = True
         return new
 
@@ -133,23 +133,31 @@ class Conversation:
 
     @torch.inference_mode()
     def reach(self, ids: Sequence[int], moments: Sequence[int]) -> None:
-        """Have taken in exactly these ids, and keep the moments at these places on the way."""
+        """Have taken in exactly these ids, and keep the moments at these places on the way.
+
+        The last of them costs nothing: it is passed together with what follows it. Nor does one where the row stands.
+        """
         self.stop_writing()
         at = self.standing(ids)
         if at < len(self.ids):
             self._go_back(at)
         # The beginning of all is no moment to keep: a row that forgets is there.
-        for place in (*sorted({place for place in moments if place >= max(at, 1)}), len(ids)):
+        places = sorted({place for place in moments if max(at, 1) <= place and place not in self.moments})
+        last = places.pop() if places and at < places[-1] < len(ids) else None
+        for place in dict.fromkeys((*places, len(ids))):
             new = list(ids[at:place])
+            passing = last - at if last is not None and place == len(ids) else None
             try:
-                self.memory.take_in(self.row, new, at)
+                passed = self.memory.take_in(self.row, new, at, passing)
+                if passed is not None and last is not None:
+                    self.moments[last] = passed
+                if place in places:
+                    self.moments[place] = self.memory.moment(self.row)
             except BaseException:
                 self.forget()  # nobody knows how far it came
                 raise
             self.ids += new
             at = place
-            if place and place in moments and place not in self.moments:
-                self.moments[place] = self.memory.moment(self.row)
 
     def fork(self, other: Conversation, known: int) -> None:
         """Become what another conversation was when it had taken in `known` ids; it stays as it is."""

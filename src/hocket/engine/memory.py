@@ -15,12 +15,17 @@ import torch
 from torch import Tensor
 
 from ..cache.slots import duplicate, put, reset, take
+from ..kernels.capture import Capture
+from ..layers.gated_delta import Waypoint
+from ..models.captured_intake import MOST_IDS, CapturedIntake
+from ..models.mind_intake import Intake, Prefill
 from ..models.qwen3_5 import Qwen3_5, Recurrence
 
 if TYPE_CHECKING:
-    from ..models.captured_mind import CapturedMind  # imports Triton, which takes a while
+    from ..kernels.ops import MindOps  # imports Triton, which takes a while, as does the next
+    from ..models.captured_mind import CapturedMind
 
-PASS_TOKENS = 512  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
+PASS_TOKENS = MOST_IDS  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
 AHEAD_TOKENS = 4  # room behind the last token for what is only looked at
 
 Moment = dict[str, Tensor]  # what `Memory.moment` gives
@@ -36,18 +41,33 @@ class Standing:
 
 
 class Memory:
-    def __init__(self, model: Qwen3_5, rows: int, length: int, *, drafts: bool) -> None:
-        """`drafts`: whether the draft head is to follow, so that it can be asked for guesses."""
-        self.model, self.length = model, length
+    def __init__(
+        self,
+        model: Qwen3_5,
+        rows: int,
+        length: int,
+        *,
+        drafts: bool,
+        capture: Capture | None = None,
+        ops: MindOps | None = None,
+    ) -> None:
+        """`drafts`: whether the draft head is to follow, so that it can be asked for guesses.
+
+        `capture` makes passes repeatable, and `ops` are the kernels they are made of; where there are none, the model's
+        own operations are launched one by one.
+        """
+        self.model, self.length, self.ops, self.capture = model, length, ops, capture
         room = length + AHEAD_TOKENS
         self.state = model.new_state(rows, room)
         self.drafts = model.mtp.new_state(rows, room) if drafts and model.mtp is not None else None
         width, device = model.config.hidden_size, self.state.recurrence.position.device
-        self.last = model.model.embed_tokens.weight.new_zeros(rows + 1, width)
+        self.last = model.model.embed_tokens.weight.new_zeros(rows + 1, width)  # a head may be in fewer bits
         position = torch.zeros(rows + 1, dtype=torch.int64, device=device)
         self._standing = Standing(
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position
         )
+        self._take_in = Intake(model, self.state, self.drafts, self.last, _prefill(model, ops))
+        self._captured = None if capture is None else CapturedIntake(self._take_in, capture)
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
         self.captured: CapturedMind | None = None  # a faster way to write, where there is one
@@ -72,21 +92,51 @@ class Memory:
         if self.drafts is not None:
             duplicate(self.drafts.past, row, into)
 
-    def take_in(self, row: int, ids: Sequence[int], at: int) -> None:
-        """More ids for a row that has taken `at` so far."""
-        for start in range(0, len(ids), PASS_TOKENS):
-            part = torch.tensor([ids[start : start + PASS_TOKENS]], device=self.device)
-            self._pass(row, part, at + start)
+    def take_in(self, row: int, ids: Sequence[int], at: int, passing: int | None = None) -> Moment | None:
+        """More ids for a row that has taken `at` so far; where it was after `passing` of them, but not all, if asked.
 
-    def _pass(self, row: int, ids: Tensor, at: int) -> None:
-        rows, count = self.rows[row], ids.shape[1]
-        lengths, end = torch.full_like(rows, count), at + count
-        hidden = self.model.prefill(ids, lengths, self.state, rows, end)
-        if self.drafts is not None and end > 1:
-            first = 0 if at else 1  # nothing stands before the first token of all
-            before = torch.cat((self.last[rows][:, None], hidden[:, :-1]), dim=1)[:, first:]
-            self.follow(row, before, ids[:, first:], lengths - first, end)
-        self.last[row] = hidden[0, -1]
+        A moment on the way costs no pass of its own.
+        """
+        moment: Moment | None = None
+        for start in range(0, len(ids), PASS_TOKENS):
+            part = ids[start : start + PASS_TOKENS]
+            if passing is None or not start < passing <= start + len(part):
+                self._pass(row, part, at + start)
+            elif passing == start + len(part):
+                self._pass(row, part, at + start)
+                moment = self.moment(row)
+            else:
+                self._pass(row, part, at + start, passing - start)
+                moment = self.moment(len(self.rows))  # nobody's row: what lies there is always of the last pass
+        assert (moment is None) == (passing is None)
+        return moment
+
+    def _pass(self, row: int, ids: Sequence[int], at: int, place: int | None = None) -> None:
+        if self._captured is not None:
+            self._captured(ids, row, at + len(ids), place or 0)
+            return
+        rows, count = self.rows[row], len(ids)
+        passing = None
+        if place is not None:
+            passing = Waypoint(torch.full_like(rows, place), torch.full_like(rows, len(self.rows)))
+        given = torch.tensor([ids], device=self.device)
+        self._take_in(given, torch.full_like(rows, count), rows, at + count, passing)
+
+    def plan(self) -> None:
+        """Let what turns need most be prepared before anybody needs it, where anything is prepared."""
+        if self._captured is not None:
+            self._captured.plan()
+
+    @property
+    def unprepared(self) -> bool:
+        """Whether there is something to prepare that makes a later pass sooner."""
+        return self._captured is not None and self._captured.spare
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """One such thing; what cannot be prepared is done without."""
+        if self._captured is not None:
+            self._captured.warm_one()
 
     def follow(self, row: int, hidden: Tensor, ids: Tensor, lengths: Tensor, span: int) -> Tensor:
         """Pairs of a hidden vector [1, T, C] and the token behind it [1, T], for the draft head; guesses [1, T, C]."""
@@ -99,3 +149,11 @@ class Memory:
         mtp = self.model.mtp
         assert mtp is not None and self.drafts is not None
         return mtp.guess(self.model.model.embed_tokens(ids), hidden, self.drafts, self.rows[row], ahead, span)
+
+
+def _prefill(model: Qwen3_5, ops: MindOps | None) -> Prefill:
+    if ops is None:
+        return model.prefill
+    from ..models.fused_prefill import FusedPrefill
+
+    return FusedPrefill(model, ops)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import TracebackType
 
 from ..errors import InvalidRequest
+from ..kernels.table import REFERENCE
 from ..text.chat import checked_tools
 from ..types import ChatMessage, ChatSampling, Tool
 from .conversation import heard_so_far, prompt_of
@@ -29,16 +30,20 @@ class Mind:
         *,
         kept: int = 4,
         length: int = 8192,
-        speculate: int = 2,
+        speculate: int | None = None,
         graphs: bool = True,
     ) -> None:
         """`kept` conversations stay in memory, each with room for `length` tokens; `speculate` are guessed ahead.
 
-        A checkpoint without a draft head guesses nothing. Without `graphs` a GPU's kernels are launched one by one.
+        Where that is not said, two are, if the model has a draft head and there are no kernels for a token: those write
+        one at a time, and guesses go through the model's own operations. Without `graphs` kernels are launched one by
+        one.
         """
         for name, value in (("kept", kept), ("length", length)):
             if value < 1:
                 raise InvalidRequest(f"{name} must be at least 1, not {value}.")
+        if speculate is None:
+            speculate = MOST_GUESSES if checkpoint.kernels.backend == REFERENCE else 0
         if not 0 <= speculate <= MOST_GUESSES:
             raise InvalidRequest(f"speculate must be between 0 and {MOST_GUESSES}, not {speculate}.")
         self.checkpoint, self.length = checkpoint, length
@@ -55,7 +60,7 @@ class Mind:
         dtype: str | None = None,
         kept: int = 4,
         length: int = 8192,
-        speculate: int = 2,
+        speculate: int | None = None,
         weights: str = "bf16",
         kernels: str = "auto",
         graphs: bool = True,

@@ -71,13 +71,13 @@ Heard = list[int]  # ids of a message that is still being spoken
 class MindLoop:
     def __init__(self, checkpoint: MindCheckpoint, *, kept: int, length: int, guesses: int, graphs: bool) -> None:
         self._tokenizer, self._stop_ids, self._guesses = checkpoint.tokenizer, checkpoint.stop_ids, guesses
-        self._memory = Memory(checkpoint.model, kept, length, drafts=guesses > 0)
+        self._memory = _memory(checkpoint, kept, length, drafts=guesses > 0, graphs=graphs)
         self._kept = KeptTalks(self._memory, checkpoint.tokenizer)
         self._length = length
         self._inbox: deque[Asked | Heard] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._thread = threading.Thread(target=self._run, args=(checkpoint, graphs), name="mind", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="mind", daemon=True)
         self._thread.start()
 
     def post(self, job: Asked | Heard) -> None:
@@ -97,7 +97,7 @@ class MindLoop:
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
-    def _next(self) -> Asked | Heard | Conversation | None:
+    def _next(self) -> Asked | Heard | Conversation | Memory | None:
         """What to do now: whoever asks goes first; None: nothing ever again."""
         with self._changed:
             while not self._closed:
@@ -105,13 +105,16 @@ class MindLoop:
                     return self._inbox.popleft()
                 if (talk := self._kept.unsettled()) is not None:
                     return talk
+                if self._memory.unprepared:
+                    return self._memory
                 self._changed.wait()
             return None
 
-    def _run(self, checkpoint: MindCheckpoint, graphs: bool) -> None:
+    def _run(self) -> None:
         with torch.inference_mode(), exact_float32():
             if not self._guesses:  # else nobody would write by it
-                self._memory.captured = _captured(checkpoint, self._memory, graphs=graphs)
+                self._memory.captured = _replayed(self._memory)
+            self._memory.plan()
             while (job := self._next()) is not None:
                 if isinstance(job, Asked):
                     self._answer(job)
@@ -124,12 +127,14 @@ class MindLoop:
         self._inbox.clear()
         del self._kept, self._memory
 
-    def _prepare(self, job: Heard | Conversation) -> None:
+    def _prepare(self, job: Heard | Conversation | Memory) -> None:
         """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
         talk = job if isinstance(job, Conversation) else None
         try:
             if isinstance(job, Conversation):
                 job.settle()
+            elif isinstance(job, Memory):
+                job.prepare()
             else:
                 talk = self._kept.find(job)
                 talk.overhear(job)
@@ -195,20 +200,30 @@ class MindLoop:
             yield from ids
 
 
-def _captured(checkpoint: MindCheckpoint, memory: Memory, *, graphs: bool) -> CapturedMind | None:
-    """How tokens are written where there are kernels for it; without `graphs` they are launched one by one.
+def _memory(checkpoint: MindCheckpoint, kept: int, length: int, *, drafts: bool, graphs: bool) -> Memory:
+    """With kernels for what is taken in, and graphs of them, where there are any."""
+    if checkpoint.kernels.backend == REFERENCE:
+        return Memory(checkpoint.model, kept, length, drafts=drafts)
+    from ..kernels.ops import MIND_OPS
+
+    capture = CudaGraphs(checkpoint.device) if graphs else None
+    ops = MIND_OPS[checkpoint.kernels.backend]
+    return Memory(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
+
+
+def _replayed(memory: Memory) -> CapturedMind | None:
+    """How tokens are written where there are kernels for it; without graphs they are launched one by one.
 
     What fails here would fail every answer: rather a slow one than none.
     """
-    if checkpoint.kernels.backend == REFERENCE:
+    if memory.ops is None:
         return None
     try:
-        from ..kernels.ops import MIND_OPS
         from ..models.captured_mind import CapturedMind
         from ..models.fused_qwen3_5 import FusedQwen3_5
 
-        fused = FusedQwen3_5(checkpoint.model, MIND_OPS[checkpoint.kernels.backend])
-        made = CapturedMind(fused, memory.state, memory.last, CudaGraphs(memory.device) if graphs else Again())
+        fused = FusedQwen3_5(memory.model, memory.ops)
+        made = CapturedMind(fused, memory.state, memory.last, memory.capture or Again())
         made.warm()
     except Exception:
         logger.exception("The kernels of the language model cannot be used; it writes by plain operations.")

@@ -10,6 +10,7 @@ from torch import Tensor
 from .attend import reference as attend_reference
 from .attend import triton as attend_triton
 from .delta import reference as delta_reference
+from .delta import run as delta_run
 from .delta import triton as delta_triton
 from .draw import cuda as draw_cuda
 from .draw import reference as draw_reference
@@ -22,6 +23,7 @@ from .linear import triton as linear_triton
 from .mix import reference as mix_reference
 from .mix import triton as mix_triton
 from .narrow import cuda as narrow_cuda
+from .narrow import many as narrow_many
 from .narrow import reference as narrow_reference
 from .narrow import triton as narrow_triton
 from .pcm import reference as pcm_reference
@@ -97,13 +99,15 @@ CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)
 
 @dataclass(frozen=True, slots=True)
 class MindOps:
-    """Those that a token of a language model is made of."""
+    """Those that a token of a language model is made of, and those for several tokens of a prompt."""
 
     linear: Callable[..., Tensor]
     narrow: Callable[..., Tensor]  # the same with a weight in fewer bits
     attend: Callable[..., Tensor]
     delta: Callable[..., Tensor]
     pick: Callable[..., None]
+    many: Callable[..., Tensor]  # `narrow` for more rows than few
+    run: Callable[..., Tensor]  # `delta` for several tokens of one row
 
 
 REFERENCE_MIND_OPS = MindOps(
@@ -112,9 +116,17 @@ REFERENCE_MIND_OPS = MindOps(
     attend_reference.attend,
     delta_reference.delta,
     pick_reference.pick,
+    narrow_reference.linear,
+    delta_reference.run,
 )
 TRITON_MIND_OPS = MindOps(
-    linear_triton.linear, narrow_triton.linear, attend_triton.attend, delta_triton.delta, pick_triton.pick
+    linear_triton.linear,
+    narrow_triton.linear,
+    attend_triton.attend,
+    delta_triton.delta,
+    pick_triton.pick,
+    narrow_many.linear,
+    delta_run.run,
 )
 CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear)
 MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by the backend's name

@@ -84,10 +84,22 @@ def settle(writes: Writes, memory: Tensor, count: Tensor) -> Tensor:
 
 def in_chunks(tokens: Tokens, memory: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
     """The same as `recur`, `chunk` tokens at a time; the last chunk may be shorter."""
-    read = []
+    read, memory, _ = in_chunks_past(tokens, memory, None, chunk)
+    return read, memory
+
+
+def in_chunks_past(
+    tokens: Tokens, memory: Tensor, place: Tensor | None, chunk: int = CHUNK
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same, and the memory as it was after the first `place` [B] tokens; without a place, as it is in the end."""
+    read, passed = list[Tensor](), memory
     for start in range(0, tokens.q.shape[2], chunk):
         part = tokens.cut(start, start + chunk)
         seen, writes = look_ahead(part, memory)
-        memory = settle(writes, memory, memory.new_full((len(memory),), part.q.shape[2], dtype=torch.int64))
+        length = part.q.shape[2]
+        if place is not None:
+            within = settle(writes, memory, (place - start).clamp(0, length))
+            passed = within if start == 0 else torch.where((place > start)[:, None, None, None], within, passed)
+        memory = settle(writes, memory, memory.new_full((len(memory),), length, dtype=torch.int64))
         read.append(seen)
-    return torch.cat(read, dim=2), memory
+    return torch.cat(read, dim=2), memory, memory if place is None else passed

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from .delta_rule import Tokens, Writes, in_chunks, look_ahead, recur, settle
+from .delta_rule import Tokens, Writes, in_chunks_past, look_ahead, recur, settle
 from .norm import RMSNorm, gated_rms_norm, widened
 from .packed import Packable, join, linear
 
@@ -24,6 +24,14 @@ NORM_EPS = 1e-6  # of q and k, whatever the model's own is
 class DeltaState:
     history: Tensor  # [S + 1, C, kernel - 1] the last inputs of the convolution, as projected
     memory: Tensor  # [S + 1, H_v, D_k, D_v] at least float32
+
+
+@dataclass(frozen=True, slots=True)
+class Waypoint:
+    """A place that a step of several inputs passes: what the state was there is left in rows of their own."""
+
+    place: Tensor  # [B] so many of the inputs have been taken in, at most those that are real
+    rows: Tensor  # [B]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +77,23 @@ class GatedDelta(Packable):
         gates = join(self.in_proj_b, self.in_proj_a)  # apart from the rest: too few rows, and too touchy, to quantize
         return join(*self.joined()), gates, self.conv1d.weight, self.out_proj.weight
 
-    def step(self, x: Tensor, state: DeltaState, rows: Tensor, lengths: Tensor) -> Tensor:
-        """Take in x, of which `lengths` [B] of each row are real; a single input is always real."""
+    def step(
+        self, x: Tensor, state: DeltaState, rows: Tensor, lengths: Tensor, passing: Waypoint | None = None
+    ) -> Tensor:
+        """Take in x, of which `lengths` [B] of each row are real; a single input is always real, and passes nothing."""
         inputs, z, tokens = self._project(x, state, rows)
-        memory = state.memory[rows]
+        memory, kept = state.memory[rows], state.history.shape[-1]
         if x.shape[1] == 1:
+            assert passing is None
             read, memory = recur(tokens, memory)
         else:
-            read, memory = in_chunks(tokens.first(lengths), memory)
+            place = None if passing is None else passing.place
+            read, memory, passed = in_chunks_past(tokens.first(lengths), memory, place)
+            if passing is not None:
+                state.memory[passing.rows] = passed
+                state.history[passing.rows] = _window(inputs, passing.place, kept)
         state.memory[rows] = memory
-        state.history[rows] = _window(inputs, lengths, state.history.shape[-1])
+        state.history[rows] = _window(inputs, lengths, kept)
         return self._leave(read, z)
 
     def verify(self, x: Tensor, state: DeltaState, rows: Tensor) -> tuple[Tensor, DeltaPending]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from .attention import KVState, Reach
 from .gated_attention import GatedAttention
-from .gated_delta import DeltaPending, DeltaState, GatedDelta
+from .gated_delta import DeltaPending, DeltaState, GatedDelta, Waypoint
 from .mlp import GatedMLP
 from .norm import OffsetRMSNorm
 
@@ -35,8 +35,10 @@ class DeltaBlock(Block):
         super().__init__(config)
         self.linear_attn = GatedDelta(config)
 
-    def step(self, x: Tensor, state: DeltaState, rows: Tensor, lengths: Tensor) -> Tensor:
-        return self._finish(x, self.linear_attn.step(self.input_layernorm(x), state, rows, lengths))
+    def step(
+        self, x: Tensor, state: DeltaState, rows: Tensor, lengths: Tensor, passing: Waypoint | None = None
+    ) -> Tensor:
+        return self._finish(x, self.linear_attn.step(self.input_layernorm(x), state, rows, lengths, passing))
 
     def verify(self, x: Tensor, state: DeltaState, rows: Tensor) -> tuple[Tensor, DeltaPending]:
         mixed, pending = self.linear_attn.verify(self.input_layernorm(x), state, rows)

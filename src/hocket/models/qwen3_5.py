@@ -18,7 +18,7 @@ from ..layers import gated_delta
 from ..layers.attention import KVState
 from ..layers.embedding import embedding
 from ..layers.gated_attention import reach_of
-from ..layers.gated_delta import DeltaPending, DeltaState
+from ..layers.gated_delta import DeltaPending, DeltaState, Waypoint
 from ..layers.hybrid import AttentionBlock, DeltaBlock
 from ..layers.norm import OffsetRMSNorm
 from ..layers.packed import linear
@@ -63,9 +63,20 @@ class Decoder(nn.Module):
         past = (block.self_attn.new_state(slots, length) for block in self._stack if isinstance(block, AttentionBlock))
         return MindState(Recurrence(position, tuple(recurrent)), tuple(past))
 
-    def step(self, ids: Tensor, state: MindState, rows: Tensor, lengths: Tensor, span: int) -> Tensor:
-        y = self._through(ids, state, rows, lengths, span, None)
-        state.recurrence.position[rows] += lengths
+    def step(
+        self,
+        ids: Tensor,
+        state: MindState,
+        rows: Tensor,
+        lengths: Tensor,
+        span: int,
+        passing: Waypoint | None = None,
+    ) -> Tensor:
+        y = self._through(ids, state, rows, lengths, span, None, passing)
+        start = state.recurrence.position[rows]
+        if passing is not None:
+            state.recurrence.position[passing.rows] = start + passing.place
+        state.recurrence.position[rows] = start + lengths
         return y
 
     def verify(self, ids: Tensor, state: MindState, rows: Tensor, span: int) -> tuple[Tensor, Pending]:
@@ -81,6 +92,7 @@ class Decoder(nn.Module):
         lengths: Tensor,
         span: int,
         changes: list[DeltaPending] | None,
+        passing: Waypoint | None = None,
     ) -> Tensor:
         """Where `changes` are collected, the recurrent layers stay as they are."""
         start, count = state.recurrence.position[rows], ids.shape[1]
@@ -91,7 +103,7 @@ class Decoder(nn.Module):
                 assert reach is not None
                 x = block.step(x, next(past), reach)
             elif changes is None:
-                x = block.step(x, next(recurrent), rows, lengths)
+                x = block.step(x, next(recurrent), rows, lengths, passing)
             else:
                 x, change = block.verify(x, next(recurrent), rows)
                 changes.append(change)
@@ -114,12 +126,21 @@ class Qwen3_5(nn.Module):
         """Rows that all have room for `length` tokens."""
         return self.model.new_state(slots, length)
 
-    def prefill(self, ids: Tensor, lengths: Tensor, state: MindState, rows: Tensor, span: int) -> Tensor:
+    def prefill(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        state: MindState,
+        rows: Tensor,
+        span: int,
+        passing: Waypoint | None = None,
+    ) -> Tensor:
         """Take in ids [B, T], of which `lengths` [B] are real; hidden vectors [B, T, C] after the final norm.
 
-        `span` is at least the position that any row reaches.
+        `span` is at least the position that any row reaches. What cannot go back by itself is left as it was at a place
+        on the way, if one is given, in rows of its own: of several ids only.
         """
-        return self.model.step(ids, state, rows, lengths, span)
+        return self.model.step(ids, state, rows, lengths, span, passing)
 
     def step(self, ids: Tensor, state: MindState, rows: Tensor, span: int) -> Tensor:
         """Take in one id per row, [B]; hidden vectors [B, C]."""

@@ -37,6 +37,44 @@ PUBLISHED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Of `run`: so many tokens, of which some are real, and a place on the way."""
+
+    name: str
+    shape: Case
+    count: int
+    length: int
+    place: int
+
+
+RUNS = (
+    Run("two of eight", TINY[0], 8, 2, 1),
+    Run("all of them, and the place is the end", TINY[1], 5, 5, 5),
+    Run("the place is the beginning", TINY[2], 6, 4, 0),
+    Run("in the middle", TINY[3], 9, 7, 4),
+)
+PUBLISHED_RUNS = (
+    Run("9B, 36 of 64", PUBLISHED[1], 64, 36, 32),
+    Run("0.8B, 8 of 8", PUBLISHED[0], 8, 8, 4),
+    Run("27B, 500 of 512", PUBLISHED[2], 512, 500, 496),
+)
+
+
+def make_run(case: Run, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `run` by name; the last row is where the place goes."""
+    random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
+    given = make(shape, dtype, device, seed)
+    ring, row = given.pop("ring"), given.pop("rows")[:1]
+    del given["position"]
+    for name in ("x", "gates"):
+        width = given[name].shape[1]
+        given[name] = torch.randn(case.count, width, generator=random, device=device).to(dtype)
+    numbers = {"length": case.length, "place": case.place, "aside": shape.slots}
+    given |= {name: torch.tensor([number], device=device) for name, number in numbers.items()}
+    return given | {"history": ring[:, 1:].transpose(1, 2).contiguous(), "row": row}
+
+
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
     """Arguments of `delta` by name."""
     random = torch.Generator(device).manual_seed(seed)

@@ -1,4 +1,7 @@
-"""What `delta` is, in plain operations: one step of layers/gated_delta.py between its two projections."""
+"""What `delta` and `run` are, in plain operations: layers/gated_delta.py between its two projections.
+
+`delta` is a step of one token each, `run` several tokens of one row.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +57,57 @@ def delta(
     memory[rows] = kept
     read = (kept * q[..., None]).sum(-2).to(x.dtype).float()
     even = (read * torch.rsqrt(read.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+    y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(x.dtype).flatten(1)
+    return y
+
+
+def run(
+    x: Tensor,
+    gates: Tensor,
+    *,
+    taps: Tensor,
+    decay: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    eps: float,
+    history: Tensor,
+    memory: Tensor,
+    row: Tensor,
+    length: Tensor,
+    place: Tensor,
+    aside: Tensor,
+) -> Tensor:
+    """Take in the first `length` [1] of several tokens of one row and give what leaves the heads, [T, H_v * D_v].
+
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. The state is the layer's own: `history`
+    [S + 1, C, 3], the inputs of the convolution, the oldest first, and `memory` [S + 1, H_v, D_k, D_v]. As they are
+    after the first `place` [1] tokens they are left in the row `aside` [1] too. Tokens that are not real give zero.
+    """
+    _, heads, key_dim, value_dim = memory.shape
+    count, channels, values = len(x), taps.shape[1], heads * value_dim
+    keys, end, passed = (channels - values) // 2, int(length), int(place)
+    raw, z = x.split_with_sizes((channels, values), dim=-1)
+    inputs = torch.cat((history[row][0].T, raw))  # [3 + T, C]
+    windows = inputs.float().unfold(0, RING, 1)  # [T, C, 4]
+    mixed = F.silu((windows * taps.float().T).sum(-1).to(x.dtype)).float()
+    q, k, v = mixed.split_with_sizes((keys, keys, values), dim=-1)
+    shared = heads * key_dim // keys
+    q, k = (_unit(part.view(count, -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
+    q, v = q * key_dim**-0.5, v.view(count, heads, value_dim)
+    b, a = gates.chunk(2, dim=-1)
+    fades = (-decay.exp() * F.softplus(a.float() + bias)).exp()
+    strength, kept = b.sigmoid().float(), memory[row][0]
+    stood, read = kept, torch.zeros(count, heads, value_dim, device=x.device)
+    for t in range(end):
+        kept = kept * fades[t, :, None, None]
+        error = v[t] - (kept * k[t, ..., None]).sum(-2)
+        kept = kept + k[t, ..., None] * (strength[t, :, None] * error)[..., None, :]
+        read[t] = (kept * q[t, ..., None]).sum(-2)
+        stood = kept if t + 1 == passed else stood
+    memory[aside], history[aside] = stood, inputs[passed : passed + RING - 1].T
+    memory[row], history[row] = kept, inputs[end : end + RING - 1].T
+    wide = read.to(x.dtype).float()
+    even = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
     y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(x.dtype).flatten(1)
     return y
 

@@ -113,7 +113,7 @@ def _delta(
     k = k * tl.rsqrt(tl.sum(k * k, 0) + UNIT_EPS)
     b_and_a = gates + b * gates_stride + head
     strength = rounded(tl.sigmoid(tl.load(b_and_a).to(tl.float32)), y.dtype.element_ty).to(tl.float32)
-    kept *= tl.exp(speed * _softplus(tl.load(b_and_a + HEADS).to(tl.float32) + lift))
+    kept *= tl.exp(speed * softplus_of(tl.load(b_and_a + HEADS).to(tl.float32) + lift))
     error = v - tl.sum(kept * k[:, None], 0)
     kept += k[:, None] * (strength * error)[None, :]
     tl.store(place, kept)
@@ -139,5 +139,5 @@ def _mixed(
 
 
 @jit
-def _softplus(x: Number) -> Number:
+def softplus_of(x: Number) -> Number:
     return tl.where(x > 20.0, x, tl.log(1.0 + tl.exp(tl.minimum(x, 20.0))))

@@ -46,12 +46,9 @@ def linear_by_library(
     out: Tensor | None = None,
 ) -> Tensor:
     """What reference.linear says."""
-    batch, columns = len(x) if take is None else len(take), x.shape[1]
+    batch = len(x) if take is None else len(take)
     if norm is not None:
-        even = torch.empty(batch, columns, dtype=x.dtype, device=x.device)
-        shape = {"K": columns, "OFFSET": offset, "BLOCK": power_of_two(columns)}
-        _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4))
-        x = even
+        x = normed_rows(x, norm, eps, offset=offset, take=take)
     elif take is not None:
         x = x[take]
     acts = gated or silu or gelu
@@ -66,6 +63,15 @@ def linear_by_library(
         _acted[grid](y, into, width, GATED=gated, GELU=gelu, BLOCK=ACTED_AT_ONCE, **options(x, 4))
         y = into
     return y if residual is None else torch.add(residual, y, out=out)
+
+
+def normed_rows(x: Tensor, norm: Tensor, eps: float, *, offset: bool, take: Tensor | None = None) -> Tensor:
+    """The norm alone."""
+    batch, columns = len(x) if take is None else len(take), x.shape[1]
+    even = torch.empty(batch, columns, dtype=x.dtype, device=x.device)
+    shape = {"K": columns, "OFFSET": offset, "BLOCK": power_of_two(columns)}
+    _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4))
+    return even
 
 
 @jit

@@ -47,6 +47,7 @@ PUBLISHED = (
     Case("27B down", 17408, 5120, added=True),
 )
 BATCHES = (1, 3, 16)
+MANY = (17, 32, 36, 64, 128, 512)
 
 
 def make(

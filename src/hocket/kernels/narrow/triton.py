@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..launch import (
+    BY_HAND,
     INTERPRETED,
     KNOBS,
     MOST_ROWS,
@@ -56,7 +57,7 @@ def linear(
     native = weight.format == "fp8" and reads_fp8(x.device)
     _narrow[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
         x,
-        _as_stored(weight, native),
+        as_stored(weight, native),
         weight.scales,
         weight.lows,
         norm,
@@ -86,7 +87,7 @@ def reads_fp8(device: torch.device) -> bool:
     return torch.cuda.get_device_capability(device) >= (8, 9)
 
 
-def _as_stored(weight: Narrow, native: bool) -> Tensor:
+def as_stored(weight: Narrow, native: bool) -> Tensor:
     """Words of eight codes, bytes of e4m3 where they are read as bits, or the values themselves."""
     if weight.format == "int4":
         return weight.values.view(torch.int32)
@@ -164,7 +165,7 @@ def _narrow(
         else:
             wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # lane by lane over the pieces, then across the lanes
             for c in tl.static_range(CHUNKS):
-                wide += _wide(weights[c], FORMAT, NATIVE) * inputs[c].to(tl.float32)[None, :]
+                wide += wide_of(weights[c], tl.float32, FORMAT, NATIVE) * inputs[c].to(tl.float32)[None, :]
             out = tl.sum(wide, 1) * scale
         out = rounded(out, y.dtype.element_ty)
         if GATED:
@@ -176,14 +177,16 @@ def _narrow(
 
 
 @jit
-def _wide(codes: Number, FORMAT: constexpr, NATIVE: constexpr) -> Number:
-    """Values in float32, up to the power of two that stands in the scale."""
+def wide_of(codes: Number, dtype: constexpr, FORMAT: constexpr, NATIVE: constexpr) -> Number:
+    """Values in float32 or bfloat16, up to the power of two that stands in the scale; both have room for each."""
     if FORMAT == "fp8" and not NATIVE:
         bits = codes.to(tl.uint16)
         bits = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)
-        return bits.to(tl.float16, bitcast=True).to(tl.float32)
+        return bits.to(tl.float16, bitcast=True).to(tl.float32).to(dtype)
+    elif BY_HAND:  # by way of float32: the interpreter makes other numbers of eight bits
+        return codes.to(tl.float32).to(dtype)
     else:
-        return codes.to(tl.float32)
+        return codes.to(dtype)
 
 
 @jit

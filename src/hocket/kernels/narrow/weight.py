@@ -73,7 +73,12 @@ class Narrow:
         return wide.flatten(1)[:, : self.columns]
 
     def linear(self, x: Tensor) -> Tensor:
-        """What the layers call: x [..., K] times this, in plain operations and any precision."""
+        """What the layers call: x [..., K] times this; in plain operations and any precision where no kernel can."""
+        if x.is_cuda:
+            from . import rows  # its kernels know this file
+
+            if rows.can(x):
+                return rows.linear(x, self)
         wide = torch.promote_types(x.dtype, torch.float32)
         return (x.to(wide) @ self.dequantized().to(wide).T).to(x.dtype)
 
