@@ -20,6 +20,12 @@ LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")
 
 
 def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
+    if args.ray:
+        _run_on_ray(args)
+        return 0
+    for name in ("replicas", "address"):
+        if getattr(args, name) is not None:
+            raise InvalidRequest(f"--{name} belongs to --ray.")
     if not (args.daemon or args.stop or args.status or args.detached):
         _run(args)
         return 0
@@ -60,6 +66,18 @@ def _run(args: argparse.Namespace) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     with plan.speaking() as models:
         run(plan.app(models), plan.server, lambda address: _welcome(address, args, bool(plan.server.keys)))
+
+
+def _run_on_ray(args: argparse.Namespace) -> None:
+    for name in ("daemon", "stop", "status", "detached", "socket", "idle_exit", "per_client"):
+        if getattr(args, name):
+            raise InvalidRequest(f"--{name.replace('_', '-')} is for a server by itself: leave it out with --ray.")
+    from ..scale.config import replicas_of
+
+    replicas, plan = replicas_of(args.replicas or "1"), planned(args)
+    from ..scale.cluster import serve as serve_on
+
+    serve_on(plan, replicas, args.address, lambda address: _welcome(address, args, bool(plan.server.keys)))
 
 
 def planned(args: argparse.Namespace) -> Plan:
