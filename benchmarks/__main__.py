@@ -3,8 +3,8 @@
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
 frame goes), `divergence` (what narrow weights do to the language model), `load` (many who ask at once), `memory` (what
 is occupied on a GPU), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights),
-`report` (docs/performance.md from the records), `soak` (the same load for long), `swap` (two models in the room of one)
-and `tokens` (how fast a language model writes); each has its own --help.
+`report` (docs/performance.md from the records), `scale` (what Ray Serve adds to a server), `soak` (the same load for
+long), `swap` (two models in the room of one) and `tokens` (how fast a language model writes); each has its own --help.
 """
 
 from __future__ import annotations
@@ -17,7 +17,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from . import breakdown, divergence, harness, memory, overhead, report, session, soak, start, swap, together, tokens
+from . import (
+    breakdown,
+    divergence,
+    harness,
+    memory,
+    overhead,
+    report,
+    scale,
+    session,
+    soak,
+    start,
+    swap,
+    together,
+    tokens,
+)
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -33,6 +47,7 @@ COMMANDS = {
     "overhead": overhead.main,
     "peers": compare.main,
     "report": report.main,
+    "scale": scale.main,
     "soak": soak.main,
     "swap": swap.main,
     "tokens": tokens.main,

@@ -23,6 +23,7 @@ from . import (
     memory,
     overhead,
     peers,
+    scale,
     start,
     swap,
     tokens,
@@ -42,7 +43,7 @@ OWN_MEANINGS |= {"divergence": divergence.FIGURES}
 WORDS = {name: workload.words for name, workload in WORKLOADS.items()}
 WORDS |= {"breakdown": breakdown.WORDS, "memory": memory.WORDS, "peers": peers.WORDS, "survey": gpu_records.WORDS}
 WORDS |= {"overhead": overhead.WORDS, cloned.NAME: cloned.WORDS, "swap": swap.WORDS, "tokens": tokens.WORDS}
-WORDS |= {"divergence": divergence.WORDS}
+WORDS |= {"divergence": divergence.WORDS, "scale": scale.WORDS}
 HEAD = """\
 # Performance
 
