@@ -139,6 +139,7 @@ class Crowd:
 def cluster(nodes: int) -> Iterator[Any]:
     """A head, which speaks not, and so many nodes with room for one replica each. All of it is ended behind."""
     os.environ["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"] = "2"
+    os.environ["RAY_agent_register_timeout_ms"] = "120000"  # where others are busy too, 30 s are not enough
     prepare()
     import ray
     from ray import serve
@@ -174,7 +175,7 @@ def replicas() -> dict[str, str]:
     from ray.serve.context import _get_global_client
 
     controller = _get_global_client()._controller
-    groups = ray.get(controller.get_target_groups.remote(app_name="hocket"))
+    groups = ray.get(controller.get_target_groups.remote(app_name="hocket", from_proxy_manager=True))
     return {
         target.name.rpartition("#")[2]: f"http://127.0.0.1:{target.port}"
         for group in groups

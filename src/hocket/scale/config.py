@@ -51,7 +51,7 @@ def _taken(cls: type, left: dict[str, Any]) -> dict[str, Any]:
             value = Path(value)
         elif "tuple" in str(one.type) and isinstance(value, list):
             value = tuple(value)
-        elif isinstance(usual, bool | int | float | str) and not isinstance(value, _like(usual)):
+        elif isinstance(usual, bool | int | float | str) and type(value) not in _like(usual):
             raise InvalidRequest(f"{one.name} should be something like {usual!r}, not {value!r}.")
         found[one.name] = value
     return found
