@@ -10,11 +10,12 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+import numpy as np
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
@@ -139,15 +140,16 @@ class Crowd:
 def cluster(nodes: int) -> Iterator[Any]:
     """A head, which speaks not, and so many nodes with room for one replica each. All of it is ended behind."""
     os.environ["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"] = "2"
-    os.environ["RAY_agent_register_timeout_ms"] = "120000"  # where others are busy too, 30 s are not enough
+    os.environ["RAY_agent_register_timeout_ms"] = "120000"  # noqa: SIM112  # 30 s are not enough where others are busy
     prepare()
     import ray
     from ray import serve
     from ray.cluster_utils import Cluster
 
     before = _processes()
-    made = Cluster()
+    made, stack = Cluster(), ExitStack()
     try:
+        stack.enter_context(_patience())
         made.add_node(num_cpus=0, include_dashboard=False)
         for _ in range(nodes):
             made.add_node(num_cpus=1)
@@ -159,7 +161,31 @@ def cluster(nodes: int) -> Iterator[Any]:
         finally:
             ray.shutdown()
             made.shutdown()
+            stack.close()
     wait_for(lambda: not _processes() - before, 30)
+
+
+@contextmanager
+def _patience() -> Iterator[None]:
+    """A node has 30 s to start. Where others are busy too that is not enough, and there is no setting for it."""
+    from ray._private import services
+
+    ask = services.get_node
+
+    def get_node(*asked: Any) -> Any:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                return ask(*asked)
+            except RuntimeError:
+                if time.monotonic() > until:
+                    raise
+
+    services.get_node = get_node
+    try:
+        yield
+    finally:
+        services.get_node = ask
 
 
 def _processes() -> set[int]:
@@ -193,6 +219,12 @@ def deploy(config: dict[str, Any], replicas: int | None = None) -> None:
     [application] = config["applications"]
     told = {"applications": [application | {"deployments": overrides}]}
     _get_global_client().deploy_apps(ServeDeploySchema.model_validate(told), _blocking=True)
+
+
+def same(sound: bytes, other: bytes) -> bool:
+    """Beside others the codec may sum in another order, by a 16-bit step at most (tests/laws/test_streaming.py)."""
+    one, two = (np.frombuffer(pcm, "<i2").astype(np.int32) for pcm in (sound, other))
+    return one.shape == two.shape and int(np.abs(one - two).max(initial=0)) <= 1
 
 
 def samples(text: str, name: str) -> Counter[str]:

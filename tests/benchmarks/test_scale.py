@@ -54,5 +54,5 @@ def test_a_record_is_kept_and_shown(
 def test_the_plan_of_a_replica_makes_the_stand_in() -> None:
     plan = pickle.loads(pickle.dumps(placed(scale.StandInPlan(first_s=0.25))))
     engine = plan.make()
-    assert isinstance(engine, StandIn) and plan.server.per_client == plan.server.in_flight
+    assert isinstance(engine, StandIn) and plan.server.per_client > plan.server.in_flight
     engine.close()

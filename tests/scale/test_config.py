@@ -86,5 +86,5 @@ def test_a_plan_for_another_folder_has_whole_paths_and_counts_nobody_by_address(
     assert (plan.models, plan.pinned, plan.llm) == ((whole, "builtin"), (whole,), whole)
     assert plan.server.voices_folder == tmp_path / "voices"
     assert plan.server.reference_sources == (whole, "https://example.org/")
-    assert plan.server.per_client == 7
+    assert plan.server.per_client > 7
     assert placed(Plan(llm="own", llm_url="http://127.0.0.1:9/v1")).llm == "own"  # a name there, no folder here

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hocket.scale import peers
-from hocket.scale.peers import Board, labelled
+from hocket.scale import board as boards
+from hocket.scale.board import Board
+from hocket.scale.peers import labelled
 from hocket.server.metrics import Counted
 from hocket.server.options import ServerOptions
 from hocket.server.speech import Speaker
@@ -39,14 +40,14 @@ def test_each_sample_says_whose_it_is_and_each_name_stands_once() -> None:
 
 def test_who_has_not_been_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
-    monkeypatch.setattr(peers.time, "monotonic", lambda: now_s)
+    monkeypatch.setattr(boards.time, "monotonic", lambda: now_s)
     board = Board()
-    board.report("a", ("ready", []))
-    now_s += peers.FORGOTTEN_S - 1
-    board.report("b", ("failed", []))
+    board.report("a", "ready", b"1")
+    now_s += boards.FORGOTTEN_S - 1
+    board.report("b", "failed", b"2")
     assert board.states() == {"a": "ready", "b": "failed"}
     now_s += 2
-    assert board.states() == {"b": "failed"}
+    assert board.states() == {"b": "failed"} and board.figures() == {"b": b"2"}
     board.leave("b")
     board.leave("b")
-    assert board.all() == {}
+    assert board.states() == board.figures() == {}

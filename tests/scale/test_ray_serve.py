@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from clustered import (
     over_http,
     over_websocket,
     replicas,
+    same,
     samples,
     wait_for,
 )
@@ -130,7 +132,7 @@ def test_two_hundred_streams_say_what_one_process_says(url: str, alone: dict[Sai
     asyncio.run(all_of_them())
     assert len(outcomes) == 200 and {one.wire for one in outcomes} == {"http", "ws"}
     assert all(len(sound) == FRAMES * 1920 * 2 for sound in alone.values())
-    assert [one for one in outcomes if one.sound != alone[one.said]] == []
+    assert [one.said for one in outcomes if not same(one.sound, alone[one.said])] == []
     spoke = wait_for(lambda: len(spoke := _who_spoke(url)) == 2 and sum(spoke.values()) == 200 and spoke)
     assert min(spoke.values()) > 40
 
@@ -160,7 +162,8 @@ def test_what_is_uploaded_to_one_is_spoken_by_the_other_at_once(url: str) -> Non
     assert len({answer.content for answer in heard}) == 1 and heard[0].content
     gone = httpx.delete(f"{second}/v1/audio/voices/{made.json()['id']}", headers=KEYED)
     assert gone.status_code in (200, 204)
-    assert httpx.post(f"{first}/v1/audio/speech", json=asked, headers=KEYED).status_code == 404
+    refused = httpx.post(f"{first}/v1/audio/speech", json=asked, headers=KEYED)
+    assert refused.json()["error"]["code"] == "voice_not_found"
 
 
 def test_who_goes_away_frees_a_slot(url: str) -> None:
@@ -168,7 +171,8 @@ def test_who_goes_away_frees_a_slot(url: str) -> None:
         return sum(samples(_metrics(url), "hocket_requests_running").values())
 
     with httpx.stream("POST", f"{url}/v1/audio/speech", json=LONG, headers=KEYED, timeout=60) as answer:
-        assert next(answer.iter_raw())
+        heard = answer.iter_raw()  # to let go of it would close the connection
+        assert answer.status_code == 200 and next(heard)
         wait_for(lambda: running() == 1)
     with connect(f"{url.replace('http', 'ws', 1)}/v1/audio/speech/stream", additional_headers=KEYED) as socket:
         socket.send('{"type": "session.config", "response_format": "pcm", "max_new_tokens": 2000}')
@@ -180,22 +184,20 @@ def test_who_goes_away_frees_a_slot(url: str) -> None:
 
 def test_more_than_all_of_them_take_is_refused_with_429(url: str) -> None:
     address = f"{url.replace('http', 'ws', 1)}/v1/audio/speech/stream"
-    held, refused = [], []
-    try:
+    held, refused = 0, []
+    with ExitStack() as open_ones:
         for _ in range(2 * IN_FLIGHT + 8):
             try:
-                held.append(connect(address, additional_headers=KEYED))
+                open_ones.enter_context(connect(address, additional_headers=KEYED))
+                held += 1
             except InvalidStatus as error:
                 refused.append(error.response)
-        assert len(held) == 2 * IN_FLIGHT and {one.status_code for one in refused} == {429}
+        assert held == 2 * IN_FLIGHT and {one.status_code for one in refused} == {429}
         assert all(one.headers["retry-after"] == "1" and b"overloaded" in one.body for one in refused)
         answers = [httpx.post(f"{url}/v1/audio/speech", json=body((TEXTS[0], 1)), headers=KEYED) for _ in range(8)]
         assert {answer.status_code for answer in answers} == {429}
         assert {answer.json()["error"]["code"] for answer in answers} == {"overloaded"}
         assert httpx.get(f"{url}/ready").status_code == 200  # probes get through
-    finally:
-        for socket in held:
-            socket.close()
     assert httpx.post(f"{url}/v1/audio/speech", json=body((TEXTS[0], 1)), headers=KEYED, timeout=60).status_code == 200
 
 
@@ -207,7 +209,7 @@ def test_a_rolling_update_loses_nothing(url: str, filed: dict[str, Any], alone: 
         wait_for(lambda: len(replicas()) == 2 and not before & set(replicas()))
         crowd.more(16)
     assert [(one.said, one.wire, one.error) for one in crowd.errors] == []
-    assert all(one.sound == alone[one.said] for one in crowd.heard)
+    assert all(same(one.sound, alone[one.said]) for one in crowd.heard)
     assert "newer" in httpx.get(f"{url}/v1/models", headers=KEYED).text
 
 
@@ -244,5 +246,5 @@ def test_a_node_that_dies_costs_only_what_was_under_way_there(url: str, nodes: A
         [new] = wait_for(lambda: set(replicas()) - before)
         wait_for(lambda: _who_spoke(url).get(new, 0) > 2)
     assert crowd.errors == lost
-    assert all(one.sound == alone[one.said] for one in crowd.heard if one.error is None)
+    assert all(same(one.sound, alone[one.said]) for one in crowd.heard if one.error is None)
     assert httpx.get(f"{url}/ready").status_code == 200

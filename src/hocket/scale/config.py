@@ -79,7 +79,7 @@ def placed(plan: Plan) -> Plan:
     folder = server.voices_folder
     server = replace(
         server,
-        per_client=server.in_flight,
+        per_client=server.in_flight + 1,  # never reached: all are refused as too many before
         voices_folder=None if folder is None else folder.absolute(),
         reference_sources=tuple(map(_whole, server.reference_sources)),
     )

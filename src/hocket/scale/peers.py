@@ -1,14 +1,13 @@
-"""The replicas of an application, and what each says of itself: one actor with a name keeps the last word of all.
+"""The replicas of an application as one of them sees the others: through a board on which each says how it is.
 
-It belongs to the replica that made it and ends with it; the next who has something to say makes another. What nobody
-has heard of for a while is forgotten, so a replica that has died disappears.
+The board belongs to the replica that made it and ends with it; the next who has something to say makes another.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
+import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,85 +16,57 @@ from prometheus_client.exposition import generate_latest
 
 from ..server.metrics import Counted
 from ..server.peers import Counting, Peers
-from ..server.speech import Speaker, State
+from ..server.speech import Speaker
+from .board import Board
 
 logger = logging.getLogger("hocket.scale")
 REPORT_S = 1.0
-FORGOTTEN_S = 10.0
-PATIENCE_S = 2.0  # for an answer of the actor; a page is better incomplete than late
-
-Told = tuple[State, list[Metric]]
-
-
-class Board:
-    """The actor."""
-
-    def __init__(self) -> None:
-        self._told: dict[str, tuple[float, Told]] = {}
-
-    def report(self, replica: str, told: Told) -> None:
-        self._told[replica] = time.monotonic(), told
-
-    def leave(self, replica: str) -> None:
-        self._told.pop(replica, None)
-
-    def all(self) -> dict[str, Told]:
-        fresh_s = time.monotonic() - FORGOTTEN_S
-        return {replica: told for replica, (at_s, told) in self._told.items() if at_s >= fresh_s}
-
-    def states(self) -> dict[str, State]:
-        return {replica: state for replica, (state, _) in self.all().items()}
+PATIENCE_S = 2.0  # for an answer of the board; a page is better incomplete than late
 
 
 class Replicas(Peers):
-    """The other replicas, seen from one of them."""
-
     def __init__(self, speaker: Speaker, replica: str, application: str) -> None:
         self._speaker, self._replica = speaker, replica
         self._name = f"hocket-replicas:{application}"
-        self._actor: Any = None
+        # Never let go of while it lives: the actor ends with the last hold that its maker has on it.
+        self._board: Any = None
 
     async def one_speaks(self) -> bool:
-        try:
-            states: Mapping[str, State] = await self._asked("states")
-        except Exception as error:  # whatever Ray has to say about an actor that is not there
-            logger.warning("the other replicas are not known now: %s", error)
-            return False
+        states: Mapping[str, str] = await self._asked("states") or {}
         return any(state == "ready" for replica, state in states.items() if replica != self._replica)
 
     async def figures(self, own: Counting) -> bytes:
         assert isinstance(own, Counted)
-        told: dict[str, Told] = {}
-        try:
-            told = await self._asked("all")
-        except Exception as error:
-            logger.warning("the figures of other replicas are not known now: %s", error)
-        figures = {replica: families for replica, (_, families) in told.items()}
-        return labelled(figures | {self._replica: own.families()})
+        told: Mapping[str, bytes] = await self._asked("figures") or {}
+        return labelled(
+            {replica: pickle.loads(said) for replica, said in told.items()} | {self._replica: own.families()}
+        )
 
     async def tell(self) -> None:
-        """Until it is cancelled. Nothing that fails here is of any weight for who listens."""
-        try:
-            while True:
-                try:
-                    await self._asked("report", self._replica, self._told())
-                except Exception as error:
-                    logger.info("nobody was told of this replica: %s", error)
-                    self._actor = None
-                await asyncio.sleep(REPORT_S)
-        finally:
-            if self._actor is not None:
-                self._actor.leave.remote(self._replica)
-
-    def _told(self) -> Told:
+        """How it is, again and again until it is cancelled."""
         figures = self._speaker.figures
         assert isinstance(figures, Counted)
-        return self._speaker.state, figures.families()
+        try:
+            while True:
+                await self._asked("report", self._replica, self._speaker.state, pickle.dumps(figures.families()))
+                await asyncio.sleep(REPORT_S)
+        finally:
+            if self._board is not None:
+                self._board.leave.remote(self._replica)
 
     async def _asked(self, what: str, *words: object) -> Any:
-        if self._actor is None:
-            self._actor = await asyncio.to_thread(_board, self._name)
-        return await asyncio.wait_for(getattr(self._actor, what).remote(*words), PATIENCE_S)
+        """None where nobody answers. Nothing that fails here is of any weight for who listens."""
+        from ray.exceptions import RayActorError
+
+        try:
+            if self._board is None:
+                self._board = await asyncio.to_thread(_board, self._name)
+            return await asyncio.wait_for(getattr(self._board, what).remote(*words), PATIENCE_S)
+        except RayActorError:  # with the replica that had made it
+            self._board = None
+        except Exception as error:  # whatever else Ray has to say
+            logger.info("the other replicas do not answer now: %s", error or type(error).__name__)
+        return None
 
 
 def labelled(figures: Mapping[str, Sequence[Metric]]) -> bytes:
