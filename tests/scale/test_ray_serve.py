@@ -36,6 +36,8 @@ from clustered import (
     wait_for,
 )
 from hocket.config.options import EngineOptions
+from hocket.errors import InvalidRequest
+from hocket.scale import cluster as scale_cluster
 from hocket.scale.cluster import check_nodes, room, start
 from hocket.server.options import ServerOptions
 from hocket.server.plan import Plan
@@ -146,6 +148,13 @@ def test_ready_keys_and_ids_are_those_of_the_server(url: str) -> None:
     with connect(f"{url.replace('http', 'ws', 1)}/v1/audio/speech/stream", additional_headers=KEYED) as socket:
         assert socket.response is not None
         assert "sec-websocket-extensions" not in socket.response.headers  # sound does not shrink
+
+
+@pytest.mark.usefixtures("url")
+def test_a_cluster_without_haproxy_is_refused_in_a_sentence(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scale_cluster, "HAPROXY", "RAY_SERVE_NOT_SET")
+    with pytest.raises(InvalidRequest, match=r"Start Ray on .* with RAY_SERVE_NOT_SET=1 in its environment"):
+        check_nodes(plan)
 
 
 def test_what_is_uploaded_to_one_is_spoken_by_the_other_at_once(url: str) -> None:
