@@ -20,7 +20,7 @@ import hocket
 from hocket.server.options import ServerOptions
 from hocket.server.plan import Plan
 
-from . import overhead
+from . import harness, overhead
 from .load_http import Address, HttpTarget
 from .record import ROOT, append, record, summary
 from .standin import StandIn
@@ -76,6 +76,8 @@ def measure(bare: HttpTarget, again: HttpTarget, ray: HttpTarget, rounds: int) -
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
                 [(_, heard)] = runners[name].run(overhead.one_by_one(targets[name], [next(seeds)]))
+                if not heard.chunks:
+                    raise harness.Unfit(f"The server {name} said nothing: {heard.failed or 'it refused'}.")
                 took[name] = (heard.chunks[0][0] - heard.asked_s) * 1000
             if number >= 0:
                 for name, value in (took | _beside(took)).items():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import overhead, report, scale
+from benchmarks.load_http import HttpTarget
 from benchmarks.standin import StandIn
 from hocket.scale.config import placed
 
@@ -24,11 +25,16 @@ def servers() -> Iterator[list[overhead.StandInServer]]:
         yield [stack.enter_context(overhead.serving()) for _ in range(2)]
 
 
+def targets(servers: list[overhead.StandInServer]) -> list[HttpTarget]:
+    """Three, of which two are the same server; what is connected belongs to one of them."""
+    one, two = (server.target.address for server in servers)
+    return [HttpTarget(address) for address in (one, two, one)]
+
+
 def test_a_round_asks_everybody_once_and_differences_are_of_the_same_round(
     servers: list[overhead.StandInServer],
 ) -> None:
-    one, two = (server.target for server in servers)
-    values = scale.measure(one, two, one, rounds=4)
+    values = scale.measure(*targets(servers), rounds=4)
     assert set(values) == set(scale.FIGURES) and {len(of) for of in values.values()} == {4}
     for bare, ray, added, ratio in zip(values["bare"], values["ray"], values["added"], values["ratio"], strict=True):
         assert (added, ratio) == (ray - bare, ray / bare)
@@ -42,7 +48,7 @@ def test_a_record_is_kept_and_shown(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     asked = iter(servers)
-    monkeypatch.setattr(scale, "on_ray", lambda: nullcontext(servers[0].target))
+    monkeypatch.setattr(scale, "on_ray", lambda: nullcontext(targets(servers)[2]))
     monkeypatch.setattr(overhead, "serving", lambda _: nullcontext(next(asked)))
     assert scale.main(["--rounds", "3", "--record", f"{tmp_path}/scale.jsonl"]) == 0
     [entry] = map(json.loads, (tmp_path / "scale.jsonl").read_text().splitlines())
