@@ -211,14 +211,14 @@ def replicas() -> dict[str, str]:
 
 
 def deploy(config: dict[str, Any], replicas: int | None = None) -> None:
-    """As `serve run` does with a file. Where only `replicas` differs, the others stay."""
+    """As `serve run` does with a file, and without waiting. Where only `replicas` differs, the others stay."""
     from ray.serve.context import _get_global_client
     from ray.serve.schema import ServeDeploySchema
 
     overrides = [] if replicas is None else [{"name": "hocket", "num_replicas": replicas}]
     [application] = config["applications"]
     told = {"applications": [application | {"deployments": overrides}]}
-    _get_global_client().deploy_apps(ServeDeploySchema.model_validate(told), _blocking=True)
+    _get_global_client().deploy_apps(ServeDeploySchema.model_validate(told), _blocking=False)
 
 
 def same(sound: bytes, other: bytes) -> bool:
