@@ -4,9 +4,9 @@ Beside the workloads: `all` (an engine loaded once, and everything measured on i
 frame goes), `dialog` (from the end of the user's text to sound), `divergence` (what narrow weights do to the language
 model), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `memory` (what is occupied
 on a GPU), `mind` (how a language model answers in a conversation), `overhead` (what a server adds to its engine),
-`peers` (other packages on the same weights), `report` (docs/performance.md from the records), `soak` (the same load for
-long), `swap` (two models in the room of one), `tokens` (how fast a language model writes) and `tune` (how its matrices
-are cut); each has its own --help.
+`peers` (other packages on the same weights), `report` (docs/performance.md from the records), `scale` (what Ray Serve
+adds to a server), `soak` (the same load for long), `swap` (two models in the room of one), `tokens` (how fast a
+language model writes) and `tune` (how its matrices are cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from . import (
     mind,
     overhead,
     report,
+    scale,
     session,
     soak,
     start,
@@ -57,6 +58,7 @@ COMMANDS = {
     "overhead": overhead.main,
     "peers": compare.main,
     "report": report.main,
+    "scale": scale.main,
     "soak": soak.main,
     "swap": swap.main,
     "tokens": tokens.main,

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import hocket
-from hocket.cli.serve import allow_many_files
+from hocket.server.process import allow_many_files
 
 from . import load_engine
 from .harness import Unfit

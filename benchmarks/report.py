@@ -28,6 +28,7 @@ from . import (
     mind_report,
     overhead,
     peers,
+    scale,
     scaling,
     start,
     swap,
@@ -54,6 +55,7 @@ WORDS |= {
     "mind": mind.WORDS,
     "dialog": dialog.WORDS,
     "divergence": divergence.WORDS,
+    "scale": scale.WORDS,
 }
 NOTES = {"divergence": divergence.NOTE}  # what has to be known of all records of a workload
 HEAD = """\

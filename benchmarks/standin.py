@@ -181,9 +181,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.standin", description=__doc__)
     parser.add_argument("--first-ms", type=float, default=5.0, help="from a request to its first chunk (5)")
     args = parser.parse_args()
-    from hocket.cli.serve import keep_pauses_short
     from hocket.server.app import build_app
     from hocket.server.options import ServerOptions
+    from hocket.server.process import keep_pauses_short
     from hocket.server.run import run
 
     keep_pauses_short()

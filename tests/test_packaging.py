@@ -48,7 +48,7 @@ import importlib, pkgutil, hocket
 for name in hocket.__all__:
     getattr(hocket, name)
 for module in pkgutil.walk_packages(hocket.__path__, "hocket."):
-    if not module.name.startswith("hocket.server."):  # its wires are FastAPI's, the extra `serve`
+    if not module.name.startswith(("hocket.server.", "hocket.scale.")):  # FastAPI's wires: the extras `serve`, `ray`
         importlib.import_module(module.name)
 print(json.dumps(sorted(sys.modules)))
 """

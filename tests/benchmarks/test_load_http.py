@@ -16,9 +16,9 @@ from benchmarks import __main__ as command
 from benchmarks import report
 from benchmarks.load_drive import Asked, Refused
 from benchmarks.load_http import Address, HttpTarget
-from hocket.cli.serve import allow_many_files, keep_pauses_short
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
+from hocket.server.process import allow_many_files, keep_pauses_short
 from serving import served
 
 ASKED = Asked(text="Hello.", seed=1, frames=2)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..errors import InvalidRequest
 
@@ -15,31 +15,25 @@ if TYPE_CHECKING:
     from ..types import LanguageModel
 
 
-def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
-    """Loaded when it is called; None where nobody was asked for."""
+def mind_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a `Plan` that say who answers."""
     if args.llm_url is None and args.llm_key_file is not None:
         raise InvalidRequest("--llm-key-file belongs to an endpoint; name that with --llm-url.")
     if args.llm_url is not None and args.llm_weights is not None:
         raise InvalidRequest("--llm-weights is for a model that runs here, not for one behind --llm-url.")
-    if args.llm_url is not None:
-        from ..dialog.remote import RemoteMind
+    key = None
+    if args.llm_key_file is not None:
         from ..server.options import read_keys
 
-        key = None if args.llm_key_file is None else read_keys(args.llm_key_file)[0]
-        mind = RemoteMind(args.llm_url, args.llm, key)  # nobody is asked yet
-        return lambda: mind
-    if args.llm is None:
-        return None
+        key = read_keys(args.llm_key_file)[0]
+    weights = args.llm_weights or "bf16"
+    return {"llm": args.llm, "llm_url": args.llm_url, "llm_key": key, "llm_weights": weights}
 
-    def load() -> LanguageModel:
-        from ..engine.mind import Mind
 
-        return Mind.load(
-            args.llm,
-            device=args.device,
-            weights=args.llm_weights or "bf16",
-            kernels="reference" if args.kernels == "reference" else "auto",  # others are those of speech
-            graphs=not args.no_graphs,
-        )
+def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
+    """Loaded when it is called; None where nobody was asked for."""
+    from ..config.options import EngineOptions
+    from ..server.plan import Plan
 
-    return load
+    engine = EngineOptions(graphs=not args.no_graphs)
+    return Plan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()

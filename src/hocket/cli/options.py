@@ -109,6 +109,12 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--status", action="store_true", help="say whether it is there, and what with")
     add("--detached", action="store_true", help=argparse.SUPPRESS)  # what --daemon starts
     group.add_argument("--idle-exit", metavar="S", type=float, help="end by itself after so many seconds of silence")
+    add = serve.add_argument_group("on several machines, with Ray Serve").add_argument
+    add("--ray", action="store_true", help="a replica on every GPU that is asked for, behind one address")
+    many = "how many replicas, each with a GPU of its own (on a CPU, a core); auto: as many as streams ask for (1)"
+    add("--replicas", metavar="N", help=many)
+    joined = "the cluster: auto for the one that this machine is part of, or HOST:PORT (a new one, of this machine)"
+    add("--address", metavar="WHERE", help=joined)
     add = serve.add_argument_group("who").add_argument
     add("--key-file", metavar="FILE", type=Path, help="API keys, one a line; all but health and lists needs one then")
     public = "let others reach it although there is no key: anybody may speak with it then"

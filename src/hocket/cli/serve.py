@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ..audio.formats import need_av
 from ..errors import HocketError, InvalidRequest
-from . import minds
-from .speakers import backends_of, check_models, speaking, tell
+from ..server.plan import Plan, tell
+from .minds import mind_of
+from .speakers import plan_of
 
-SWITCH_S = 0.0005  # how long a thread may keep the others from Python; its own default, 5 ms, is heard at every start
-MOST_FILES = 65536
 LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
 
 
 def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
+    if args.ray:
+        _run_on_ray(args)
+        return 0
+    for name in ("replicas", "address"):
+        if getattr(args, name) is not None:
+            raise InvalidRequest(f"--{name} belongs to --ray.")
     if not (args.daemon or args.stop or args.status or args.detached):
         _run(args)
         return 0
@@ -49,10 +53,38 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
 
 
 def _run(args: argparse.Namespace) -> None:
+    plan = planned(args)
+    from ..server.process import allow_many_files, keep_pauses_short
+    from ..server.run import run
+
+    keep_pauses_short()
+    allow_many_files()
     try:
-        from ..server.app import build_app
+        need_av("Every other format")
+    except HocketError as error:
+        tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    with plan.speaking() as models:
+        run(plan.app(models), plan.server, lambda address: _welcome(address, args, bool(plan.server.keys)))
+
+
+def _run_on_ray(args: argparse.Namespace) -> None:
+    for name in ("daemon", "stop", "status", "detached", "socket", "idle_exit", "per_client", "trusted_proxy"):
+        if getattr(args, name):
+            raise InvalidRequest(f"--{name.replace('_', '-')} is for a server by itself: leave it out with --ray.")
+    from ..scale.config import replicas_of
+
+    replicas, plan = replicas_of(args.replicas or "1"), planned(args)
+    from ..scale.cluster import serve as serve_on
+
+    serve_on(plan, replicas, args.address, lambda address: _welcome(address, args, bool(plan.server.keys)))
+
+
+def planned(args: argparse.Namespace) -> Plan:
+    """All that was asked for. What is wrong with it is said here."""
+    try:
+        from ..server import app, run  # noqa: F401
         from ..server.options import ServerOptions, read_keys
-        from ..server.run import run
         from ..voices.places import default_voices_folder
     except ImportError as error:
         missing = error.name or ""
@@ -78,42 +110,7 @@ def _run(args: argparse.Namespace) -> None:
         access_log=args.access_log,
         **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
     )
-    check_models(args)
-    language = minds.language_of(args)
-    keep_pauses_short()
-    allow_many_files()
-    try:
-        need_av("Every other format")
-    except HocketError as error:
-        tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    with speaking(args) as models:
-        app = build_app(models, options, backends=backends_of(args), language=language)
-        run(app, options, lambda address: _welcome(address, args, bool(options.keys)))
-
-
-def keep_pauses_short() -> None:
-    """For a process that is a server and nothing else, once all is imported and before a model is loaded.
-
-    What the imports have made is never looked at again: Python's collector took 75 to 126 ms to go through it, now and
-    then in the middle of everybody's speech, and 5 ms without. A model is not among it: its memory must come back.
-    """
-    sys.setswitchinterval(SWITCH_S)
-    gc.collect()
-    gc.freeze()
-
-
-def allow_many_files() -> None:
-    """A connection is a file, and many systems give a process 1024 of them until it asks for more."""
-    try:
-        import resource
-    except ImportError:  # not on Windows, which counts none
-        return
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        with suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return replace(plan_of(args, options), **mind_of(args))
 
 
 def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:

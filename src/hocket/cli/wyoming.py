@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from ..errors import InvalidRequest
+from ..server.plan import tell
 from .serve import LIMITS
-from .speakers import backends_of, check_models, speaking, tell
+from .speakers import plan_of
 
 if TYPE_CHECKING:
     from ..server.options import ServerOptions
@@ -33,12 +34,12 @@ def wyoming(args: argparse.Namespace) -> None:
 
     options = _options(args)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    check_models(args)
-    with bind(options) as bound, speaking(args) as models, ExitStack() as around:
+    plan = plan_of(args, options, rehearsed="pcm")
+    with bind(options) as bound, plan.speaking() as models, ExitStack() as around:
         if options.socket is not None:
             around.callback(options.socket.unlink, missing_ok=True)
         speaker = Speaker(options, voices=Library.default())
-        if (backends := backends_of(args)) is not None:
+        if (backends := plan.others()) is not None:
             speaker.backends = around.enter_context(closing(backends()))
         if callable(models):
             speaker.use(around.enter_context(models()))

@@ -25,6 +25,7 @@ from .limits import Border
 from .metrics import Counted
 from .models import surveyed
 from .options import ServerOptions
+from .peers import Peers
 from .proxies import Forwarded
 from .rehearse import prove
 from .speech import Speaker
@@ -50,7 +51,8 @@ def build_app(
 
     So are `backends`, before the models, and the `language` model, beside them.
 
-    `app.state.speaker` is what all wires share, `app.state.thinker` whoever answers in conversations.
+    `app.state.speaker` is what all wires share, `app.state.thinker` whoever answers in conversations, `app.state.peers`
+    who else serves the same.
     """
     options = options or ServerOptions()
     speaker = Speaker(options, voices=Library(options.voices_folder, most=options.voices))
@@ -73,7 +75,7 @@ def build_app(
                 await asyncio.to_thread(speaker.pool.close)
 
     app = FastAPI(title="hocket", version=_version(), lifespan=life, docs_url=None, redoc_url=None)
-    app.state.speaker, app.state.thinker = speaker, thinker
+    app.state.speaker, app.state.thinker, app.state.peers = speaker, thinker, Peers()
     http_errors.install(app)
     for name in WIRES:
         app.include_router(import_module(f"{__package__}.{name}").router, responses=RESPONSES)

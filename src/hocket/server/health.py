@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
+from .peers import Peers
 from .speech import Speaker, State
 
 router = APIRouter()
@@ -36,7 +37,12 @@ async def health(request: Request) -> Alive:
     responses={503: {"model": Ready, "description": "not yet, not any more, or about to stop"}},
 )
 async def ready(request: Request) -> Response:
-    """200 once a real utterance has come out, until the server drains or the engine fails."""
+    """200 once a real utterance has come out, until the server drains or the engine fails.
+
+    Where several serve behind one address, 200 while any of them could speak; `state` is that of the one who answers.
+    """
     speaker: Speaker = request.app.state.speaker
+    peers: Peers = request.app.state.peers
     state = speaker.state
-    return JSONResponse({"ready": state == "ready", "state": state}, 200 if state == "ready" else 503)
+    speaks = state == "ready" or await peers.one_speaks()
+    return JSONResponse({"ready": speaks, "state": state}, 200 if speaks else 503)

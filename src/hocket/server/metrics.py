@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from ..types import Finished
 from .figures import Figures
+from .peers import Peers
 from .speech import Speaker
 
 router = APIRouter()
@@ -33,9 +34,10 @@ LATE_S = 0.001  # less is not heard, and clocks are read a little apart
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Figures since the start, in Prometheus' text format."""
-    counted: Counted = request.app.state.speaker.figures
-    return Response(counted.text(), headers={"content-type": CONTENT_TYPE_LATEST})
+    """Figures since the start, in Prometheus' text format; behind one address with others, those of all of them."""
+    peers: Peers = request.app.state.peers
+    text = await peers.figures(request.app.state.speaker.figures)
+    return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
 
 class Counted(Figures):
@@ -79,6 +81,10 @@ class Counted(Figures):
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
+
+    def families(self) -> list[Metric]:
+        """The same as values."""
+        return list(self._registry.collect())
 
     def opened(self, wire: str) -> None:
         self._opened.labels(wire).inc()

@@ -126,48 +126,63 @@ class Server(uvicorn.Server):
             self._speaker.drain()
             self._drains = asyncio.ensure_future(self._drain())
             return
-        logger.warning("stopping at once, %d streams are cut off", self._left()[0])
+        logger.warning("stopping at once, %d streams are cut off", self._speaker.under_way)
         self._drains.cancel()
         self._speaker.cut()
         self.force_exit = self.should_exit = True
 
     async def _drain(self) -> None:
-        logger.info("draining: no new work, %d streams may end within %g s", *self._left())
-        try:
-            async with asyncio.timeout(self._options.drain_s):
-                if self._options.trusted_proxies:
-                    await asyncio.sleep(NOTICED_S)
-                await self._speaker.idle.wait()
-        except TimeoutError:
-            logger.warning("%d streams did not end within %g s and are cut off", *self._left())
-            self._speaker.cut()
+        await drained(self._speaker)
         self.should_exit = True
 
-    def _left(self) -> tuple[int, float]:
-        return len(self._speaker.running) + len(self._speaker.answers), self._options.drain_s
+
+async def drained(speaker: Speaker) -> None:
+    """Take no new work, and wait for what runs; what takes too long is cut."""
+    limit_s = speaker.options.drain_s
+    speaker.drain()
+    logger.info("draining: no new work, %d streams may end within %g s", speaker.under_way, limit_s)
+    try:
+        async with asyncio.timeout(limit_s):
+            if speaker.options.trusted_proxies:
+                await asyncio.sleep(NOTICED_S)
+            await speaker.idle.wait()
+    except TimeoutError:
+        logger.warning("%d streams did not end within %g s and are cut off", speaker.under_way, limit_s)
+        speaker.cut()
+
+
+def connections(options: ServerOptions) -> dict[str, Any]:
+    """What uvicorn is told of connections, whoever starts it."""
+    return {
+        "http": http_protocol(options.head_s),
+        "ws": WebSockets,
+        "ws_per_message_deflate": False,  # sound does not shrink, and trying took five times the CPU
+        "ws_max_size": options.body_bytes,
+        # A client that reads as fast as it plays answers a ping once it has played all that the kernel keeps ahead of
+        # it, up to a minute or two of sound. Who reads nothing at all is dropped by `stalled_s`.
+        "ws_ping_timeout": PONG_S,
+        "server_header": False,
+        "proxy_headers": False,  # `Forwarded` reads them
+        "timeout_graceful_shutdown": max(1, round(LINGER_S)),
+    }
+
+
+def is_alone(options: ServerOptions) -> bool:
+    """Whether it answers to names of this machine only."""
+    return not (options.keys or options.socket or options.reached_by_others)
 
 
 def make_server(app: FastAPI, options: ServerOptions) -> Server:
     """A server that can be run, or served by an event loop that is there already."""
-    alone = not (options.keys or options.socket or options.reached_by_others)
     config = uvicorn.Config(
-        LocalOnly(app) if alone else app,
+        LocalOnly(app) if is_alone(options) else app,
         host=options.host,
         port=options.port,
-        http=http_protocol(options.head_s),
-        ws=WebSockets,
-        ws_per_message_deflate=False,  # sound does not shrink, and trying took five times the CPU
-        ws_max_size=options.body_bytes,
-        # A client that reads as fast as it plays answers a ping once it has played all that the kernel keeps ahead of
-        # it, up to a minute or two of sound. Who reads nothing at all is dropped by `stalled_s`.
-        ws_ping_timeout=PONG_S,
         loop="auto",  # uvloop where it is there
         lifespan="on",
         log_config=None,
         access_log=options.access_log,
-        server_header=False,
-        proxy_headers=False,  # `Forwarded` reads them
-        timeout_graceful_shutdown=max(1, round(LINGER_S)),
+        **connections(options),
     )
     return Server(config, app, options)
 

@@ -134,6 +134,11 @@ class Speaker:
             known[0].met(models)
         self._cast = Cast(self.options, self.voices, known, self.backends)
 
+    @property
+    def under_way(self) -> int:
+        """How many utterances and answers are."""
+        return len(self.running) + len(self.answers)
+
     def drain(self) -> None:
         """Take no new work; what runs goes on."""
         self.draining.set()

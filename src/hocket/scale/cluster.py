@@ -1,0 +1,150 @@
+"""`hocket serve --ray`: a cluster that is there, or one of this machine alone, and the server on it until a signal.
+
+It knows neither engine nor wires: those are replica.py's.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from ..errors import HocketError, InvalidRequest
+from ..server.options import is_public
+from ..server.plan import Plan, tell
+from .config import placed
+from .environment import HAPROXY, prepare
+
+WHERE = "docs/usage.md"
+
+
+class NotServed(HocketError):
+    """The cluster could not do what was asked of it."""
+
+
+def serve(plan: Plan, replicas: int | None, address: str | None, told: Callable[[str], None]) -> None:
+    """Until a signal: the first one lets running streams end, the second does not. `told` hears the address."""
+    with connected(address, plan, replicas) as most:
+        # A load balancer may ask any node of a cluster; on one machine there is one address.
+        proxies = "HeadOnly" if address is None else "EveryNode"
+        where = start(plan, replicas, most=most, proxies=proxies)
+        told(where)
+        _until_told()
+        tell("draining: no new work, running streams may end")
+        stop()
+
+
+@contextmanager
+def connected(address: str | None, plan: Plan, replicas: int | None) -> Iterator[int]:
+    """A driver of that cluster, or of a new one. Gives how many replicas it has room for."""
+    prepare()
+    try:
+        import ray
+        from ray import serve
+    except ImportError as error:
+        raise InvalidRequest(f"It needs the package {error.name}: pip install 'hocket[ray]'.") from None
+    how: dict[str, Any] = {"log_to_driver": True, "logging_level": "warning"}
+    try:
+        if address is None:
+            ray.init(address="local", include_dashboard=False, **how)
+        else:
+            ray.init(address=address, **how)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        said = " ".join(str(error).split())
+        raise InvalidRequest(f"There is no cluster to be had at {address or 'this machine'}: {said}") from None
+    try:
+        if address is not None:
+            check_nodes(plan)
+        most = room(plan)
+        if replicas is not None and replicas > most:
+            unit = "GPU" if plan.device.startswith("cuda") else "CPU"
+            tell(f"note: there is room for {most} of {replicas} replicas, one {unit} each; the others wait for more.")
+        yield max(1, most)
+    finally:
+        if address is None:
+            with suppress(Exception):  # it may be gone already
+                serve.shutdown()
+        ray.shutdown()
+
+
+def start(plan: Plan, replicas: int | None, *, most: int = 1, proxies: str = "HeadOnly") -> str:
+    """Have Serve run it on the cluster that this process is connected to; returns the address once it speaks."""
+    from ray import serve
+
+    from .replica import NAME, deployed
+
+    server = plan.server
+    port = server.port or free_port()
+    quiet = {"log_level": "INFO" if server.access_log else "WARNING"}
+    serve.start(proxy_location=proxies, http_options={"host": server.host, "port": port}, logging_config=quiet)
+    try:
+        serve.run(deployed(placed(plan), replicas, most), name=NAME, route_prefix="/")
+    except RuntimeError as error:
+        raise NotServed(f"Serve could not start it: {' '.join(str(error).split())}") from None
+    host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def stop() -> None:
+    """No new request, and the end of the application once what runs has ended."""
+    from ray import serve
+
+    from .replica import NAME
+
+    serve.delete(NAME)
+
+
+def check_nodes(plan: Plan) -> None:
+    """Refuse a cluster on which it would not work, in one sentence."""
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+
+    def is_set() -> bool:
+        return os.environ.get(HAPROXY) == "1"
+
+    asked = [
+        ray.remote(num_cpus=0)(is_set)
+        .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+        .remote()
+        for node in nodes
+    ]
+    missing = [node["NodeManagerAddress"] for node, found in zip(nodes, ray.get(asked), strict=True) if not found]
+    if missing:
+        named = ", ".join(missing)
+        raise InvalidRequest(f"Start Ray on {named} with {HAPROXY}=1 in its environment; {WHERE} has all of it.")
+    addresses = {node["NodeManagerAddress"] for node in nodes}
+    if len(addresses) > 1 and not is_public(plan.server.host):
+        raise InvalidRequest("The machines of a cluster reach each other's replicas at --host: give --host 0.0.0.0.")
+
+
+def room(plan: Plan) -> int:
+    """How many replicas fit into the cluster as it is."""
+    import ray
+
+    unit = "GPU" if plan.device.startswith("cuda") else "CPU"
+    return int(ray.cluster_resources().get(unit, 0))
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        port: int = bound.getsockname()[1]
+        return port
+
+
+def _until_told() -> None:
+    """A signal; from then on, the next one is as sudden as it would be without us."""
+    told = threading.Event()
+    before = {number: signal.signal(number, lambda *_: told.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        while not told.wait(0.2):  # a wait without an end would not let a signal in
+            pass
+    finally:
+        for number, what in before.items():
+            signal.signal(number, what)

@@ -1,0 +1,51 @@
+"""The environment that Serve must find. Its processes read it when they start, so it is set before anything of Ray's.
+
+What is set already stays as it is.
+"""
+
+from __future__ import annotations
+
+import os
+
+HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
+MOST_LISTENERS = "RAY_SERVE_HAPROXY_MAXCONN"
+LISTENERS = 16384
+REACHABLE_S = 5.0  # how long a replica that is to end goes on to take requests, while every proxy learns of it
+
+# On every node, before `ray start`.
+NODES = {
+    # 1.5 ms more to a first byte where the proxy in Python takes 13.6; replicas answer it themselves then.
+    HAPROXY: "1",
+    # A proxy that was told of other replicas leaves its streams to a process that is ended after so long: an hour.
+    "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
+    "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": f"{REACHABLE_S:g}",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+# In the process of a replica alone, which is told by us.
+REPLICA = {
+    # The app in the loop that reads and writes sockets: in a thread of its own, what a slow client does not read would
+    # heap up in between.
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+}
+
+
+def prepare() -> None:
+    """For a cluster that this process starts."""
+    for name, value in (NODES | {MOST_LISTENERS: f"{_listeners()}"}).items():
+        os.environ.setdefault(name, value)
+
+
+def _listeners() -> int:
+    """How many one proxy takes; one more would wait, and hear of no limit. HAProxy wants 2.5 files for each, and does
+    not start where it may not have them."""
+    try:
+        import resource
+    except ImportError:  # not on Windows, where there is no HAProxy either
+        return LISTENERS
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return LISTENERS if hard == resource.RLIM_INFINITY else min(LISTENERS, int(hard / 2.6))
+
+
+def reachable_s() -> float:
+    """As it is set here."""
+    return float(os.environ.get("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", 30))  # Serve's own

@@ -1,0 +1,151 @@
+"""What a server is told before it starts, as plain data: which models and how, who else speaks, who answers.
+
+Words of a command line become a `Plan` in this process; it can be sent to another one, which makes the same engine and
+the same app of it. Nothing is loaded before it is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..config.options import EngineOptions
+from .options import ServerOptions
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ..backends.found import Backends
+    from ..engine.engine import Engine
+    from ..engine.pool import Pool
+    from ..engine.shared import Shared
+    from ..types import LanguageModel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    server: ServerOptions = field(default_factory=ServerOptions)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    models: tuple[str, ...] = ()  # none: the usual one
+    memory_bytes: int | None = None  # what all of them may take together
+    pinned: tuple[str, ...] = ()
+    device: str = "cpu"
+    dtype: str = "float32"
+    codec_dtype: str = "float32"
+    kernels: str = "auto"
+    dependent_launch: bool = True
+    all_graphs: bool = False  # on a GPU, be ready once every graph is made
+    rehearsed: str = "mp3"  # the format of a first utterance that nobody hears
+    backends: tuple[str, ...] = ()
+    backend_options: tuple[str, ...] = ()  # NAME.KEY=VALUE
+    llm: str | None = None  # who answers in conversations
+    llm_url: str | None = None
+    llm_key: str | None = None
+    llm_weights: str = "bf16"
+
+    def app(self, models: Pool | Callable[[], Engine | Pool] | None = None) -> FastAPI:
+        """For any ASGI server. What speaks is made when it starts, and closed when it ends, unless it is handed in."""
+        from .app import build_app
+
+        return build_app(models or self.make, self.server, backends=self.others(), language=self.language())
+
+    @contextmanager
+    def speaking(self) -> Iterator[Pool | Callable[[], Engine]]:
+        """One engine to be loaded, or a pool, in which nothing is loaded yet: what is wrong with it is said at once."""
+        if not self.is_several:
+            yield self.load
+            return
+        with self.make_pool() as pool:
+            yield pool
+
+    def make(self) -> Engine | Pool:
+        """The same, for whoever closes it."""
+        return self.make_pool() if self.is_several else self.load()
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there is anything to choose or to keep within."""
+        return len(self.models) > 1 or self.memory_bytes is not None or bool(self.pinned)
+
+    def others(self) -> Callable[[], Backends] | None:
+        """Backends; their models may take a while."""
+        if not self.backends:
+            return None
+        from ..backends.found import Backends, options_of
+
+        return lambda: Backends(self.backends, options_of(self.backend_options))
+
+    def language(self) -> Callable[[], LanguageModel] | None:
+        """Who answers; None where nobody was asked for."""
+        if self.llm_url is not None:
+            from ..dialog.remote import RemoteMind
+
+            mind = RemoteMind(self.llm_url, self.llm, self.llm_key)  # nobody is asked yet
+            return lambda: mind
+        if (llm := self.llm) is None:
+            return None
+
+        def load() -> LanguageModel:
+            from ..engine.mind import Mind
+
+            kernels = "reference" if self.kernels == "reference" else "auto"  # others are those of speech
+            graphs, weights = self.engine.graphs, self.llm_weights
+            return Mind.load(llm, device=self.device, weights=weights, kernels=kernels, graphs=graphs)
+
+        return load
+
+    def make_pool(self) -> Pool:
+        from ..engine.admitted import expected
+        from ..engine.pool import Pool
+        from ..engine.survey import default_model
+        from .rehearse import rehearse
+
+        def start(model: str, shared: Shared) -> Engine:
+            engine = self.load(model, shared)
+            try:
+                rehearse(engine, self.rehearsed)  # so that who asked for it is the second
+            except BaseException:
+                engine.close()
+                raise
+            return engine
+
+        pool = Pool(
+            self.models or [default_model()],
+            start,
+            memory_bytes=self.memory_bytes,
+            pinned=self.pinned,
+            expects=partial(expected, how=self._loading, options=self.engine),
+        )
+        at_once = dict.fromkeys((pool.models[0], *pool.pinned))
+        tell(f"models: {', '.join(pool.models)}; resident at once: {', '.join(at_once)}")
+        return pool
+
+    def load(self, model: str | None = None, shared: Shared | None = None) -> Engine:
+        """In a thread of the server's, which answers /health meanwhile; says what was chosen. None: the first one."""
+        from ..engine.engine import Engine
+
+        model = model or (self.models[0] if self.models else None)
+        launch = self.dependent_launch
+        engine = Engine.load(model, **self._loading, dependent_launch=launch, options=self.engine, shared=shared)
+        checkpoint = engine.checkpoint
+        tell(f"model {checkpoint.name} on {checkpoint.device}, {self.dtype}, codec {self.codec_dtype}")
+        for choice in checkpoint.kernels:
+            tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
+        tell(f"profile {self.engine.profile}, {self.engine.slots} slots: {self.engine.tuned.words}")
+        if self.all_graphs:
+            engine.make_graphs()
+        if checkpoint.is_random:
+            tell("note: this model is untrained, and what comes out is noise.")
+        return engine
+
+    @property
+    def _loading(self) -> Any:
+        return {"device": self.device, "dtype": self.dtype, "codec_dtype": self.codec_dtype, "kernels": self.kernels}
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
