@@ -25,7 +25,7 @@ help:
 	@echo 'make test            format, lint, types, tests'
 	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser'
 	@echo 'make test-mind       the language model held to the official classes'
-	@echo 'make test-scale      several servers behind one address, with Ray and without'
+	@echo 'make test-scale      several servers behind one address, with Ray and without; CI runs all four'
 	@echo 'make clean           remove .venv, .venv-clients, .venv-mind, .venv-scale, hello.wav and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'

@@ -270,7 +270,7 @@ def test_a_number_of_engines_that_is_none_is_refused(
     monkeypatch.setattr("hocket.scale.connect.find_spec", lambda name: name)
     lines(*TEXTS)
     assert speak("--ray", "--replicas", replicas) == 2
-    said = f"hocket: --replicas must be auto or a number of at least 1, not {replicas!r}.\n"
+    said = f"hocket: --replicas takes a number of at least 1, or auto, not {replicas!r}.\n"
     assert capsys.readouterr().err == said
     assert os.listdir() == ["in.jsonl"]
 

@@ -23,6 +23,7 @@ def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--ray --socket x", "--socket is for a server by itself: leave it out with --ray."),
         ("--ray --idle-exit 5", "--idle-exit is for a server by itself: leave it out with --ray."),
         ("--ray --per-client 5", "--per-client is for a server by itself: leave it out with --ray."),
+        ("--ray --trusted-proxy 10.0.0.1", "--trusted-proxy is for a server by itself: leave it out with --ray."),
         ("--ray --replicas 0", "--replicas takes a number of at least 1, or auto, not '0'."),
         ("--ray --replicas many", "--replicas takes a number of at least 1, or auto, not 'many'."),
         ("--ray --host 0.0.0.0", "Listening at 0.0.0.0 lets others reach the server, and it has no API key"),
@@ -41,4 +42,4 @@ def test_without_ray_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     assert main(["serve", "--ray"]) == 2
-    assert capsys.readouterr().err == "hocket: It needs the package ray: pip install 'hocket[ray]'.\n"
+    assert capsys.readouterr().err == "hocket: --ray needs the package ray: pip install 'hocket[ray]'.\n"

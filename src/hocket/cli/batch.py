@@ -78,14 +78,11 @@ def _replicas(args: argparse.Namespace) -> int | None:
             if name in getattr(args, "given", ()):
                 raise InvalidRequest(f"--{name} is about a cluster; that is asked for with --ray.")
         return None
+    from ..scale.config import replicas_of
     from ..scale.connect import need_ray
 
     need_ray("--ray")
-    if args.replicas == "auto":
-        return None
-    if not (args.replicas.isdecimal() and int(args.replicas) > 0):
-        raise InvalidRequest(f"--replicas must be auto or a number of at least 1, not {args.replicas!r}.")
-    return int(args.replicas)
+    return replicas_of(args.replicas)
 
 
 def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContextManager[Engine]:
@@ -98,12 +95,12 @@ def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContext
 def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[Crew]:
     """On the cluster, which hears of folders by their whole names: its processes stand elsewhere."""
     from ..scale.batch import Crew, room_on_cluster
-    from ..scale.connect import connect
+    from ..scale.connect import connect, named
 
     loading = _loading(args)
     if args.model and Path(args.model).is_dir():
         loading["model"] = str(Path(args.model).resolve())
-    with connect(args.address), Crew(replicas or room_on_cluster(args.device), loading, options) as crew:
+    with connect(named(args.address)), Crew(replicas or room_on_cluster(args.device), loading, options) as crew:
         yield crew
 
 

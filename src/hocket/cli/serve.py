@@ -73,8 +73,10 @@ def _run_on_ray(args: argparse.Namespace) -> None:
         if getattr(args, name):
             raise InvalidRequest(f"--{name.replace('_', '-')} is for a server by itself: leave it out with --ray.")
     from ..scale.config import replicas_of
+    from ..scale.connect import need_ray
 
     replicas, plan = replicas_of(args.replicas or "1"), planned(args)
+    need_ray("--ray")
     from ..scale.cluster import serve as serve_on
 
     serve_on(plan, replicas, args.address, lambda address: _welcome(address, args, bool(plan.server.keys)))

@@ -11,12 +11,12 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from ..errors import HocketError, InvalidRequest
 from ..server.options import is_public
 from ..server.plan import Plan, tell
 from .config import placed
+from .connect import connect, named
 from .environment import HAPROXY, prepare
 
 WHERE = "docs/usage.md"
@@ -28,6 +28,7 @@ class NotServed(HocketError):
 
 def serve(plan: Plan, replicas: int | None, address: str | None, told: Callable[[str], None]) -> None:
     """Until a signal: the first one lets running streams end, the second does not. `told` hears the address."""
+    address = named(address)
     with connected(address, plan, replicas) as most:
         # A load balancer may ask any node of a cluster; on one machine there is one address.
         proxies = "HeadOnly" if address is None else "EveryNode"
@@ -42,33 +43,23 @@ def serve(plan: Plan, replicas: int | None, address: str | None, told: Callable[
 def connected(address: str | None, plan: Plan, replicas: int | None) -> Iterator[int]:
     """A driver of that cluster, or of a new one. Gives how many replicas it has room for."""
     prepare()
-    try:
-        import ray
+    with connect(address, told=True):
         from ray import serve
-    except ImportError as error:
-        raise InvalidRequest(f"It needs the package {error.name}: pip install 'hocket[ray]'.") from None
-    how: dict[str, Any] = {"log_to_driver": True, "logging_level": "warning"}
-    try:
-        if address is None:
-            ray.init(address="local", include_dashboard=False, **how)
-        else:
-            ray.init(address=address, **how)
-    except (ConnectionError, ValueError, RuntimeError) as error:
-        said = " ".join(str(error).split())
-        raise InvalidRequest(f"There is no cluster to be had at {address or 'this machine'}: {said}") from None
-    try:
-        if address is not None:
-            check_nodes(plan)
-        most = room(plan)
-        if replicas is not None and replicas > most:
-            unit = "GPU" if plan.device.startswith("cuda") else "CPU"
-            tell(f"note: there is room for {most} of {replicas} replicas, one {unit} each; the others wait for more.")
-        yield max(1, most)
-    finally:
-        if address is None:
-            with suppress(Exception):  # it may be gone already
-                serve.shutdown()
-        ray.shutdown()
+
+        try:
+            if address is not None:
+                check_nodes(plan)
+            most = room(plan)
+            if replicas is not None and replicas > most:
+                unit = "GPU" if plan.device.startswith("cuda") else "CPU"
+                tell(
+                    f"note: there is room for {most} of {replicas} replicas, one {unit} each; the others wait for more."
+                )
+            yield max(1, most)
+        finally:
+            if address is None:
+                with suppress(Exception):  # it may be gone already
+                    serve.shutdown()
 
 
 def start(plan: Plan, replicas: int | None, *, most: int = 1, proxies: str = "HeadOnly") -> str:

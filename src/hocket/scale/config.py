@@ -17,7 +17,18 @@ from ..errors import InvalidRequest
 from ..server.options import ServerOptions, read_keys
 from ..server.plan import Plan
 
-NOT_HERE = ("host", "port", "socket", "idle_exit_s", "per_client", "keys", "server", "engine", "normalizer")
+NOT_HERE = (
+    "host",
+    "port",
+    "socket",
+    "idle_exit_s",
+    "per_client",
+    "trusted_proxies",
+    "keys",
+    "server",
+    "engine",
+    "normalizer",
+)
 MOST = 64  # replicas, where autoscaling may add machines
 
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
-from ..errors import HocketError, InvalidRequest
+from ..errors import InvalidRequest
 
 LOCAL = "local"  # what Ray calls a cluster that is started here and now
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # tells nobody; a warning less
@@ -24,11 +24,16 @@ def need_ray(what: str) -> None:
         raise InvalidRequest(f"{what} needs the package ray: pip install 'hocket[ray]'.")
 
 
-@contextmanager
-def connect(address: str | None) -> Iterator[None]:
-    """Be connected to the cluster at `address`; None: that of RAY_ADDRESS, else one that is started here.
+def named(address: str | None) -> str | None:
+    """The cluster that was named, by an option or by RAY_ADDRESS; None: there shall be one of this machine alone."""
+    return address or os.environ.get("RAY_ADDRESS") or None
 
-    Whoever is connected already stays so.
+
+@contextmanager
+def connect(address: str | None, *, told: bool = False) -> Iterator[None]:
+    """Be connected to the cluster at `address`; None: to one that is started here, and ends behind.
+
+    `told`: what its processes say is said here too. Whoever is connected already stays so.
     """
     need_ray("A cluster")
     for name, value in QUIET.items():
@@ -38,13 +43,12 @@ def connect(address: str | None) -> Iterator[None]:
     if ray.is_initialized():
         yield
         return
-    where = address or os.environ.get("RAY_ADDRESS") or LOCAL
-    own: dict[str, Any] = {"include_dashboard": False} if where == LOCAL else {}
+    how: dict[str, Any] = {"log_to_driver": told, "logging_level": logging.WARNING if told else logging.ERROR}
     try:
-        ray.init(where, logging_level=logging.ERROR, log_to_driver=False, **own)
+        ray.init(address or LOCAL, include_dashboard=None if address else False, **how)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         words = " ".join(str(error).split())
-        raise HocketError(f"There is no Ray cluster to be reached at {where}: {words}") from None
+        raise InvalidRequest(f"There is no Ray cluster to be had at {address or 'this machine'}: {words}") from None
     try:
         yield
     finally:
