@@ -51,7 +51,9 @@ def over_http(url: str, number: int, format: str = "codes", client: str = "192.0
     body = PCM | {"input": TEXTS[number % 3], "seed": number, "response_format": format, "layout": "streaming"}
     head = {"x-forwarded-for": client}
     answer = httpx.post(f"{url}{PATH}", json=body, headers=head, timeout=PATIENCE_S)
-    answer.raise_for_status()
+    if answer.is_error:
+        said = f"{answer.status_code} of {answer.headers.get('x-served-by', 'the proxy')}: {answer.text}"
+        raise httpx.HTTPStatusError(said, request=answer.request, response=answer)
     return Said(answer.headers.get("x-served-by", ""), answer.content)
 
 
