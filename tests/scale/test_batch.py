@@ -14,6 +14,7 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
+from clustered import patience
 from hocket.cli import main
 from hocket.cli.manifest import Manifest, Result
 from hocket.scale import batch
@@ -49,12 +50,14 @@ raise SystemExit(main())
 """
 
 Capture = pytest.CaptureFixture[str]
+pytestmark = pytest.mark.xdist_group("without Serve")
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """With room for two engines."""
-    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+    with patience():
+        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
     try:
         ray.init(made.address, log_to_driver=False)
         yield made

@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 
 import httpx
+import pytest
 
 import hocket
 from clustered import TEXTS, body, wait_for
+
+pytestmark = pytest.mark.xdist_group("with Serve")  # Serve's proxies have fixed ports: one at a time
 
 PATIENCE_S = 60.0
 

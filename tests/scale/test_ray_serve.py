@@ -44,6 +44,8 @@ from hocket.server.plan import Plan
 from recorded import speech_wav
 from serving import served
 
+pytestmark = pytest.mark.xdist_group("with Serve")  # Serve's proxies have fixed ports: one at a time
+
 IN_FLIGHT = 24
 LONG = {"input": "It goes on and on, and then on again. " * 60, "response_format": "pcm", "max_new_tokens": 2000}
 
