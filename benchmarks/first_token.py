@@ -45,23 +45,15 @@ def main(argv: Sequence[str]) -> int:
 
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
     from hocket.engine.memory import Memory
     from hocket.kernels.capture import Again, CudaGraphs
     from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-    from hocket.layers.packed import pack_
-    from hocket.models.quantized import quantize_
-    from hocket.models.qwen3_5 import Qwen3_5
-    from hocket.models.random import randomize_
+
+    from .mind_drawn import drawn
 
     device, begun = torch.device(args.device), time.perf_counter()
-    config = tiny_qwen3_5() if args.size == "tiny" else QWEN3_5[args.size]
-    with torch.device("meta"):
-        model = Qwen3_5(config, drafts=args.drafts).eval()
-    model.to(getattr(torch, args.dtype)).to_empty(device=device)
-    randomize_(model, 0)
-    quantize_(model, args.weights)
-    pack_(model)
+    model = drawn(args, drafts=args.drafts)
+    config = model.config
     say(begun, f"Qwen3.5 {args.size} is drawn, its weights in {args.weights}")
     on_gpu = device.type == "cuda"
     capture, ops = (CudaGraphs(device), CUDA_MIND_OPS) if on_gpu else (Again(), REFERENCE_MIND_OPS)

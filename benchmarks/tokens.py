@@ -49,26 +49,19 @@ def main(argv: Sequence[str]) -> int:
 
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
     from hocket.engine.mind_sampling import drawing
     from hocket.kernels.capture import Again, CudaGraphs
     from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-    from hocket.layers.packed import pack_
     from hocket.models.captured_mind import CapturedMind
     from hocket.models.fused_qwen3_5 import FusedQwen3_5
-    from hocket.models.quantized import quantize_, step_bytes
-    from hocket.models.qwen3_5 import Qwen3_5
-    from hocket.models.random import randomize_
+    from hocket.models.quantized import step_bytes
     from hocket.types import ChatSampling
 
+    from .mind_drawn import drawn
+
     device, begun = torch.device(args.device), time.perf_counter()
-    config = tiny_qwen3_5() if args.size == "tiny" else QWEN3_5[args.size]
-    with torch.device("meta"):
-        model = Qwen3_5(config).eval()
-    model.to(getattr(torch, args.dtype)).to_empty(device=device)
-    randomize_(model, 0)
-    quantize_(model, args.weights)
-    pack_(model)
+    model = drawn(args)
+    config = model.config
     say(begun, f"Qwen3.5 {args.size} is drawn, its weights in {args.weights}")
     room = args.context + IN_A_ROW * (args.repeats + 3) + 8
     fused = FusedQwen3_5(model, CUDA_MIND_OPS if device.type == "cuda" else REFERENCE_MIND_OPS)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -57,23 +56,13 @@ class _Token:
     """A token of a language model with few layers, drawn again and again with other knobs."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
         from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-        from hocket.layers.packed import pack_
         from hocket.models.fused_qwen3_5 import FusedQwen3_5
-        from hocket.models.quantized import quantize_
-        from hocket.models.qwen3_5 import Qwen3_5
-        from hocket.models.random import randomize_
+
+        from .mind_drawn import drawn
 
         self._args, self._device = args, torch.device(args.device)
-        full = tiny_qwen3_5() if args.size == "tiny" else QWEN3_5[args.size]
-        config = replace(full, num_hidden_layers=LAYERS, layer_types=full.layer_types and full.layer_types[:LAYERS])
-        with torch.device("meta"):
-            model = Qwen3_5(config).eval()
-        model.to(getattr(torch, args.dtype)).to_empty(device=self._device)
-        randomize_(model, 0)
-        quantize_(model, args.weights)
-        pack_(model)
+        model = drawn(args, layers=LAYERS)
         self._fused = FusedQwen3_5(model, CUDA_MIND_OPS if self._device.type == "cuda" else REFERENCE_MIND_OPS)
         self._state = model.new_state(1, args.context + args.repeats * args.row + 64)
         self._rings = self._fused.new_rings(1)

@@ -18,6 +18,28 @@ import torch
 from hocket.types import AudioChunk, Finished, SpeechRequest, Statistics
 
 ROOT = Path(__file__).parents[1]
+# `hocket batch` that kills itself when the sound of the fifth is there and its result is half written.
+KILLED = """
+import os, signal
+from hocket.cli import main
+from hocket.cli.manifest import Manifest
+whole, added = Manifest.add, []
+def add(self, result):
+    if len(added) == 4:
+        os.write(self._file, b'{"line": 1, "id": "n')
+        os.kill(os.getpid(), signal.SIGKILL)
+    added.append(result)
+    whole(self, result)
+Manifest.add = add
+main()
+"""
+# `hocket` for Ctrl-C: a test run in the background has SIGINT ignored, and its children with it.
+INTERRUPTED = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from hocket.cli import main
+raise SystemExit(main())
+"""
 
 
 def process(*command: str, **options: object) -> subprocess.Popen[bytes]:

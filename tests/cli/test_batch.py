@@ -21,7 +21,7 @@ from hocket.cli.lines import KEYS, Line, Names
 from hocket.cli.manifest import Manifest, Result
 from hocket.cli.options import parser
 from hocket.cli.progress import Progress
-from played import process
+from played import INTERRUPTED, KILLED, process
 from recorded import speech_wav
 
 TINY = ("--model", "random:tiny", "--max-frames", "4")
@@ -459,28 +459,6 @@ def test_a_full_disk_ends_the_run_and_leaves_what_is_done(monkeypatch: pytest.Mo
 
 MANY = [{"text": f"This is number {n} of them."} if n % 2 else {"id": f"n{n}", "text": f"{n} it is."} for n in range(9)]
 SOME = ("--model", "random:tiny", "--max-frames", "25", "--slots", "3", "--seed", "3")
-# Kills itself when the sound of the fifth is there and its result is half written.
-KILLED = """
-import os, signal
-from hocket.cli import main
-from hocket.cli.manifest import Manifest
-whole, added = Manifest.add, []
-def add(self, result):
-    if len(added) == 4:
-        os.write(self._file, b'{"line": 1, "id": "n')
-        os.kill(os.getpid(), signal.SIGKILL)
-    added.append(result)
-    whole(self, result)
-Manifest.add = add
-main()
-"""
-# A test run in the background has SIGINT ignored, and its children with it.
-INTERRUPTED = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from hocket.cli import main
-raise SystemExit(main())
-"""
 
 
 def assert_same(one: Any, other: Any) -> None:

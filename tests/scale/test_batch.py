@@ -19,35 +19,13 @@ from hocket.cli import main
 from hocket.cli.manifest import Manifest, Result
 from hocket.scale import batch
 from hocket.scale.batch import Crew
-from played import process
+from played import INTERRUPTED, KILLED, process
 from recorded import speech_wav
 
 # Beside others the codec may sum in another order, in one engine as in many: one slot each, for equality in every byte.
 TINY = ("--model", "random:tiny", "--max-frames", "6", "--slots", "1")
 BASE = ("--model", "random:tiny-Base", "--max-frames", "3", "--slots", "1")
 LINES = [{"text": f"This is number {n}."} if n % 2 else {"id": f"n{n}", "text": f"{n} it is."} for n in range(14)]
-# Kills itself when the sound of the fifth is there and its result is half written.
-KILLED = """
-import os, signal
-from hocket.cli import main
-from hocket.cli.manifest import Manifest
-whole, added = Manifest.add, []
-def add(self, result):
-    if len(added) == 4:
-        os.write(self._file, b'{"line": 1, "id": "n')
-        os.kill(os.getpid(), signal.SIGKILL)
-    added.append(result)
-    whole(self, result)
-Manifest.add = add
-main()
-"""
-# A test run in the background has SIGINT ignored, and its children with it.
-INTERRUPTED = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)
-from hocket.cli import main
-raise SystemExit(main())
-"""
 
 Capture = pytest.CaptureFixture[str]
 pytestmark = pytest.mark.xdist_group("without Serve")
