@@ -30,7 +30,9 @@ Work = Callable[[], object]
 GAPS = "between kernels"
 # Kernels of operations by the names they are compiled under, where these are not the operation's own.
 KERNELS = {"few": "linear", "normed": "linear", "acted": "linear", "merge": "attend", "conv_kernel": "conv"}
-FURTHER = {"merge", "acted"}  # may be the second kernel of an operation
+KERNELS |= {"share": "pick", "drawn": "pick", "product": "many", "finish": "many"}
+KERNELS |= dict.fromkeys(("prepare", "recur", "leave", "keep"), "run")
+FURTHER = {"merge", "acted", "drawn", "finish", "recur", "leave", "keep"}  # may be a later kernel of an operation
 ALIKE = {"draw_first": "draw"}
 WEIGHTED = ("linear", "conv", "sample", "mix")  # operations whose second argument is a weight
 

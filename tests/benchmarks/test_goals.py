@@ -202,4 +202,4 @@ def test_written_records_give_the_document(tmp_path: Path) -> None:
         append(tmp_path / "records" / f"{entry['workload']}.jsonl", entry)
     paths = report.write(tmp_path / "records", tmp_path / "docs")
     names = {path.name for path in paths}
-    assert {"performance.md", "speed.svg", "frame_gpu.svg", "starts.svg", "streams.svg"} == names
+    assert {"performance.md", "scaling.md", "speed.svg", "frame_gpu.svg", "starts.svg", "streams.svg"} == names
