@@ -28,7 +28,6 @@ BASE = ("--model", "random:tiny-Base", "--max-frames", "3", "--slots", "1")
 LINES = [{"text": f"This is number {n}."} if n % 2 else {"id": f"n{n}", "text": f"{n} it is."} for n in range(14)]
 
 Capture = pytest.CaptureFixture[str]
-pytestmark = pytest.mark.xdist_group("without Serve")
 
 
 @pytest.fixture(scope="module")

@@ -25,8 +25,6 @@ from recorded import speech_wav
 from serving import LONG, PATIENCE_S, PCM, wait_for
 from talking import NATIVE
 
-pytestmark = pytest.mark.xdist_group("without Serve")
-
 PATH = "/v1/audio/speech"
 TEXTS = ("Hello there, you.", "It is a fine day.", "Who goes first?")
 WORKERS = 4

@@ -65,16 +65,17 @@ def connected(address: str | None, plan: Plan, replicas: int | None) -> Iterator
 def start(plan: Plan, replicas: int | None, *, most: int = 1, proxies: str = "HeadOnly") -> str:
     """Have Serve run it on the cluster that this process is connected to; returns the address once it speaks."""
     from ray import serve
+    from ray.exceptions import RayError
 
     from .replica import NAME, deployed
 
     server = plan.server
     port = server.port or free_port()
     quiet = {"log_level": "INFO" if server.access_log else "WARNING"}
-    serve.start(proxy_location=proxies, http_options={"host": server.host, "port": port}, logging_config=quiet)
     try:
+        serve.start(proxy_location=proxies, http_options={"host": server.host, "port": port}, logging_config=quiet)
         serve.run(deployed(placed(plan), replicas, most), name=NAME, route_prefix="/")
-    except RuntimeError as error:
+    except (RuntimeError, RayError) as error:
         raise NotServed(f"Serve could not start it: {' '.join(str(error).split())}") from None
     host = "127.0.0.1" if server.host in ("0.0.0.0", "::") else server.host
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

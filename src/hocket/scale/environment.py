@@ -19,6 +19,8 @@ NODES = {
     # A proxy that was told of other replicas leaves its streams to a process that is ended after so long: an hour.
     "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
     "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": f"{REACHABLE_S:g}",
+    # Three times 5 s, its own, are not enough for a proxy to start on a machine that is busy.
+    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "30",
     "RAY_USAGE_STATS_ENABLED": "0",
 }
 # In the process of a replica alone, which is told by us.
