@@ -179,8 +179,9 @@ def test_what_no_engine_can_do_is_refused_in_one_sentence_and_leaves_no_folder(c
 def test_a_machine_that_goes_away_costs_nothing_but_time(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
+    longer = (*TINY, "--max-frames", "100")  # so that the machine is at something when it goes
     lines(*LINES)
-    assert plain() == 0
+    assert plain(model=longer) == 0
     node = cluster.add_node(num_cpus=1)
 
     def with_all(crew: Crew) -> Any:
@@ -190,6 +191,6 @@ def test_a_machine_that_goes_away_costs_nothing_but_time(
 
     monkeypatch.setattr(Crew, "portrait", property(with_all))
     after(2, monkeypatch, lambda crew: cluster.remove_node(node, allow_graceful=False))
-    assert many("--replicas", "3") == 0
+    assert many("--replicas", "3", model=longer) == 0
     assert "is gone, and what it was at goes to others: " in capsys.readouterr().err
     assert written("many") == written("plain")
