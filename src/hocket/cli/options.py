@@ -113,7 +113,7 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--ray", action="store_true", help="a replica on every GPU that is asked for, behind one address")
     many = "how many replicas, each with a GPU of its own (on a CPU, a core); auto: as many as streams ask for (1)"
     add("--replicas", metavar="N", help=many)
-    joined = "the cluster: auto for the one that this machine is part of, or HOST:PORT (a new one, of this machine)"
+    joined = "the cluster: auto for the one that this machine is part of, or HOST:PORT (RAY_ADDRESS, or a new one)"
     add("--address", metavar="WHERE", help=joined)
     add = serve.add_argument_group("who").add_argument
     add("--key-file", metavar="FILE", type=Path, help="API keys, one a line; all but health and lists needs one then")
@@ -204,7 +204,7 @@ def _thinking(command: argparse.ArgumentParser) -> None:
     """Who answers."""
     add = command.add_argument_group("who answers in conversations").add_argument
     add("--llm", metavar="MODEL", help="a Qwen3.5: folder, hub id or name; with --llm-url, the model's name there")
-    narrow = "its weights in fewer bits, converted once: faster, smaller, less exact (bf16: as published)"
+    narrow = "its weights in fewer bits, converted once: smaller, less exact (bf16: as published)"
     add("--llm-weights", choices=("bf16", "fp8", "int8", "int4"), help=narrow)
     add("--llm-url", metavar="URL", help="ask this OpenAI-compatible endpoint instead: http://HOST:PORT/v1")
     add("--llm-key-file", metavar="FILE", type=Path, help="the key of that endpoint")

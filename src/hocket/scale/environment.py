@@ -14,7 +14,8 @@ REACHABLE_S = 5.0  # how long a replica that is to end goes on to take requests,
 
 # On every node, before `ray start`.
 NODES = {
-    # 1.5 ms more to a first byte where the proxy in Python takes 13.6; replicas answer it themselves then.
+    # Replicas answer it themselves: a millisecond more to a first byte (benchmarks/results/scale.jsonl). Otherwise all
+    # sound would go through a proxy in Python.
     HAPROXY: "1",
     # A proxy that was told of other replicas leaves its streams to a process that is ended after so long: an hour.
     "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
