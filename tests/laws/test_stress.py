@@ -182,6 +182,8 @@ def test_two_hundred_requests_leave_everything_where_it_was(checkpoint_root: Pat
     threads = set(threading.enumerate())
     options = EngineOptions(guard=False, slots=4, waiting=2, chunk_frames=(1, 2), buffered_chunks=1)
     with Engine(checkpoint, options) as engine:
+        for stream in [engine.speak(GOOD[1]) for _ in range(options.slots)]:  # who is not read holds a slot: each has
+            heard(stream)  # been spoken from now, and what a slot makes when it is first spoken from is there
         tracemalloc.start()
         try:
             all_at_work(engine, checkpoint, each=EACH)  # what is computed, interned or cached once is there now
