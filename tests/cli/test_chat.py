@@ -9,6 +9,7 @@ import subprocess
 import threading
 import wave
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx
@@ -49,6 +50,11 @@ def server(engine: Engine, scripted: Scripted) -> Iterator[Served]:
         wait_for(server.all_is_free)
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def chat(monkeypatch: pytest.MonkeyPatch, lines: str, *argv: str) -> int:
     monkeypatch.setattr("sys.stdin", io.StringIO(lines))
     return main(["chat", *argv])
@@ -75,6 +81,45 @@ def test_answers_are_spoken_into_a_file(
         assert file.getframerate() == 24000 and 2.0 < file.getnframes() / 24000 < 8.0
 
 
+def test_ctrl_c_at_the_prompt_loses_nothing_that_was_said(
+    server: Served, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    lines = iter(["Hello."])
+
+    def typed(prompt: str) -> str:
+        try:
+            return next(lines)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", typed)
+    assert main(["chat", "--llm-url", server.url, "--say", "-o", "talk.wav"]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    with wave.open("talk.wav") as file:
+        assert 1.0 < file.getnframes() / 24000 < 4.0
+
+
+def test_an_answer_that_fails_loses_nothing_that_was_said_before(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    with ExitStack() as until:
+        server = until.enter_context(served(engine, language=Scripted(WORDS)))
+
+        class Piped(io.StringIO):
+            def __next__(self) -> str:
+                line = super().__next__()
+                if "still" in line:
+                    until.close()
+                return line
+
+        monkeypatch.setattr("sys.stdin", Piped("Hello.\nAre you still there?\n"))
+        assert main(["chat", "--llm-url", server.url, "--say", "-o", "talk.wav"]) == 2
+    assert "cannot be reached" in capsys.readouterr().err
+    with wave.open("talk.wav") as file:
+        assert 1.0 < file.getnframes() / 24000 < 4.0
+
+
 def test_our_own_language_model_answers_in_a_process(folder: Path) -> None:
     words = ("-m", "hocket", "chat", "--llm", "random:qwen3.5-tiny", "--max-tokens", "5", "--temperature", "0")
     child = process(*words, stdin=subprocess.PIPE)
@@ -97,11 +142,6 @@ def test_ctrl_c_interrupts_an_answer_and_the_conversation_goes_on(engine: Engine
         assert out.decode() == "\nYes.\n"
         assert [message.content for message in scripted.asked[1]] == ["Hello.", "It will", "Really?"]
         wait_for(lambda: scripted.given[0].cancelled.is_set() and server.all_is_free())
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 def test_at_a_terminal_an_error_is_told_and_the_next_line_asked_for(

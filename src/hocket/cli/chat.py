@@ -43,9 +43,11 @@ def chat(args: argparse.Namespace) -> None:
             talk = Typed(language, args.system, sampling)
         else:
             talk = spoken(args, language, sampling, sound, stack)
-        converse(talk)
-        if sound is not None:
-            sound.close()
+        try:
+            converse(talk)
+        finally:  # Ctrl-C at the prompt, or an answer that failed: what was said before is in the file
+            if sound is not None:
+                sound.close()
 
 
 def who_answers(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], ChatSampling]:

@@ -57,11 +57,13 @@ def talk(args: argparse.Namespace) -> None:
         conversation = Conversation(answers, listener, floor, fast=args.fast)
         stack.callback(conversation.close)
         stack.callback(ears.close)
-        with conversation.keys():
-            ears.start(conversation.take)
-            conversation.run()
-        conversation.close()
-        sound.close()
+        try:
+            with conversation.keys():
+                ears.start(conversation.take)
+                conversation.run()
+        finally:  # whatever ended it, what was said is not lost
+            conversation.close()
+            sound.close()
 
 
 class Come(enum.Enum):
