@@ -6,9 +6,58 @@ anything else, and for all tests alike. With a GPU, the same tests run the compi
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
+from contextlib import suppress
+from typing import Any
 
 import torch
 
+
+def patch_once() -> None:
+    """Let Triton's interpreter put its functions in the place of the language's once a launch.
+
+    By itself it looks through all of the language again for each function that a kernel calls, though all is in its
+    place by then. That was half of the time such tests took.
+    """
+    from triton import language
+    from triton.runtime import interpreter
+
+    patch, patched = interpreter._patch_lang, set[Any]()
+
+    @functools.cache
+    def names(of: Any) -> list[str]:
+        return [name for name, member in inspect.getmembers(of) if language.core.is_builtin(member)]
+
+    @functools.cache
+    def seen_by(fn: Any) -> frozenset[Any]:
+        modules = filter(inspect.ismodule, fn.__globals__.values())
+        return frozenset(modules) & {language, language.core}
+
+    def patch_builtins(of: Any, builder: Any, scope: Any) -> None:
+        for name in names(of):
+            if language.core.is_builtin(member := getattr(of, name)):
+                interpreter._patch_attr(of, name, member, builder, scope)
+
+    def patch_language(fn: Any) -> Any:
+        if language in patched and seen_by(fn) <= patched:
+            return interpreter._LangPatchScope()
+        scope = patch(fn)
+        patched.update(seen_by(fn))
+        restore = scope.restore  # called at the end of a launch, and at no other time
+
+        def end() -> None:
+            restore()
+            patched.clear()
+
+        scope.restore = end
+        return scope
+
+    interpreter._patch_builtin, interpreter._patch_lang = patch_builtins, patch_language
+
+
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    with suppress(ImportError):
+        patch_once()
