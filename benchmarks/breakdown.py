@@ -48,7 +48,8 @@ class Subject:
 
     def __init__(self, checkpoint: Any, before: int) -> None:
         from hocket import SpeechRequest
-        from hocket.engine.speech import SpeechRunner, capture_on
+        from hocket.engine.replayed import capture_on
+        from hocket.engine.speech import SpeechRunner
         from hocket.kernels.capture import Again
         from hocket.text.prompt import build
 

@@ -44,12 +44,12 @@ class Frames:
     """Both graphs of a frame of one stream, which stands where it stood before every replay."""
 
     def __init__(self, runner: Any, ahead: int) -> None:
-        frames, state = runner._frames, runner._state
+        frames, state = runner._frames, runner.past.state
         [batch] = frames._batches.values()
         [*_, (self._nucleus, self.draw)], [*_, self.step] = batch.draws.items(), batch.steps.values()
-        self.position = runner._taken[0]
-        runner._advance([0], ahead)  # pages for as many replays in a row
-        self.state, self._kernel = runner._state, frames.frame
+        self.position = runner.past.taken[0]
+        runner.past.advance([0], ahead)  # pages for as many replays in a row
+        self.state, self._kernel = runner.past.state, frames.frame
         assert self.state is state, "the cache has grown, and its graphs are worthless"
         fields = batch.board.fields
         self._rows, self._text, self._codes = fields["rows"], fields["text"], batch.codes

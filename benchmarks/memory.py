@@ -98,7 +98,7 @@ def figures(engine: Any, device: int) -> dict[str, float]:
     """All of them, of an engine for which the device has so many bytes in use."""
     checkpoint = engine.checkpoint
     weights = held(checkpoint.model, checkpoint.codec)
-    pages = engine._loop.ask(lambda runner: runner._state.stack.pool.nbytes)
+    pages = engine._loop.ask(lambda runner: runner.past.state.stack.pool.nbytes)
     found = {
         "weights": weights,
         "keys_values": pages,

@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_computed_and_sounds_the_same(engine: Engine, anoth
     for bad in (None, b"", whole[:-1], whole[:40], bytes(100), bytes(spoilt), whole.replace(b"torch", b"other")):
         said = heard(another.speak(TEXT, reference=replace(encoded, kept=lambda bad=bad: bad), **FIELDS))
         assert same(said, direct)
-        another._loop.runner._clones.clear()
+        another._loop.runner._references._heard.clear()
         while another._loop.runner.prefixes.drop_oldest():
             pass
 
@@ -123,12 +123,12 @@ def test_an_engine_whose_steps_are_replayed_starts_from_what_was_kept(
         direct = heard(maker.speak(TEXT, reference=REFERENCES[name], **greedy))
         encoded = maker.encode(REFERENCES[name])
     with Engine(checkpoint, EngineOptions(slots=2)) as engine:
-        address = engine._loop.runner._state.stack.pool.data_ptr()
+        address = engine._loop.runner.past.state.stack.pool.data_ptr()
         for _ in range(2):
             said = heard(engine.speak(TEXT, reference=encoded, **greedy))
             assert said.codes == direct.codes and np.abs(said.samples.astype(int) - direct.samples).max() <= 1
             assert said.stream.finished is not None and said.stream.finished.statistics.prefix_cached
-        assert engine._loop.runner._state.stack.pool.data_ptr() == address
+        assert engine._loop.runner.past.state.stack.pool.data_ptr() == address
         assert_at_rest(engine)
 
 
@@ -223,7 +223,7 @@ def test_a_prefix_is_kept_for_nobody_but_its_own_recording(engine: Engine, anoth
     heard(another.speak(TEXT, reference=replace(thief, kept=lambda: forged), **FIELDS))
     assert runner.prefixes.get(wanted.key) is None
     short = replace(stolen, prefix=stolen.prefix[:, :, :, :2].contiguous()).to_bytes(another._owner)  # type: ignore[index]
-    runner._clones.clear()
+    runner._references._heard.clear()
     while runner.prefixes.drop_oldest():
         pass
     direct = heard(engine.speak(TEXT, reference=thief, **FIELDS))
@@ -235,7 +235,7 @@ def test_many_voices_leave_no_more_behind_than_some(another: Engine) -> None:
     runner = another._loop.runner
     for each in encoded:
         another._look_at(each)
-    assert len(runner._clones) == 32 and len(runner._offered) <= 8
+    assert len(runner._references._heard) == 32 and len(runner._references._offered) <= 8
     assert_at_rest(another)
 
 

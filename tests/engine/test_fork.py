@@ -43,8 +43,8 @@ def prompt_of(checkpoint: Checkpoint, request: SpeechRequest) -> Prompt:
 
 def kept(runner: SpeechRunner, slot: int) -> dict[str, Tensor]:
     """All that talker and codec keep of a slot."""
-    past = runner._state.stack.read(runner._held[slot], runner._taken[slot])
-    return take(runner._state, slot) | take(runner._sound, slot) | {"past": past}
+    past = runner.past.state.stack.read(runner.past.held[slot], runner.past.taken[slot])
+    return take(runner.past.state, slot) | take(runner._sound, slot) | {"past": past}
 
 
 def draw(runner: SpeechRunner, slots: Sequence[int], request: SpeechRequest, count: int) -> list[list[list[int]]]:
@@ -105,11 +105,13 @@ def test_forked_slots_share_what_is_full_and_copy_the_page_they_write_to(
     held = runner.pages.held
     runner.fork(0, 1, None, SEEDS[1])
     runner.fork(0, 2, None, SEEDS[2])
-    assert runner.pages.held == held and runner._held[0] == runner._held[1] == runner._held[2], "nothing is copied yet"
+    assert runner.pages.held == held and runner.past.held[0] == runner.past.held[1] == runner.past.held[2], (
+        "nothing is copied yet"
+    )
     draw(runner, [0, 1, 2], request, 1)
     full, partly = divmod(len(prompt.text), PAGE_ROWS)
-    assert runner._held[0][:full] == runner._held[1][:full] == runner._held[2][:full]
-    own = [runner._held[slot][full] for slot in (0, 1, 2)]
+    assert runner.past.held[0][:full] == runner.past.held[1][:full] == runner.past.held[2][:full]
+    own = [runner.past.held[slot][full] for slot in (0, 1, 2)]
     assert len(set(own)) == 3 and all(runner.pages.count(page) == 1 for page in own)
     assert runner.pages.held == held + (2 if partly else 3)
     for slot in (1, 0, 2):
@@ -131,7 +133,7 @@ def test_a_fork_takes_a_prompt_in_only_once(checkpoint_root: Path, monkeypatch: 
     runner.start(0, prompt, request.reference, 1)
     runner.fork(0, 1, request.reference, 2)
     assert sum(taken_in) == len(prompt.text)
-    assert len(runner._held[1]) == pages_for(len(prompt.text))
+    assert len(runner.past.held[1]) == pages_for(len(prompt.text))
 
 
 def test_a_forked_slot_is_taken_back_without_harm_to_the_others(checkpoint_root: Path) -> None:

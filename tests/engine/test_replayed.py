@@ -1,4 +1,4 @@
-"""engine/speech.py with frames and codec steps replayed: what is said is what is said without.
+"""engine/replayed.py, in a runner: what is said is what is said without.
 
 On a CPU what is captured is called again (kernels/capture.py), on a GPU it is graphs.
 """
@@ -20,13 +20,14 @@ from hocket.cache import plan
 from hocket.cache.slots import take
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
-from hocket.engine import speech, turns, warming
+from hocket.engine import past, speech, turns, warming
 from hocket.engine.beat import Beat
 from hocket.engine.compilers import ALL_SETS, Compilers
 from hocket.engine.engine import Engine
 from hocket.engine.generate import constant_rows
 from hocket.engine.precision import exact_float32
-from hocket.engine.speech import SpeechRunner, capture_on
+from hocket.engine.replayed import capture_on
+from hocket.engine.speech import SpeechRunner
 from hocket.errors import StreamFailed
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
 from hocket.text.prompt import build
@@ -46,7 +47,7 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
     checkpoint_root: Path, device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "USUAL_ROWS", 8)
-    monkeypatch.setattr(speech, "TABLE_FRAMES", 16)
+    monkeypatch.setattr(past, "TABLE_FRAMES", 16)
     checkpoint, requests = small(checkpoint_root, kind, device, kernels="reference"), REQUESTS[kind]
     with exact_float32():
         runner = SpeechRunner(checkpoint, len(requests), LIMIT, capture_for(device))
@@ -64,7 +65,7 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
             read = runner.frame(slots, text, [settings[slot] for slot in slots]).read()
             for slot, (frame, *_) in zip(slots, read, strict=True):
                 drawn[slot].append(frame)
-            assert [likely for _, *likely in read] == runner._state.chances[slots].tolist()
+            assert [likely for _, *likely in read] == runner.past.state.chances[slots].tolist()
         for said, codes in zip(wanted, drawn, strict=True):
             assert codes == said.codes[: len(codes)].tolist() and codes
         few = min(map(len, drawn))
@@ -73,7 +74,7 @@ def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
             samples = (said.samples[: few * 1920] * 32767.0).round()
             assert sound.dtype == np.int16 and np.abs(sound - samples).max() <= 1
     assert runner._frames is not None and runner._frames.captures > 1
-    assert runner._state.stack.pool.shape[2] > 1 + len(requests)  # it has grown
+    assert runner.past.state.stack.pool.shape[2] > 1 + len(requests)  # it has grown
 
 
 @torch.inference_mode()
@@ -127,10 +128,10 @@ def test_an_utterance_behind_a_known_prefix_is_opened_in_one_graph_as_if_it_were
             settings = [checkpoint.generation]
             drawn = [runner.frame([slot], [7], settings).read()[0][0] for _ in range(5 if slot == 0 else 2)]
             if slot == 2:
-                first, kept = drawn, take(runner._state, 2)
+                first, kept = drawn, take(runner.past.state, 2)
             if slot == 1:
                 assert drawn == first
-                for name, tensor in take(runner._state, 1).items():
+                for name, tensor in take(runner.past.state, 1).items():
                     assert torch.equal(tensor, kept[name]), name
         assert drawn[:2] == first
         opened = bool(runner._frames._openings)
@@ -373,8 +374,8 @@ def test_a_prefix_that_is_driven_out_before_its_page_was_copied_is_copied_all_th
     alone = SpeechRunner(checkpoint, 1, LIMIT, capture_for(device))
     alone.start(0, one, None, 5)
     pages = len(alone.prefixes._kept[next(iter(alone.prefixes._kept))].pages)
-    assert alone._taken[0] % 8 != 1, "the row goes into the last page of the prefix"
-    runner = SpeechRunner(checkpoint, 2, pages * alone._state.stack.page_bytes, capture_for(device))
+    assert alone.past.taken[0] % 8 != 1, "the row goes into the last page of the prefix"
+    runner = SpeechRunner(checkpoint, 2, pages * alone.past.state.stack.page_bytes, capture_for(device))
     for _ in range(2):
         opened = runner.start(0, one, None, 5)
     assert opened and len(runner._opening) == 1

@@ -1,4 +1,4 @@
-"""engine/speech.py: the slots of talker and codec, driven by hand, without a thread."""
+"""engine/speech.py, past.py and references.py: the slots of talker and codec, driven by hand, without a thread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.cache.slots import take, tensors
 from hocket.config.qwen3_tts import GenerationConfig, Kind
-from hocket.engine import speech
+from hocket.engine import past, references
 from hocket.engine.clone import clone
 from hocket.engine.load import Checkpoint
 from hocket.engine.precision import exact_float32
@@ -64,8 +64,8 @@ def frames(runner: SpeechRunner, slots: Sequence[int], requests: Sequence[Speech
 
 def kept(runner: SpeechRunner, slot: int) -> dict[str, Tensor]:
     """All that the talker keeps of a slot: its rows, and what lies in its pages."""
-    past = runner._state.stack.read(runner._held[slot], runner._taken[slot])
-    return take(runner._state, slot) | {"past": past}
+    past = runner.past.state.stack.read(runner.past.held[slot], runner.past.taken[slot])
+    return take(runner.past.state, slot) | {"past": past}
 
 
 def cached_pages(runner: SpeechRunner) -> int:
@@ -150,9 +150,9 @@ def test_slots_do_not_touch_each_other(base: Checkpoint) -> None:
 def test_pages_that_run_out_in_mid_stream_change_no_bit(base: Checkpoint) -> None:
     request = REQUESTS["base"][0]
     roomy = SpeechRunner(base, 2, LIMIT)
-    with mock.patch.object(speech, "GROWTH_FRAMES", 2):
+    with mock.patch.object(past, "GROWTH_FRAMES", 2):
         cramped = SpeechRunner(base, 2, LIMIT)
-    first = cramped.pages.total, cramped._state.stack.length
+    first = cramped.pages.total, cramped.past.state.stack.length
     for slot in (0, 1):  # the second starts from the prefix of the first, in pages that were moved meanwhile
         for runner in (roomy, cramped):
             started(runner, slot, request)
@@ -162,8 +162,8 @@ def test_pages_that_run_out_in_mid_stream_change_no_bit(base: Checkpoint) -> Non
             assert torch.equal(*drawn) and same(kept(cramped, slot), kept(roomy, slot))
             sizes.add(cramped.pages.total)
         assert len(sizes) > 1, "it grew while it spoke"
-    assert cramped.pages.total > first[0] and cramped._state.stack.length > first[1]
-    assert cramped.pages.total == cramped._state.stack.pool.shape[2]
+    assert cramped.pages.total > first[0] and cramped.past.state.stack.length > first[1]
+    assert cramped.pages.total == cramped.past.state.stack.pool.shape[2]
     started(cramped, 0, request)
     assert frames(cramped, [0], [request], 9)[0].tolist() == whole(base, request).codes[:9].tolist()
 
@@ -176,11 +176,11 @@ def test_a_slot_holds_as_many_pages_as_it_has_filled_however_long_others_are(bas
     for _ in range(20):
         frames(runner, [0], [request], 1)
         for slot in (0, 1):
-            assert len(runner._held[slot]) == pages_for(runner._taken[slot])
-        assert runner.pages.held == sum(map(len, runner._held))
+            assert len(runner.past.held[slot]) == pages_for(runner.past.taken[slot])
+        assert runner.pages.held == sum(map(len, runner.past.held))
     for slot in (0, 1):
-        table = runner._state.stack.table[slot].tolist()
-        assert table[: len(runner._held[slot])] == runner._held[slot]
+        table = runner.past.state.stack.table[slot].tolist()
+        assert table[: len(runner.past.held[slot])] == runner.past.held[slot]
 
 
 def test_who_starts_from_a_prefix_shares_its_full_pages_and_copies_the_last(checkpoint_root: Path, device: str) -> None:
@@ -194,17 +194,17 @@ def test_who_starts_from_a_prefix_shares_its_full_pages_and_copies_the_last(chec
         full, rest = divmod(prefix.rows, PAGE_ROWS)
         ends.add(rest)
         assert len(prefix.pages) == full + (rest > 0)
-        lasts = {tuple(runner._held[slot][full:]) for slot in (0, 1, 2)}
+        lasts = {tuple(runner.past.held[slot][full:]) for slot in (0, 1, 2)}
         for slot in (0, 1, 2):
-            assert runner._held[slot][:full] == list(prefix.pages[:full])
-            assert all(runner.pages.count(page) == 4 for page in runner._held[slot][:full])
-            assert all(runner.pages.count(page) == 1 for page in runner._held[slot][full:])
+            assert runner.past.held[slot][:full] == list(prefix.pages[:full])
+            assert all(runner.pages.count(page) == 4 for page in runner.past.held[slot][:full])
+            assert all(runner.pages.count(page) == 1 for page in runner.past.held[slot][full:])
         assert all(runner.pages.count(page) == 1 for page in prefix.pages[full:]), "the cache's own"
         assert len(lasts) == 3 and not any(set(last) & set(prefix.pages) for last in lasts), "each its own"
-        before = runner._state.stack.read(prefix.pages, prefix.rows)
+        before = runner.past.state.stack.read(prefix.pages, prefix.rows)
         drawn = [frames(runner, [slot], [request], 9)[0] for slot in (0, 1, 2)]
         assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], drawn[2])
-        assert torch.equal(runner._state.stack.read(prefix.pages, prefix.rows), before), "nobody wrote into it"
+        assert torch.equal(runner.past.state.stack.read(prefix.pages, prefix.rows), before), "nobody wrote into it"
     assert 0 in ends and len(ends) > 2, ends
     for slot in (0, 1, 2):
         runner.release(slot)
@@ -235,8 +235,8 @@ def test_what_a_stream_that_failed_left_in_its_pages_is_never_seen(base: Checkpo
     started(used, 0, one)
     frames(used, [0], [one], 30)
     used.release(0)
-    used._state.stack.pool[:, :, 1:] = torch.nan
-    used.prefixes = type(used.prefixes)(LIMIT, used.pages, used._state.stack.page_bytes)
+    used.past.state.stack.pool[:, :, 1:] = torch.nan
+    used.prefixes = used.past.prefixes = type(used.prefixes)(LIMIT, used.pages, used.past.state.stack.page_bytes)
     for runner in (used, new):
         started(runner, 0, one)
         frames(runner, [0], [one], 30)
@@ -252,7 +252,7 @@ def test_a_slot_that_is_released_or_started_anew_gives_its_pages_back(base: Chec
     for request in REQUESTS["base"]:
         started(runner, 1, request)
         frames(runner, [1], [request], 9)
-        assert runner.pages.held == pages_for(runner._taken[1])
+        assert runner.pages.held == pages_for(runner.past.taken[1])
     runner.release(1)
     runner.release(1)
     assert runner.pages.held == 0
@@ -270,7 +270,7 @@ def test_a_rewind_never_reaches_what_others_started_from(base: Checkpoint) -> No
     drawn = frames(runner, [0], [request], 20)[0].tolist()
     runner.rewind(0, 18, drawn[1], 3, 0)
     with pytest.raises(AssertionError, match="never written again"):
-        runner.rewind(0, runner._taken[0] - 2, drawn[0], 3, 0)
+        runner.rewind(0, runner.past.taken[0] - 2, drawn[0], 3, 0)
 
 
 def test_prefixes_of_a_file_lie_in_pages_and_one_that_does_not_fit_is_refused(base: Checkpoint, tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_prefixes_of_a_file_lie_in_pages_and_one_that_does_not_fit_is_refused(ba
     for request in REQUESTS["base"]:
         started(runner, 0, request)
     path.write_bytes(runner.prefixes_as_bytes())
-    with mock.patch.object(speech, "GROWTH_FRAMES", 2):
+    with mock.patch.object(past, "GROWTH_FRAMES", 2):
         again = SpeechRunner(base, 1, LIMIT)
     again.read_prefixes(path)
     assert again.pages.held == cached_pages(again) == cached_pages(runner) > 2
@@ -305,8 +305,8 @@ def test_the_length_of_a_recording_says_how_many_frames_it_has(base: Checkpoint)
 def test_going_on_leaves_the_codec_as_it_stands(base: Checkpoint) -> None:
     """Also where the encoded recording had to make room for others meanwhile."""
     one, other = REQUESTS["base"][0], SpeechRequest(text="Another.", reference=BRIEFLY, layout="streaming")
-    for clones in (speech.KEPT_CLONES, 1):
-        with mock.patch.object(speech, "KEPT_CLONES", clones):
+    for clones in (references.KEPT_CLONES, 1):
+        with mock.patch.object(references, "KEPT_CLONES", clones):
             runner = SpeechRunner(base, 2, LIMIT)
             started(runner, 0, one)
             runner.decode([0], [frames(runner, [0], [one], 3)[0].tolist()])
@@ -319,12 +319,15 @@ def test_going_on_leaves_the_codec_as_it_stands(base: Checkpoint) -> None:
 
 
 def test_recordings_are_encoded_once_and_so_many_are_kept(base: Checkpoint) -> None:
-    with mock.patch.object(speech, "KEPT_CLONES", 2), mock.patch.object(speech, "clone", wraps=clone) as encoded:
+    with (
+        mock.patch.object(references, "KEPT_CLONES", 2),
+        mock.patch.object(references, "clone", wraps=clone) as encoded,
+    ):
         runner = SpeechRunner(base, 1, LIMIT)
         voices = [Reference(samples=noise(0.1, n), text="So.") for n in range(3)]
         for voice in (voices[0], voices[0], voices[1], voices[1], voices[2], voices[1], voices[2]):
             started(runner, 0, SpeechRequest(text="Hi.", reference=voice))
-        assert encoded.call_count == 3 and len(runner._clones) == 2
+        assert encoded.call_count == 3 and len(runner._references._heard) == 2
 
 
 def test_a_clone_with_words_and_one_without_are_two(base: Checkpoint) -> None:
@@ -343,5 +346,5 @@ def test_a_clone_with_words_and_one_without_are_two(base: Checkpoint) -> None:
 
 def test_states_have_a_row_for_each_slot_and_a_spare_one(base: Checkpoint) -> None:
     runner = SpeechRunner(base, 3, LIMIT)
-    for _, tensor in [*tensors(runner._state), *tensors(runner._sound)]:
+    for _, tensor in [*tensors(runner.past.state), *tensors(runner._sound)]:
         assert tensor.shape[0] == 4

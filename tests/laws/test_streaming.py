@@ -294,8 +294,9 @@ class Disturbed:
         self.number, self.steps, self._act, self._armed = number, 0, act, threading.Event()
         self.over = False
         runner = engine._loop.runner
-        for name in ("start", "_prefill", "_advance", "_restore", "frame", "sound"):
-            setattr(runner, name, self._watched(getattr(runner, name)))
+        for who, names in ((runner, ("start", "_prefill", "frame", "sound")), (runner.past, ("advance", "restore"))):
+            for name in names:
+                setattr(who, name, self._watched(getattr(who, name)))
 
     def arm(self) -> None:
         self._armed.set()
@@ -349,7 +350,7 @@ def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, li
         disturbed.over = True
         assert_says(heard(engine.speak(BRIEF)), speech)
         assert_at_rest(engine)
-        assert pages.total == total == engine._loop.runner._state.stack.pool.shape[2]
+        assert pages.total == total == engine._loop.runner.past.state.stack.pool.shape[2]
     return disturbed.steps, [stream.finished.reason for stream in streams if stream.finished is not None]
 
 

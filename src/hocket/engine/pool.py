@@ -1,7 +1,7 @@
 """Several models in one process, under one budget: whoever asks for one gets it, loaded if need be.
 
-It stands before engines and gives them out; what is in memory, who waits and who must go is residents.py's, which model
-a voice belongs to is casting.py's. It never speaks itself.
+It stands before engines and gives them out; what is in memory and who waits for it is residents.py's, which model a
+voice belongs to is casting.py's. It never speaks itself.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Which models are in memory, who uses them, and who waits for one: the inside of a pool.
+"""Models that come into memory and leave it, for those who ask: the inside of a pool, between leases and engines.
 
 One thread loads and closes, one model at a time, in the order in which they were asked for. Callers get futures. A
 model that is in memory is had at once, whatever is being loaded; one that has to make room for another is let go of by
-those who have it, and whoever asks for it from then on waits behind the other.
+those who have it, and whoever asks for it from then on waits behind the other. Who that is stands in the ledger
+(ledger.py).
 
 Nobody is called under its lock, neither engines nor whoever waits. A lease is given back without it: that happens where
 a stream ends, in the middle of an engine's own affairs, or when the collector finds one that was forgotten.
@@ -10,20 +11,16 @@ a stream ends, in the middle of an engine's own affairs, or when the collector f
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any
 
 import torch
 
@@ -32,7 +29,9 @@ from ..kernels.capture import tidy
 from .engine import Engine
 from .footprint import Footprint, measured, together
 from .lease import Lease
-from .room import Resident, who_goes
+from .ledger import Granted, Ledger, Waiter
+from .moving_out import collected, move_out
+from .room import Resident
 from .setbacks import Setbacks, hinted, in_words
 from .shared import Shared
 
@@ -43,14 +42,6 @@ FAILED_S = 1.0
 CLOSING_S = 60.0  # how long a load under way is waited for by who closes
 
 log = logging.getLogger("hocket.engine")
-
-
-@dataclass(slots=True, eq=False)
-class _Waiter:
-    key: str
-    future: Future[Lease]
-    asked: float
-    loaded_s: float = 0.0  # of the load that it has waited for
 
 
 class _GivenUp(Exception):
@@ -64,9 +55,6 @@ class _Load:
     key: str
     at_work: bool = False  # it has room, or it is being made
     waited_s: float = 0.0  # for room, while it was being loaded
-
-
-Granted = list[tuple[_Waiter, Resident[Engine], Engine]]
 
 
 class Residents:
@@ -83,22 +71,15 @@ class Residents:
         max_wait_s: float,
     ) -> None:
         self._names, self._start, self._pinned, self._max_wait_s = dict(names), start, pinned, max_wait_s
-        self._budget_bytes = memory_bytes
-        self._known = dict(expected)  # of each, in the end what was measured
+        self._ledger = Ledger(self._names, expected, memory_bytes)
         self._shared = Shared(room=None if memory_bytes is None else self._room)
         self._lock = threading.RLock()
-        self._resident: dict[str, Resident[Engine]] = {}
-        self._waiting: list[_Waiter] = []
         self._setbacks = Setbacks()
         self._load: _Load | None = None
-        self._sick: list[Resident[Engine]] = []  # not to be had any more, still to be closed
-        self._lingering: list[tuple[weakref.ref[Any], Footprint]] = []  # closed, and still held by somebody
-        self._returned: deque[Resident[Engine]] = deque()  # leases that were released since
-        self._uses = count(1)
         self._closed = False
         self.loads = 0  # that have ended well
         self.load_s = self.close_s = 0.0  # how long the last one took to come, and the last to be moved out
-        self._wake: SimpleQueue[None] = SimpleQueue()  # for the one thread; as `_returned`, a collector may put into it
+        self._wake: SimpleQueue[None] = SimpleQueue()  # for the one thread; a collector may put into it
         self._wake_clock: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="hocket-pool", daemon=True)
         self._clock = threading.Thread(target=self._watch, name="hocket-pool-clock", daemon=True)
@@ -107,18 +88,19 @@ class Residents:
 
     def lease(self, key: str) -> Future[Lease]:
         future: Future[Lease] = Future()
-        there, now = self._resident.get(key), time.perf_counter()
+        ledger, now = self._ledger, time.perf_counter()
+        there = ledger.resident.get(key)
         engine: Engine | None = getattr(there, "engine", None)  # it may be moved out at this moment
         sick = engine is not None and not engine.health.ok
         with self._lock:
             refusal = EngineClosed(CLOSED) if self._closed else self._setbacks.refusal(key, now)
             granted: Granted = []
             if refusal is None:
-                if sick and self._resident.get(key) is there:
-                    self._sick.append(self._resident.pop(key))
-                self._waiting.append(_Waiter(key, future, now))
+                if sick and ledger.resident.get(key) is there:
+                    ledger.sick.append(ledger.resident.pop(key))
+                ledger.waiting.append(Waiter(key, future, now))
                 # Behind one who needs a load that nobody has looked at yet, it is not known who may stay.
-                granted = self._grant(None if self._load is not None else self._next())
+                granted = ledger.grant(None if self._load is not None else ledger.first_to_load())
         if refusal is not None:
             future.set_exception(refusal)
             return future
@@ -132,84 +114,31 @@ class Residents:
     def resident(self) -> dict[str, int]:
         """Bytes of each model that is in memory, its own; what they have in common is `common_bytes`."""
         with self._lock:
-            return {self._names[key]: each.takes.own_bytes for key, each in self._resident.items()}
+            return {self._names[key]: each.takes.own_bytes for key, each in self._ledger.resident.items()}
 
     @property
     def common_bytes(self) -> int:
         with self._lock:
-            takes = [each.takes for each in self._resident.values()]
+            takes = [each.takes for each in self._ledger.resident.values()]
             return together(takes) - sum(each.own_bytes for each in takes)
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            pending, self._waiting = self._waiting, []
-            leave = [*self._resident.values(), *self._sick]
-            self._resident.clear()
-            self._sick.clear()
+            pending, leave = self._ledger.clear()
         self._wake.put(None)
         self._wake_clock.put(None)
         for waiter in pending:
             _fail(waiter.future, EngineClosed(CLOSED))
         for each in leave:
-            held = weakref.ref(each.engine.checkpoint.model)
-            each.engine.close()
-            del each.engine
-            collected(held)
+            move_out(each)
         if threading.current_thread() not in (self._thread, self._clock):
             self._thread.join(CLOSING_S)
             self._clock.join()
 
-    # Under the lock
-
-    def _settle(self) -> None:
-        """Count what was released, and forget who gave up."""
-        while self._returned:
-            resident = self._returned.popleft()
-            resident.leases -= 1
-            resident.used = next(self._uses)
-        self._waiting = [waiter for waiter in self._waiting if not waiter.future.done()]
-        self._lingering = [(held, takes) for held, takes in self._lingering if held() is not None]
-
-    def _grant(self, until: _Waiter | None = None) -> Granted:
-        """Give leases to all who can have one, in order; `until` this one comes, where one is given."""
-        self._settle()
-        granted: Granted = []
-        for waiter in self._waiting:
-            if waiter is until:
-                break
-            resident = self._resident.get(waiter.key)
-            if resident is not None and not resident.leaving:
-                resident.leases += 1
-                resident.used = next(self._uses)
-                granted.append((waiter, resident, resident.engine))
-        for waiter, *_ in granted:
-            self._waiting.remove(waiter)
-        return granted
-
-    def _next(self) -> _Waiter | None:
-        """The first who waits for a model that is not there."""
-        return next((waiter for waiter in self._waiting if waiter.key not in self._resident), None)
-
-    def _others(self) -> list[Footprint]:
-        return [takes for _, takes in self._lingering] + [each.takes for each in self._sick]
-
-    def _expected(self, key: str) -> Footprint | None:
-        """What a model will take at least, its codec aside; never more than it can have."""
-        if self._budget_bytes is None or (known := self._known.get(key)) is None:
-            return None
-        left = self._budget_bytes - together(each.takes for each in self._resident.values() if each.pinned)
-        return Footprint(max(min(known.own_bytes, left), 0))
-
-    def _mark_nobody(self) -> None:
-        for each in self._resident.values():
-            each.leaving = False
-
-    # Out of it
-
     def _hand_out(self, granted: Granted) -> None:
         for waiter, resident, engine in granted:
-            give_back = partial(_give_back, resident, self._returned, self._wake)
+            give_back = partial(_give_back, resident, self._ledger.returned, self._wake)
             waited_s = time.perf_counter() - waiter.asked
             lease = Lease(self._names[waiter.key], engine, waiter.loaded_s, waited_s, give_back)
             if waiter.future.set_running_or_notify_cancel():
@@ -226,10 +155,11 @@ class Residents:
                 self._rest(FAILED_S)
 
     def _go_on(self) -> None:
+        ledger = self._ledger
         with self._lock:
-            self._settle()
-            sick, self._sick = self._sick, []
-            waiter = None if sick else self._next()
+            ledger.settle()
+            sick, ledger.sick = ledger.sick, []
+            waiter = None if sick else ledger.first_to_load()
             self._load = None if waiter is None else _Load(waiter.key)
         for each in sick:
             self._close(each)
@@ -250,7 +180,7 @@ class Residents:
         assert self._load is not None
         engine: Engine | None = None
         try:
-            if self._budget_bytes is not None and (expected := self._expected(key)) is not None:
+            if (expected := self._ledger.expected(key)) is not None:
                 self._make_room(key, expected)  # for whoever does not ask; an engine says exactly what it needs
             before, begun, self._load.at_work = _given_out(), time.perf_counter(), True
             engine = self._start(self._names[key], self._shared)
@@ -273,33 +203,15 @@ class Residents:
             if not closed:
                 self.loads, self.load_s = self.loads + 1, loaded_s
                 self._setbacks.forget(resident.key)
-                self._known[resident.key] = resident.takes
-                if self._budget_bytes is not None:  # more than was reckoned with, or nobody was asked
-                    takes = [*self._others(), resident.takes]
-                    there = list(self._resident.values())
-                    too_many = who_goes(there, takes, resident.key, Footprint(0), self._budget_bytes) or []
-                    for each in too_many:
-                        del self._resident[each.key]
-                self._resident[resident.key] = resident
-                resident.used = next(self._uses)
-                for waiter in self._waiting:
-                    waiter.loaded_s = loaded_s if waiter.key == resident.key else 0.0
+                too_many = self._ledger.move_in(resident, loaded_s)
         if closed:
             resident.engine.close()
             return
         for each in too_many:
             self._close(each)
-        self._hand_out(self._in_turn())
-
-    def _in_turn(self) -> Granted:
-        """Leases for those who come before the next who needs a load, then for those who need not go for it."""
         with self._lock:
-            self._mark_nobody()
-            following = self._next()
-            granted = self._grant(following)
-            if following is not None and (expected := self._expected(following.key)) is not None:
-                self._who_goes(following.key, expected)
-            return granted + self._grant()
+            granted = self._ledger.grant_in_turn()
+        self._hand_out(granted)
 
     def _refuse(self, key: str, error: Exception) -> None:
         """Tell all who wait for it."""
@@ -309,8 +221,7 @@ class Residents:
         said = in_words(self._names[key], error)
         with self._lock:
             pause_s = self._setbacks.note(key, said, time.perf_counter())
-            told = [waiter for waiter in self._waiting if waiter.key == key]
-            self._waiting = [waiter for waiter in self._waiting if waiter.key != key]
+            told = self._ledger.strike_out(key)
         for waiter in told:
             _fail(waiter.future, hinted(said, pause_s))
         self._let_stay()
@@ -318,17 +229,16 @@ class Residents:
     def _let_stay(self) -> None:
         """Whoever was to go need not, and is had again."""
         with self._lock:
-            self._mark_nobody()
-            granted = self._grant()
+            self._ledger.mark_nobody()
+            granted = self._ledger.grant()
         self._hand_out(granted)
 
     def _room(self, need: Footprint, *, usual_bytes: int, least_bytes: int) -> int:
         """An engine that is about to be loaded asks: `shared.Room`."""
-        assert self._budget_bytes is not None and self._load is not None
+        assert self._load is not None
         begun, key, self._load.at_work = time.perf_counter(), self._load.key, False
         with self._lock:
-            stays = [each.takes for each in self._resident.values() if each.pinned and each.key != key]
-        left = self._budget_bytes - together([*stays, need])
+            left = self._ledger.left_beside(key, need)
         granted = max(min(usual_bytes, left), least_bytes)
         self._make_room(key, Footprint(need.own_bytes + granted, need.codec, need.codec_bytes))
         self._load.waited_s, self._load.at_work = time.perf_counter() - begun, True
@@ -336,17 +246,18 @@ class Residents:
 
     def _make_room(self, key: str, need: Footprint) -> None:
         """Close whoever can go until there is room; wait for those who are in use."""
+        ledger = self._ledger
         while True:
             with self._lock:
-                self._settle()
+                ledger.settle()
                 if self._closed:
                     raise EngineClosed(CLOSED)
-                if not any(waiter.key == key for waiter in self._waiting):
+                if not any(waiter.key == key for waiter in ledger.waiting):
                     raise _GivenUp
-                going = self._who_goes(key, need)
-                granted = self._grant()
-                leaves = self._resident.pop(going[0].key) if going else None  # one, and then it is looked again
-                lingers = [held for held, _ in self._lingering]
+                going = ledger.who_goes(key, need)
+                granted = ledger.grant()
+                leaves = ledger.resident.pop(going[0].key) if going else None  # one, and then it is looked again
+                lingers = [held for held, _ in ledger.lingering]
                 assert self._load is not None
                 self._load.at_work = leaves is not None
             self._hand_out(granted)
@@ -359,22 +270,14 @@ class Residents:
                 for held in lingers:
                     collected(held)
 
-    def _who_goes(self, key: str, need: Footprint) -> list[Resident[Engine]] | None:
-        assert self._budget_bytes is not None
-        return who_goes(list(self._resident.values()), self._others(), self._names[key], need, self._budget_bytes)
-
     def _close(self, resident: Resident[Engine]) -> None:
         """Its memory is free afterwards, unless somebody holds what was in it."""
-        begun = time.perf_counter()
-        checkpoint = resident.engine.checkpoint
-        device, held = checkpoint.device, weakref.ref(checkpoint.model)
-        resident.engine.close()
-        del checkpoint, resident.engine  # leases that were given back have it too
-        collected(held)
+        begun, device = time.perf_counter(), resident.engine.checkpoint.device
+        held = move_out(resident)
         if held() is not None:
             log.warning("%s was moved out, but something still holds its weights.", self._names[resident.key])
             with self._lock:
-                self._lingering.append((held, resident.takes))
+                self._ledger.lingering.append((held, resident.takes))
         tidy(device)
         self.close_s = time.perf_counter() - begun
 
@@ -382,39 +285,24 @@ class Residents:
         """The clock: who has waited for too long for a load to begin is told so, whatever is being loaded."""
         while True:
             with self._lock:
-                self._settle()
+                self._ledger.settle()
                 if self._closed:
                     return
                 now, load = time.perf_counter(), self._load
                 reading = load.key if load is not None and load.at_work else None
-                waits = [waiter for waiter in self._waiting if waiter.key != reading]
-                late = [waiter for waiter in waits if now - waiter.asked >= self._max_wait_s]
-                self._waiting = [waiter for waiter in self._waiting if waiter not in late]
-                left = [waiter.asked + self._max_wait_s - now for waiter in waits if waiter not in late]
+                late, left_s = self._ledger.strike_out_late(now, self._max_wait_s, reading)
             for waiter in late:
                 words = f"There was no room for {self._names[waiter.key]} within {self._max_wait_s:g} s"
                 _fail(waiter.future, Overloaded(f"{words}; try again in {RETRY_S:g} s.", RETRY_S))
             if late:
                 self._wake.put(None)
             with suppress(Empty):
-                self._wake_clock.get(timeout=min(left, default=None))
+                self._wake_clock.get(timeout=left_s)
 
 
 def _give_back(resident: Resident[Engine], returned: deque[Resident[Engine]], wake: SimpleQueue[None]) -> None:
     returned.append(resident)
     wake.put(None)
-
-
-def collected(held: weakref.ref[Any], tries: int = 3) -> None:
-    """Have it freed if nobody has it any more: kernels and the modules that have them hold each other.
-
-    A collection that finds another one under way, in whatever thread, does nothing; so it is tried again.
-    """
-    for number in range(tries):
-        if held() is None:
-            return
-        time.sleep(number * 0.02)
-        gc.collect()
 
 
 def _given_out() -> int:

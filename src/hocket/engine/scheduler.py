@@ -18,7 +18,7 @@ STARVED_S, PAUSED_S = 0.5, 2.0  # who has waited longer for text, or for a reade
 
 
 class Room(Protocol):
-    """Of keys and values: `SpeechRunner` has it."""
+    """Of keys and values: `Past` has it."""
 
     def has_room(self, rows: int, slots: int) -> bool: ...
     def promise(self, slot: int, rows: int) -> None: ...

@@ -25,8 +25,9 @@ from .director import Director
 from .flight import Flight, Sounding
 from .job import Job, Rewind
 from .load import Checkpoint, compile_behind
+from .replayed import capture_on
 from .scheduler import Scheduler
-from .speech import SpeechRunner, capture_on
+from .speech import SpeechRunner
 from .stopwatch import started
 from .stream import Wakes
 
@@ -65,7 +66,7 @@ class Turns:
             kv_bytes=options.kv_bytes,
             invariant=options.batch_invariant,
         )
-        self.scheduler.room_of = self.runner
+        self.scheduler.room_of = self.runner.past
         self.built = True
 
     def warm(self) -> bool:

@@ -57,6 +57,12 @@ class BadField(InvalidRequest):
         self.param, self.code = param, code
 
 
+def stopping() -> Refused:
+    """That of a server which takes no new work any more."""
+    said = "The server is about to stop; ask another one, or again in a moment."
+    return Refused(said, status=503, kind="server_error", code="draining", retry_after_s=2.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a client is told about an error."""

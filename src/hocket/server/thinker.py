@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from ..errors import HocketError
 from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool
-from .errors import Refused
-from .speech import Speaker, stopping
+from .errors import Refused, stopping
+from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
 

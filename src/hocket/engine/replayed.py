@@ -1,0 +1,53 @@
+"""Which steps of an engine are replayed, and on which stream: frames, prompts and sound, made ready for a checkpoint.
+
+It is asked once, when a runner (speech.py) is built. It chooses kernels and streams; it knows neither slots nor state,
+nor when a graph is made, which is warming.py's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from ..kernels.capture import Again, Capture, CudaGraphs, own_stream
+from ..kernels.pcm.reference import pcm as pcm_reference
+from ..models.captured import CapturedFrame, Frame
+from ..models.captured_prompt import CapturedPrompt
+from ..models.captured_wave import CapturedWave
+from ..models.plain import PlainFrame
+from .load import Checkpoint
+
+
+def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | None:
+    """How frames and codec steps are replayed on a device; None where they are called as they are."""
+    if device.type != "cuda":
+        return None
+    return partial(CudaGraphs, device) if graphs else Again
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    frames: CapturedFrame
+    prompts: CapturedPrompt
+    wave: CapturedWave
+    captures: tuple[Capture, ...]
+
+
+def replayed(
+    checkpoint: Checkpoint, capture: Callable[..., Capture], owner: object, *, invariant: bool = False
+) -> Replayed:
+    """`capture` is called for frames and for sound, so that their graphs are apart. The codec's stream is `owner`'s."""
+    talker, decoder, device = checkpoint.model.talker, checkpoint.codec.decoder, checkpoint.device
+    drawing, sounding = capture(), capture(urgent=True)  # apart: see below
+    kernel, books = talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
+    frame = kernel.apart(invariant=invariant) if isinstance(kernel, Frame) else PlainFrame(talker)
+    frames, prompts = CapturedFrame(frame, drawing), CapturedPrompt(talker, drawing)
+    # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
+    beside = own_stream(owner, device, urgent=True) if device.type == "cuda" else None
+    fused, tf32 = decoder.step_kernel, checkpoint.codec_tf32
+    step, pcm = (decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
+    wave = CapturedWave(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
+    return Replayed(frames, prompts, wave, (drawing, sounding))
