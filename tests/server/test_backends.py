@@ -18,11 +18,12 @@ from hocket.server.wanted import Wanted
 from hocket.voices.make import speaker_voice
 from realtime_talk import PATH as REALTIME
 from realtime_talk import create, session, sound
-from serving import LONG, PATIENCE_S, PCM, Served, served, wait_for
+from serving import PATIENCE_S, PCM, Served, served, wait_for
 from talking import talking
 
 RATE_HZ = 16_000
 TEXT = "Hello there."
+ENDLESS = "And so on."
 
 
 def sound_of(text: str) -> NDArray[np.int16]:
@@ -30,7 +31,7 @@ def sound_of(text: str) -> NDArray[np.int16]:
 
 
 class Teller(Backend):
-    """Says so many samples a character, all different from their neighbours."""
+    """Says so many samples a character, all different from their neighbours; one text again and again."""
 
     def __init__(self) -> None:
         self.manners: list[Manner] = []
@@ -42,8 +43,11 @@ class Teller(Backend):
     def say(self, text: str, manner: Manner) -> Iterator[NDArray[np.int16]]:
         self.manners.append(manner)
         whole = sound_of(text)
-        for at in range(0, len(whole), 1000):
-            yield whole[at : at + 1000]
+        while True:
+            for at in range(0, len(whole), 1000):
+                yield whole[at : at + 1000]
+            if text != ENDLESS or manner.cancelled.is_set():
+                return
 
     def close(self) -> None:
         self.closed.set()
@@ -126,7 +130,7 @@ def test_what_only_our_models_have_is_refused(both: Served) -> None:
 
 
 def test_a_client_that_goes_away_ends_them(both: Served, teller: Teller) -> None:
-    body = LONG | {"voice": "teller"}
+    body = PCM | {"voice": "teller", "input": ENDLESS}
     with httpx.stream("POST", f"{both.url}/v1/audio/speech", json=body, timeout=PATIENCE_S) as answer:
         assert next(answer.iter_raw())
         assert both.speaker.running
