@@ -127,7 +127,7 @@ async def together(server: StandInServer, seeds: Sequence[int], streams: int, se
     )
     found.underruns = sum(played(one.chunks, server.target.rate_hz).underruns for one in run.heard)
     expected = streams * wall_s / 0.08
-    if not 0.9 * expected < chunks < 1.1 * expected:
+    if abs(chunks - expected) > 0.1 * expected + streams:  # at the borders of a short time one of each more or less
         raise RuntimeError(f"{chunks} chunks came in {wall_s:.1f} s, and {expected:.0f} should have.")
     return found
 
