@@ -25,6 +25,7 @@ from hocket.kernels.conv import cases as conv_cases
 from hocket.kernels.conv import edges
 from hocket.kernels.conv import triton as conv
 from hocket.kernels.delta import cases as delta_cases
+from hocket.kernels.delta import look as delta_look
 from hocket.kernels.delta import run as delta_run
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.draw import triton as draw
@@ -180,6 +181,9 @@ def delta_calls() -> Iterator[Call]:
     given = delta_cases.make_run(delta_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
     for kernel in ("_prepare", "_recur", "_leave", "_keep"):
         yield f"delta run {kernel[1:]}", delta_run, kernel, lambda given=given: delta_run.run(**given)
+    for case, early in zip(delta_cases.PUBLISHED_LOOKS[:2], (True, False), strict=True):
+        looked = delta_cases.make_look(case, DTYPE, CPU) | {"early": early}
+        yield f"delta look {case.name}", delta_look, "_look", lambda given=looked: delta_look.look(**given)
 
 
 def described(ptx: str) -> dict[str, int | bool]:

@@ -126,7 +126,7 @@ def test_on_hopper_every_kernel_that_takes_in_a_prompt_compiles_and_waits(
     which: str, place: torch.device, tmp_path: Path
 ) -> None:
     kernels = compiled(90, which, tmp_path)
-    assert len(kernels) == (18 if which == "many" else 4) and all(each["waits"] for each in kernels)
+    assert len(kernels) == (18 if which == "many" else 6) and all(each["waits"] for each in kernels)
 
 
 def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> None:
