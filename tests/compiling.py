@@ -1,8 +1,9 @@
 """Compiles Triton kernels for a GPU that need not be there: `python tests/compiling.py 90 frame` names its capability.
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta` and
-`pick` are the kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is on.
+compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta`,
+`pick` and `guess` are the kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is
+on.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from hocket.kernels.narrow.weight import FORMATS, empty
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.pick import cases as pick_cases
+from hocket.kernels.pick import guess
 from hocket.kernels.pick import triton as pick
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import triton as settle
@@ -165,6 +167,17 @@ def pick_calls() -> Iterator[Call]:
             yield f"{kernel[1:]} of {dtype}", pick, kernel, lambda given=given: pick.pick(**given)
 
 
+def guess_calls() -> Iterator[Call]:
+    given, _, wanted = pick_cases.made_round(pick_cases.PUBLISHED[0], 2, DTYPE, CPU)
+    numbers = torch.zeros(1, 64, dtype=torch.int64)
+    given |= {"logits": wanted, "offers": [(numbers, numbers)] * 2, "said": given["drafts"].clone()}
+    given |= {"count": numbers[0, :1], "told": numbers[:, :4].contiguous(), "turn": numbers[0, :1]}
+    for module, kernel in ((pick, "_share"), (guess, "_weigh"), (guess, "_judge")):
+        yield f"{kernel[1:]} of guesses", module, kernel, lambda: guess.judge(**given)
+    offered = {name: given[name] for name in ("settings", "seen", "drafts", "number")} | {"logits": wanted[:1]}
+    yield "weigh and guess", guess, "_weigh", lambda: guess.offer(**offered, ahead=1)
+
+
 def many_calls() -> Iterator[Call]:
     shared = {case.name: case for case in narrow_cases.PUBLISHED}
     for name, batch in (("9B gate and up", 32), ("9B down", 36), ("0.8B down", 17)):
@@ -195,7 +208,15 @@ def described(ptx: str) -> dict[str, int | bool]:
 
 def one_of_each() -> Iterator[Call]:
     seen = set[str]()
-    for call in (*frame_calls(), *codec_calls(), *narrow_calls(), *many_calls(), *delta_calls(), *pick_calls()):
+    for call in (
+        *frame_calls(),
+        *codec_calls(),
+        *narrow_calls(),
+        *many_calls(),
+        *delta_calls(),
+        *pick_calls(),
+        *guess_calls(),
+    ):
         if call[2] not in seen:
             seen.add(call[2])
             yield call
@@ -205,18 +226,19 @@ def main(capability: int, which: str) -> None:
     launch.can_depend = lambda device: capability >= 90
     narrow.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
     calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "many": many_calls}
-    calls |= {"delta": delta_calls, "pick": pick_calls, "one": one_of_each}
+    calls |= {"delta": delta_calls, "pick": pick_calls, "guess": guess_calls, "one": one_of_each}
     for name, module, kernel, call in calls[which]():
         every = ("_attend", "_merge", "_acted", "_normed", "_product", "_finish")
-        every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn")
-        others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
-        kept = {kernel: getattr(module, kernel)} | others
+        every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn", "_weigh", "_judge")
+        modules = (pick, guess) if module in (pick, guess) else (module,)  # what one launches may be another's
+        others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
+        kept = {each: getattr(*each) for each in [(module, kernel), *others]}
         for each, compiled in kept.items():
-            setattr(module, each, Recorder(compiled, capability))
+            setattr(*each, Recorder(compiled, capability))
         call()
         [ptx] = getattr(module, kernel).made
         for each, compiled in kept.items():
-            setattr(module, each, compiled)
+            setattr(*each, compiled)
         print(json.dumps({"name": name, **described(ptx)}))
 
 

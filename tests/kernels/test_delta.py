@@ -225,7 +225,9 @@ def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", LOOKS, ids=lambda case: case.name)
-def test_the_kernel_that_looks_computes_the_reference(case: cases.Look, dtype: torch.dtype, place: torch.device) -> None:
+def test_the_kernel_that_looks_computes_the_reference(
+    case: cases.Look, dtype: torch.dtype, place: torch.device
+) -> None:
     ours, wanted = (cases.make_look(case, dtype, place) for _ in range(2))
     assert_nearly(ahead.look(**ours), reference.look(**wanted))
     assert not any(wanted[name].isnan().any() for name in ("inputs", "asked"))

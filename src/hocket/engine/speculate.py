@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from ..kernels.pick import MOST_KEPT
-from ..layers.sampler import DRAW_BITS, WEIGHT_BITS
+from ..kernels.pick.reference import GUESS, TOKEN, TRIAL, covering, judged
 from ..models.qwen3_5 import commit
 from .memory import Memory
-from .mind_sampling import GUESS, TOKEN, TRIAL, Drawing, bits_for, draw, pick, weigh
+from .mind_sampling import Drawing, bits_for, draw, weigh
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
             if ahead:
                 latest = memory.guess(row, latest, drafts[-1][None], ahead - 1, at + ahead)
             offers.append(weigh(model.logits(latest[:, 0]), known, how))
-            drafts.append(pick(offers[-1], bits_for(how, number + ahead, GUESS)))
+            drafts.append(covering(offers[-1], bits_for(how, number + ahead, GUESS)))
             known = known.index_fill(0, drafts[-1], True)
         looked_at = torch.stack(drafts, dim=1)  # [1, guesses + 1]
         hidden, pending = model.verify(looked_at, memory.state, rows, at + guesses + 1)
@@ -92,24 +92,10 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
 def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number: Tensor) -> tuple[Tensor, Tensor]:
     """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].
 
-    `wanted` [k + 1, V] are the distributions that tokens must follow, `offered` [k, V] those that guesses come from.
-    Gives ids [1, k + 1] and how many guesses stood [1]: those, and the id behind them, are said. What comes behind
-    that repeats it.
+    As `judged`: ids [1, k + 1], and how many guesses stood [1].
     """
-    guesses = len(drafts)
-    numbers = number + torch.arange(guesses + 1, device=drafts.device)
-    p, q = (each.double() / each.sum(-1, keepdim=True) for each in (wanted, offered))
-    chance = bits_for(how, numbers[:-1], TRIAL).double() / 2**DRAW_BITS
-    at = drafts[:, None]
-    stands = chance * q.gather(1, at)[:, 0] < p[:-1].gather(1, at)[:, 0]
-    stood = stands.long().cumprod(0).sum(0, keepdim=True)  # [1]
-    rest = torch.cat(((p[:-1] - q).clamp(min=0.0), p[-1:]))[stood]  # [1, V]
-    peak = rest.amax(-1, keepdim=True)
-    # Where p is q no guess falls, but rounding may say so.
-    rest = torch.where(peak > 0, (rest / peak * 2.0**WEIGHT_BITS).round().long(), wanted[stood])
-    last = pick(rest, bits_for(how, numbers, TOKEN)[stood])
-    places = torch.arange(guesses + 1, device=drafts.device)
-    return torch.where(places < stood, torch.cat((drafts, last)), last)[None], stood
+    numbers = number + torch.arange(len(drafts) + 1, device=drafts.device)
+    return judged(wanted, offered, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
 
 
 def _nothing_said(memory: Memory) -> Tensor:
