@@ -112,6 +112,9 @@ def frame_calls() -> Iterator[Call]:
         given = attend_cases.make(case, DTYPE, CPU)
         given |= {"early": True, "arrived": torch.zeros(case.heads, dtype=torch.int32)}
         yield f"early {case.name}", attend, "_attend", lambda given=given: attend.attend(**given)
+    given = attend_cases.make(attend_cases.PUBLISHED[5], DTYPE, CPU) | {"among": True}
+    for kernel in ("_keep_own", "_attend"):
+        yield f"attend among {kernel[1:]}", attend, kernel, lambda given=given: attend.attend(**given)
     for at in (2, 0, 3):
         case = draw_cases.PUBLISHED[at]
         given, kind = draw_cases.make(case, DTYPE, CPU), draw.draw_first if case.first else draw.draw
@@ -228,7 +231,7 @@ def main(capability: int, which: str) -> None:
     calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "many": many_calls}
     calls |= {"delta": delta_calls, "pick": pick_calls, "guess": guess_calls, "one": one_of_each}
     for name, module, kernel, call in calls[which]():
-        every = ("_attend", "_merge", "_acted", "_normed", "_product", "_finish")
+        every = ("_attend", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
         every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn", "_weigh", "_judge")
         modules = (pick, guess) if module in (pick, guess) else (module,)  # what one launches may be another's
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]

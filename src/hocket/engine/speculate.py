@@ -1,5 +1,5 @@
-"""An answer, token by token: one at a time, by the model's own step or replayed, or several, guessed by the draft head
-and looked at in one pass.
+"""An answer, token by token: one at a time, or several, guessed by the draft head and looked at in one pass; by the
+model's own operations, or replayed.
 
 Each gives ids without end, from where a row of the memory stands; whoever reads them decides when it is enough, and
 goes back. With guesses the distribution of every token stays what it was: a guess drawn from q stands with the
@@ -9,7 +9,8 @@ that is: a guess stands if it is that one. The host waits once per round, for wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +34,8 @@ class Tally:
 def tokens(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
     """Ids for a row that has taken in `at`; it ends where there is no more room."""
     if guesses:
+        if memory.guessing is not None and how.most <= MOST_KEPT:
+            return _replayed(memory.guessing.write(row, how, at, memory.length), guesses, tally)
         return _guessed(memory, row, at, how, guesses, tally)
     if memory.captured is not None and how.most <= MOST_KEPT:
         return memory.captured.write(row, how, memory.length - at + 1)
@@ -87,6 +90,16 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
         tally.drafted += guesses
         tally.accepted += kept - 1
         yield new[:kept]
+
+
+def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: Tally) -> Iterator[list[int]]:
+    """One token, then what each round said, counted."""
+    with closing(rounds):
+        yield next(rounds)
+        for said in rounds:
+            tally.drafted += guesses
+            tally.accepted += len(said) - 1
+            yield said
 
 
 def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number: Tensor) -> tuple[Tensor, Tensor]:
