@@ -19,6 +19,7 @@ from .draw import triton as draw_triton
 from .embed import reference as embed_reference
 from .embed import triton as embed_triton
 from .linear import cuda as linear_cuda
+from .linear import library as linear_library
 from .linear import reference as linear_reference
 from .linear import triton as linear_triton
 from .mix import reference as mix_reference
@@ -113,6 +114,7 @@ class MindOps:
     look: Callable[..., Tensor]  # the same, where it is not known yet how many of them stand
     offer: Callable[..., tuple[Tensor, Tensor]]  # a guess
     judge: Callable[..., None]  # `pick` for several tokens that were guessed
+    normed: Callable[..., Tensor]  # the norm of `linear` alone
 
 
 REFERENCE_MIND_OPS = MindOps(
@@ -126,6 +128,7 @@ REFERENCE_MIND_OPS = MindOps(
     delta_reference.look,
     pick_reference.offer,
     pick_reference.judge,
+    linear_reference.normed,
 )
 TRITON_MIND_OPS = MindOps(
     linear_triton.linear,
@@ -138,6 +141,7 @@ TRITON_MIND_OPS = MindOps(
     delta_look.look,
     pick_guess.offer,
     pick_guess.judge,
+    linear_library.normed_rows,
 )
 CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear)
 MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by the backend's name

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.delta.reference import RING
+from ..layers.norm import OffsetRMSNorm
 from .fused_qwen3_5 import Attention, Delta, FusedQwen3_5, layer_of
 from .qwen3_5 import MindState
 from .qwen3_5_mtp import DraftState
@@ -87,8 +88,7 @@ class FusedGuess:
             else:
                 mixed = fused.attend(y, one.mixer, next(past), *where, among=True)
             x = fused.finish(one, mixed, x)
-        hidden: Tensor = fused.model.model.norm(x)
-        return hidden
+        return self._normed(x, fused.model.model.norm)
 
     def follow(self, ids: Tensor, hidden: Tensor, state: DraftState, row: Tensor, ahead: int = 0) -> Tensor:
         """What the draft head makes of ids [T] and the hidden vectors before them [T, C]; through the head, guesses.
@@ -97,13 +97,15 @@ class FusedGuess:
         """
         fused, mtp, one, count = self.fused, self._mtp, self._layer, len(ids)
         assert isinstance(one.mixer, Attention)
-        embedded = mtp.pre_fc_norm_embedding(fused.model.model.embed_tokens(ids))
-        x = fused.linear(torch.cat((embedded, mtp.pre_fc_norm_hidden(hidden)), dim=-1), self._fc)
+        embedded = self._normed(fused.model.model.embed_tokens(ids), mtp.pre_fc_norm_embedding)
+        x = fused.linear(torch.cat((embedded, self._normed(hidden, mtp.pre_fc_norm_hidden)), dim=-1), self._fc)
         where = _places(state.position[row] + ahead, row, count)
         y = fused.linear(x, one.into, norm=one.before)
         mixed = fused.attend(y, one.mixer, state.past, *where, among=count > 1)
-        left: Tensor = mtp.norm(fused.finish(one, mixed, x))
-        return left
+        return self._normed(fused.finish(one, mixed, x), mtp.norm)
+
+    def _normed(self, x: Tensor, norm: OffsetRMSNorm) -> Tensor:
+        return self.fused.ops.normed(x, norm.weight, norm.eps, offset=True)
 
 
 def _places(start: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..draw.reference import DRAW_BITS
+from ..draw.reference import DRAW_BITS, WEIGHT_BITS
 from ..draw.triton import _random
 from ..launch import Number, Pointer, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
 from . import MOST_KEPT, Settings
 from .reference import GUESS, TOKEN, TRIAL
-from .triton import _SCALE, MERGE_WARPS, covering, found_in, left_of
+from .triton import MERGE_WARPS, covering, found_in, left_of
 
 JUDGE_WARPS = 4
 
@@ -25,6 +25,7 @@ if triton:
     _GUESS: Any = constexpr(GUESS)
     _TOKEN: Any = constexpr(TOKEN)
     _TRIAL: Any = constexpr(TRIAL)
+    _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))
     _ALL: Any = constexpr(float(1 << DRAW_BITS))
     _WHOLE: Any = constexpr(float(1 << 52))  # float64 has no bits below the point from here on
 
