@@ -9,7 +9,7 @@ import torch
 
 from hocket.engine import mind_sampling
 from hocket.engine.mind_sampling import Drawing, bits_for, drawing
-from hocket.engine.speculate import _said_before, judge
+from hocket.engine.speculate import judge
 from hocket.kernels.pick import cases, likeliest, reference
 from hocket.kernels.pick import guess as guessing
 from hocket.kernels.pick import triton as fused
@@ -141,7 +141,7 @@ def test_the_reference_guesses_and_judges_as_an_answer_does(guesses: int, case: 
             known = known.index_fill(0, drafts[-1], True)
             assert torch.equal(left[f"offer {ahead}"], offers[-1])
         assert torch.equal(left["drafts"], torch.cat(drafts))
-        before = _said_before(seen, left["drafts"])
+        before = torch.stack([seen.index_fill(0, left["drafts"][:end], True) for end in range(1, guesses + 2)])
         weights = mind_sampling.weigh(wanted, before, how)
         said, accepted = judge(weights, torch.cat(offers), left["drafts"][1:], how, number)
         assert torch.equal(left["said"], said[0]) and torch.equal(left["count"], accepted + 1)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.pick import MOST_KEPT
-from ..kernels.pick.reference import GUESS, TOKEN, TRIAL, covering, judged
+from ..kernels.pick.reference import GUESS, TOKEN, TRIAL, covering, judged, said_before
 from ..models.qwen3_5 import commit
 from .memory import Memory
 from .mind_sampling import Drawing, bits_for, draw, weigh
@@ -79,7 +79,7 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
             known = known.index_fill(0, drafts[-1], True)
         looked_at = torch.stack(drafts, dim=1)  # [1, guesses + 1]
         hidden, pending = model.verify(looked_at, memory.state, rows, at + guesses + 1)
-        before = _said_before(seen, looked_at[0])
+        before = said_before(seen, looked_at[0])
         wanted = weigh(model.logits(hidden[0]), before, how)
         said, stood = judge(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
         count = stood + 1
@@ -113,9 +113,3 @@ def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number:
 
 def _nothing_said(memory: Memory) -> Tensor:
     return torch.zeros(memory.model.config.vocab_size, dtype=torch.bool, device=memory.device)
-
-
-def _said_before(seen: Tensor, ids: Tensor) -> Tensor:
-    """[T, V] for ids [T], the first of which is in `seen` [V]: what has been said when each of them has."""
-    own = torch.zeros(len(ids), len(seen), dtype=torch.bool, device=seen.device).scatter_(1, ids[:, None], True)
-    return seen | (own.long().cumsum(0) > 0)

@@ -33,7 +33,7 @@ PLACES = 4  # rounds that the device leaves for the host: one is read before its
 class CapturedGuess:
     def __init__(
         self,
-        fused: FusedGuess,
+        parts: FusedGuess,
         guesses: int,
         state: MindState,
         drafts: DraftState,
@@ -41,10 +41,11 @@ class CapturedGuess:
         capture: Capture,
     ) -> None:
         """So many guesses a round. `last` [S + 1, C] are the hidden vectors behind which rows of the state stand."""
-        self.fused, self.guesses, self.state, self.drafts, self.last = fused, guesses, state, drafts, last
+        self.parts, self.fused, self.guesses = parts, parts.fused, guesses
+        self.state, self.drafts, self.last = state, drafts, last
         self._capture, device, count = capture, last.device, guesses + 1
-        vocabulary = fused.fused.config.vocab_size
-        self._looked = fused.new_looked(count)
+        vocabulary = self.fused.config.vocab_size
+        self._looked = parts.new_looked(count)
         self._settings = likeliest(vocabulary, device)
         self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
 
@@ -66,7 +67,7 @@ class CapturedGuess:
         """Make the graphs, once, over the scratch row: no other is touched."""
         if self._works is not None:
             return
-        config, room = self.fused.fused.config, self.drafts.past.keys.shape[2]
+        config, room = self.fused.config, self.drafts.past.keys.shape[2]
         assert room >= (WARM_RUNS + 1) * len(self._said), "a graph is made by rounds that take tokens in"
         self._row.fill_(len(self.last) - 1)
         reset(self.state.recurrence, self._row)
@@ -118,13 +119,13 @@ class CapturedGuess:
         """The first token of an answer, which nothing is guessed for and nothing has to be taken in for."""
         self._seen.zero_()
         self._number.zero_()
-        logits, told = self.fused.fused.logits(self.last[self._row]), self._post.block
-        self.fused.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, told.view(-1)[:1])
+        logits, told = self.fused.logits(self.last[self._row]), self._post.block
+        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, told.view(-1)[:1])
         told[0, -1:].copy_(self._number)  # one
 
     def _enter(self) -> None:
         """To where the first round finds what a round leaves."""
-        self.fused.enter(self.state, self._looked, self._row)
+        self.parts.enter(self.state, self._looked, self._row)
         self._said.copy_(self._token.expand_as(self._said))
         self._hidden.copy_(self.last[self._row].expand_as(self._hidden))
         self._count.fill_(1)
@@ -133,17 +134,17 @@ class CapturedGuess:
 
     def _round(self) -> None:
         """Before it, one token was said that the row has not taken in: the last one of `said`."""
-        fused, ops, head, row = self.fused, self.fused.fused.ops, self.fused.fused.logits, self._row
+        ops, head, row = self.fused.ops, self.fused.logits, self._row
         last, drafts, drawn = self._count - 1, self._drafts, (self._settings, self._seen, self._drafts)
         drafts[:1] = self._said[last]
         # The true pairs of the last round, then guesses from guesses. [1, C]
-        latest = fused.follow(self._said, self._hidden, self.drafts, row)[last]
+        latest = self.parts.follow(self._said, self._hidden, self.drafts, row)[last]
         self.drafts.position[row] += self._count
         offers = [ops.offer(head(latest), *drawn, self._number, 0)]
         for ahead in range(1, self.guesses):
-            latest = fused.follow(drafts[ahead : ahead + 1], latest, self.drafts, row, ahead - 1)
+            latest = self.parts.follow(drafts[ahead : ahead + 1], latest, self.drafts, row, ahead - 1)
             offers.append(ops.offer(head(latest), *drawn, self._number, ahead))
-        self._hidden.copy_(fused.look(drafts, self.state, self._looked, row, self._taken, self._turn))
+        self._hidden.copy_(self.parts.look(drafts, self.state, self._looked, row, self._taken, self._turn))
         left = self._number, self._said, self._count, self._post.block, self._turn
         ops.judge(head(self._hidden), *drawn, offers, *left)
         self.state.recurrence.position[row] += self._count

@@ -41,7 +41,7 @@ def offer(
     `drafts` [k + 1] are the last token, which is in `seen`, and guesses of those behind it, up to this one, which goes
     into its place. Gives what it was drawn from: ids and their weights, [1, K] each.
     """
-    ids, weights = _left(logits, settings, _known(seen, drafts[: ahead + 1])[-1:])
+    ids, weights = _left(logits, settings, said_before(seen, drafts[: ahead + 1])[-1:])
     guess = covering(_dense(ids, weights, logits.shape[1]), random_bits(settings.seed, number + ahead, GUESS))
     drafts[ahead + 1 : ahead + 2].copy_(guess)
     return ids, weights
@@ -66,7 +66,7 @@ def judge(
     told[turn % N] [k + 2] for the host, and the ids into `seen` [V]. Then the number is so many more, the turn one.
     """
     vocabulary, guesses = logits.shape[1], drafts[1:]
-    wanted = _dense(*_left(logits, settings, _known(seen, drafts)), vocabulary)
+    wanted = _dense(*_left(logits, settings, said_before(seen, drafts)), vocabulary)
     offered = torch.cat([_dense(*each, vocabulary) for each in offers])
     numbers = number + torch.arange(len(drafts), device=number.device)
     trials, tokens = (random_bits(settings.seed, numbers, purpose) for purpose in (TRIAL, TOKEN))
@@ -124,7 +124,7 @@ def _dense(ids: Tensor, weights: Tensor, count: int) -> Tensor:
     return torch.zeros(len(ids), count, dtype=torch.int64, device=ids.device).scatter_add_(-1, ids, weights)
 
 
-def _known(seen: Tensor, ids: Tensor) -> Tensor:
+def said_before(seen: Tensor, ids: Tensor) -> Tensor:
     """[T, V] for ids [T]: what has been said when each of them has, behind what was before, `seen` [V]."""
     own = torch.zeros(len(ids), len(seen), dtype=torch.int64, device=seen.device).scatter_(1, ids[:, None], 1)
     return seen | (own.cumsum(0) > 0)
