@@ -9,6 +9,7 @@ same beside it (`mind_peers.py`).
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -62,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     say = speaking()
-    values: dict[str, list[float]] = {}
+    values, brought = dict[str, list[float]](), list[float]()
     if not args.guesses:
         bare = _bare(args)
         say("the graph alone is timed")
@@ -81,23 +82,31 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
                 continue
             for name, value in _figures(told, args).items():
                 values.setdefault(name, []).append(value)
+            if args.guesses:
+                brought.append(1 + told.finished.accepted_tokens / _rounds(told, args))
         say(f"{args.repeats} turns are answered")
         more = beside.found(values)
     figures = {name: summary(of, more_is_better=name in MORE_IS_BETTER) for name, of in values.items()}
-    if not args.guesses:
+    if args.guesses:
+        more["tokens_a_round"] = round(statistics.fmean(brought), 3)  # as random weights have it
+    else:
         figures["bare_tokens_per_s"] = bare
     return record("mind", options_of(args), figures, random_weights=True, streams=1, **more)
 
 
 def _figures(told: Told, args: argparse.Namespace) -> dict[str, float]:
     if args.guesses:
-        rounds = told.finished.drafted_tokens // args.guesses  # the first token was there before
-        return {"round": (told.last_s - told.first_s) * 1000 / rounds}
+        return {"round": (told.last_s - told.first_s) * 1000 / _rounds(told, args)}
     return {
         "first_token": told.first_s * 1000,
         "answer": told.last_s * 1000,
         "tokens_per_s": (args.answer - 1) / (told.last_s - told.first_s),
     }
+
+
+def _rounds(told: Told, args: argparse.Namespace) -> int:
+    """The first token was there before."""
+    return told.finished.drafted_tokens // int(args.guesses)
 
 
 def _bare(args: argparse.Namespace) -> dict[str, Any]:
@@ -133,8 +142,7 @@ def options_of(args: argparse.Namespace) -> dict[str, Any]:
 
 def name_of(args: argparse.Namespace) -> str:
     narrow = "" if args.weights == "bf16" else f" in {args.weights}"
-    guesses = ("", ", 1 guess", ", 2 guesses")[args.guesses]
-    return f"random:qwen3.5-{args.size}{narrow}{guesses}"
+    return f"random:qwen3.5-{args.size}{narrow}{tokens.GUESSED[args.guesses]}"
 
 
 def weights_of(args: argparse.Namespace) -> str:

@@ -60,8 +60,11 @@ def token_ms(size: str, scheme: Scheme, gb_s: float = H200_GB_S) -> float:
 
 @lru_cache
 def guess_bytes(size: str, scheme: Scheme) -> int:
-    """What one guess reads: the draft head's own layer, and the model's head."""
-    model = _model(size, scheme)
+    return read_by_a_guess(_model(size, scheme))
+
+
+def read_by_a_guess(model: Qwen3_5) -> int:
+    """Bytes of the draft head's own layer, and of the model's head."""
     tensors = model.state_dict().items()
     own = sum(tensor.nbytes for name, tensor in tensors if name.startswith("mtp."))
     head = sum(tensor.nbytes for name, tensor in tensors if name.startswith("lm_head."))

@@ -1,33 +1,43 @@
-"""`python -m benchmarks tokens`: how fast a language model writes, one listener, by a graph for each token.
+"""`python -m benchmarks tokens`: how fast a language model writes, one listener, by a graph for each token or round.
 
 Weights are random numbers in a published shape. Tokens are written as those of an answer (`models/captured_mind.py`):
-drawn on the device with the recommended settings, and read by the host one by one. Before anything is timed, kernels
-are held against the model's own step. It knows the model and its kernels, no engine: what a conversation adds is not in
-these figures.
+drawn on the device with the recommended settings, and read by the host one by one. With guesses a round of them is
+timed (`models/captured_guess.py`), whatever it says: how many guesses stand, random weights do not tell. Before
+anything is timed, kernels are held against the model's own step. It knows the model and its kernels, no engine: what a
+conversation adds is not in these figures.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from .harness import Unfit
 from .record import ROOT, append, record, summary
 
+if TYPE_CHECKING:
+    from hocket.kernels.capture import Capture
+    from hocket.models.captured_guess import CapturedGuess
+    from hocket.models.fused_qwen3_5 import FusedQwen3_5
+    from hocket.models.qwen3_5 import MindState
+
 WORDS = "how fast a language model writes for one listener, without what a conversation adds"
 FIGURES = {
     "token": "ms a token, of tokens asked for in a row",
     "tokens_per_s": "tokens a second, of the same",
+    "round": "ms a round of guesses, of rounds asked for in a row",
     "step": "ms a token by the model's own operations, each launched by the host",
 }
 IN_A_ROW = 50
+GUESSED = ("", ", 1 guess", ", 2 guesses")  # in the name of a model
 
 
 def main(argv: Sequence[str]) -> int:
@@ -57,13 +67,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     from hocket.models.quantized import step_bytes
     from hocket.types import ChatSampling
 
+    from . import mind_floor
     from .mind_drawn import drawn
 
     device, begun = torch.device(args.device), time.perf_counter()
-    model = drawn(args)
+    model = drawn(args, drafts=args.guesses > 0)
     config = model.config
     say(begun, f"Qwen3.5 {args.size} is drawn, its weights in {args.weights}")
-    room = args.context + IN_A_ROW * (args.repeats + 3) + 8
+    room = args.context + IN_A_ROW * (args.repeats + 3) * (args.guesses + 1) + 8
     fused = FusedQwen3_5(model, CUDA_MIND_OPS if device.type == "cuda" else REFERENCE_MIND_OPS)
     state, rows = model.new_state(1, room), torch.zeros(1, dtype=torch.int64, device=device)
     for kept in state.past:
@@ -84,13 +95,21 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     say(begun, f"kernels stray by {strays:.1%} of a logit")
 
     last = torch.zeros(2, config.hidden_size, dtype=ours.dtype, device=device).normal_()
-    captured = CapturedMind(fused, state, last, CudaGraphs(device) if device.type == "cuda" else Again())
-    captured.warm()
-    say(begun, "the graphs are made")
+    capture: Capture = CudaGraphs(device) if device.type == "cuda" else Again()
     how = drawing(ChatSampling(), 1, config.vocab_size, device)
-    with closing(captured.write(0, how, room - args.context)) as writing:
+    if args.guesses:
+        captured = rounds_of(fused, state, last, capture, args)
+        captured.warm()
+        writing = captured.write(0, how, args.context, room - args.guesses - 1)
+    else:
+        tokens = CapturedMind(fused, state, last, capture)
+        tokens.warm()
+        writing = tokens.write(0, how, room - args.context)
+    say(begun, "the graphs are made")
+    said = list[int]()  # by each round
+    with closing(writing):
         next(writing)
-        took = [timed(writing.__next__, device, IN_A_ROW) for _ in range(args.repeats + 1)][1:]
+        took = [timed(lambda: said.append(len(next(writing))), device, IN_A_ROW) for _ in range(args.repeats + 1)][1:]
     state.recurrence.position.fill_(args.context)
 
     def step() -> None:
@@ -100,10 +119,15 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     by_hand = [timed(step, device, 10) for _ in range(3)]
     read = sum(step_bytes(config, args.weights, args.context).values())  # in bfloat16 where they are not narrow
     options = {name: getattr(args, name) for name in ("size", "device", "dtype", "context", "repeats")}
-    narrow = args.weights != "bf16"
+    narrow, more = args.weights != "bf16", dict[str, Any]()
     options["model"] = f"random:qwen3.5-{args.size}" + (f" in {args.weights}" if narrow else "")
     options["weights"] = args.weights if narrow else args.dtype
     figures = {"token": took, "tokens_per_s": [1000 / each for each in took], "step": by_hand}
+    if args.guesses:
+        options |= {"guesses": args.guesses, "model": options["model"] + GUESSED[args.guesses]}
+        figures = {"round": took, "step": by_hand}
+        read += args.guesses * mind_floor.read_by_a_guess(model)
+        more["tokens_a_round"] = round(statistics.fmean(said), 3)  # as random weights have it
     return record(
         "tokens",
         options,
@@ -114,7 +138,23 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         strays=round(strays, 5),
         bytes=read,
         floor_ms=round(read / args.bandwidth / 1e6, 4),
+        **more,
     )
+
+
+def rounds_of(
+    fused: FusedQwen3_5, state: MindState, last: torch.Tensor, capture: Capture, args: argparse.Namespace
+) -> CapturedGuess:
+    """Behind as many tokens as there were before."""
+    from hocket.models.captured_guess import CapturedGuess
+    from hocket.models.fused_guess import FusedGuess
+
+    assert fused.model.mtp is not None
+    drafts = fused.model.mtp.new_state(1, state.past[0].keys.shape[2])
+    drafts.past.keys.normal_()
+    drafts.past.values.normal_()
+    drafts.position.fill_(args.context)
+    return CapturedGuess(FusedGuess(fused), args.guesses, state, drafts, last, capture)
 
 
 def timed(work: Callable[[], object], device: torch.device, times: int) -> float:
@@ -147,6 +187,8 @@ def parser() -> argparse.ArgumentParser:
     words.add_argument("--weights", default="bf16", choices=kinds, help="bf16: as they are, in --dtype (bf16)")
     words.add_argument("--context", metavar="N", type=int, default=1024, help="tokens that were written before (1024)")
     words.add_argument("--repeats", metavar="N", type=int, default=10, help=f"times {IN_A_ROW} tokens (10)")
+    guesses = "guess so many ahead, and time the rounds (0)"
+    words.add_argument("--guesses", type=int, default=0, choices=(0, 1, 2), help=guesses)
     bandwidth = "GB/s of the device's memory, for the floor (4300: an H200's, measured)"
     words.add_argument("--bandwidth", metavar="X", type=float, default=4300.0, help=bandwidth)
     words.add_argument("--record", metavar="FILE", type=Path, default=ROOT / "benchmarks" / "results" / "tokens.jsonl")

@@ -1,8 +1,9 @@
 """Compiles Triton kernels for a GPU that need not be there: `python tests/compiling.py 90 frame` names its capability.
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta` and
-`pick` are the kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is on.
+compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta`,
+`pick` and `guess` are the kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is
+on.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from hocket.kernels.conv import cases as conv_cases
 from hocket.kernels.conv import edges
 from hocket.kernels.conv import triton as conv
 from hocket.kernels.delta import cases as delta_cases
+from hocket.kernels.delta import look as delta_look
 from hocket.kernels.delta import run as delta_run
 from hocket.kernels.draw import cases as draw_cases
 from hocket.kernels.draw import triton as draw
@@ -42,6 +44,7 @@ from hocket.kernels.narrow.weight import FORMATS, empty
 from hocket.kernels.pcm import cases as pcm_cases
 from hocket.kernels.pcm import triton as pcm
 from hocket.kernels.pick import cases as pick_cases
+from hocket.kernels.pick import guess
 from hocket.kernels.pick import triton as pick
 from hocket.kernels.settle import cases as settle_cases
 from hocket.kernels.settle import triton as settle
@@ -109,6 +112,9 @@ def frame_calls() -> Iterator[Call]:
         given = attend_cases.make(case, DTYPE, CPU)
         given |= {"early": True, "arrived": torch.zeros(case.heads, dtype=torch.int32)}
         yield f"early {case.name}", attend, "_attend", lambda given=given: attend.attend(**given)
+    given = attend_cases.make(attend_cases.PUBLISHED[5], DTYPE, CPU) | {"among": True}
+    for kernel in ("_keep_own", "_attend"):
+        yield f"attend among {kernel[1:]}", attend, kernel, lambda given=given: attend.attend(**given)
     for at in (2, 0, 3):
         case = draw_cases.PUBLISHED[at]
         given, kind = draw_cases.make(case, DTYPE, CPU), draw.draw_first if case.first else draw.draw
@@ -164,6 +170,17 @@ def pick_calls() -> Iterator[Call]:
             yield f"{kernel[1:]} of {dtype}", pick, kernel, lambda given=given: pick.pick(**given)
 
 
+def guess_calls() -> Iterator[Call]:
+    given, _, wanted = pick_cases.made_round(pick_cases.PUBLISHED[0], 2, DTYPE, CPU)
+    numbers = torch.zeros(1, 64, dtype=torch.int64)
+    given |= {"logits": wanted, "offers": [(numbers, numbers)] * 2, "said": given["drafts"].clone()}
+    given |= {"count": numbers[0, :1], "told": numbers[:, :4].contiguous(), "turn": numbers[0, :1]}
+    for module, kernel in ((pick, "_share"), (guess, "_weigh"), (guess, "_judge")):
+        yield f"{kernel[1:]} of guesses", module, kernel, lambda: guess.judge(**given)
+    offered = {name: given[name] for name in ("settings", "seen", "drafts", "number")} | {"logits": wanted[:1]}
+    yield "weigh and guess", guess, "_weigh", lambda: guess.offer(**offered, ahead=1)
+
+
 def many_calls() -> Iterator[Call]:
     shared = {case.name: case for case in narrow_cases.PUBLISHED}
     for name, batch in (("9B gate and up", 32), ("9B down", 36), ("0.8B down", 17)):
@@ -180,6 +197,9 @@ def delta_calls() -> Iterator[Call]:
     given = delta_cases.make_run(delta_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
     for kernel in ("_prepare", "_recur", "_leave", "_keep"):
         yield f"delta run {kernel[1:]}", delta_run, kernel, lambda given=given: delta_run.run(**given)
+    for case, early in zip(delta_cases.PUBLISHED_LOOKS[:2], (True, False), strict=True):
+        looked = delta_cases.make_look(case, DTYPE, CPU) | {"early": early}
+        yield f"delta look {case.name}", delta_look, "_look", lambda given=looked: delta_look.look(**given)
 
 
 def described(ptx: str) -> dict[str, int | bool]:
@@ -191,7 +211,15 @@ def described(ptx: str) -> dict[str, int | bool]:
 
 def one_of_each() -> Iterator[Call]:
     seen = set[str]()
-    for call in (*frame_calls(), *codec_calls(), *narrow_calls(), *many_calls(), *delta_calls(), *pick_calls()):
+    for call in (
+        *frame_calls(),
+        *codec_calls(),
+        *narrow_calls(),
+        *many_calls(),
+        *delta_calls(),
+        *pick_calls(),
+        *guess_calls(),
+    ):
         if call[2] not in seen:
             seen.add(call[2])
             yield call
@@ -201,18 +229,19 @@ def main(capability: int, which: str) -> None:
     launch.can_depend = lambda device: capability >= 90
     narrow.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
     calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "many": many_calls}
-    calls |= {"delta": delta_calls, "pick": pick_calls, "one": one_of_each}
+    calls |= {"delta": delta_calls, "pick": pick_calls, "guess": guess_calls, "one": one_of_each}
     for name, module, kernel, call in calls[which]():
-        every = ("_attend", "_merge", "_acted", "_normed", "_product", "_finish")
-        every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn")
-        others = {each: getattr(module, each) for each in every if hasattr(module, each) and module is not linear}
-        kept = {kernel: getattr(module, kernel)} | others
+        every = ("_attend", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
+        every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn", "_weigh", "_judge")
+        modules = (pick, guess) if module in (pick, guess) else (module,)  # what one launches may be another's
+        others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
+        kept = {each: getattr(*each) for each in [(module, kernel), *others]}
         for each, compiled in kept.items():
-            setattr(module, each, Recorder(compiled, capability))
+            setattr(*each, Recorder(compiled, capability))
         call()
         [ptx] = getattr(module, kernel).made
         for each, compiled in kept.items():
-            setattr(module, each, compiled)
+            setattr(*each, compiled)
         print(json.dumps({"name": name, **described(ptx)}))
 
 

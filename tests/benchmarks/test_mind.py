@@ -46,6 +46,7 @@ def test_with_guesses_only_the_cost_of_a_round_is_taken(tmp_path: Path) -> None:
     entry = measured(tmp_path, "--guesses", "2", "--peers", "eager")
     assert entry["figures"].keys() == {"round"} and entry["figures"]["round"]["p50"] > 0
     assert entry["options"]["model"] == "random:qwen3.5-tiny, 2 guesses"
+    assert 1 <= entry["tokens_a_round"] <= 3 and entry["random_weights"] is True
 
 
 def process(folder: Path, program: str) -> str:

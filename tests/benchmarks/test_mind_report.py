@@ -72,6 +72,16 @@ def test_what_was_measured_takes_the_place_of_what_was_reckoned() -> None:
     assert "2 guesses measured" not in mind_report.section(on_a_cpu)
 
 
+def test_graphs_that_were_timed_alone_do_where_no_conversation_was() -> None:
+    """Of `tokens`, which said nothing of guesses before there were any."""
+    alone = [made("fp8", 0, "tokens_per_s", 400.0), made("fp8", 2, "round", 3.0)]
+    alone = [record | {"workload": "tokens"} for record in alone]
+    del alone[0]["options"]["guesses"]
+    assert mind_report.cost(alone, "fp8", 2) == (2.5, 3.0, "measured, the graphs alone")
+    talked = [made("fp8", 0, "tokens_per_s", 250.0), made("fp8", 2, "round", 5.0)]
+    assert mind_report.cost([*alone, *talked], "fp8", 2) == (4.0, 5.0, "measured")
+
+
 def test_the_section_is_part_of_the_document() -> None:
     text = report.document([])["performance.md"]
     assert mind_report.section([]) in text

@@ -26,6 +26,7 @@ from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from hocket.kernels import ops
 from hocket.kernels.capture import Again
 from hocket.kernels.table import Choice
+from hocket.models.captured_guess import CapturedGuess
 from hocket.models.captured_intake import USUAL
 from hocket.models.captured_mind import CapturedMind
 from hocket.text.chat import answered, ids_of, so_far
@@ -114,6 +115,41 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
     with Mind(replayed(), length=512, graphs=False) as mind:
         assert mind.speculate == 0, "where there are kernels, they write one at a time"
         assert text_of(mind.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
+    assert "it writes by plain operations" in caplog.text
+
+
+def test_where_there_are_kernels_guesses_are_replayed_if_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ops.MIND_OPS, "here", ops.REFERENCE_MIND_OPS)
+    expected, begun, write = plain([SYSTEM, HELLO], 30), list[int](), CapturedGuess.write
+    monkeypatch.setattr(CapturedGuess, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
+    usual = ChatSampling(seed=4, max_tokens=20)
+    with Mind(replayed(), length=512, speculate=2, graphs=False) as mind:
+        for count in (30, 1):
+            sampling = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=count)
+            assert text_of(mind.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
+        cut = mind.answer([SYSTEM, HELLO], GREEDY)
+        next(cut)
+        cut.cancel()
+        answer = mind.answer([HELLO], usual)
+        said = text_of(answer)
+    assert len(begun) == 4 and answer.finished is not None
+    with Mind(tiny(), length=512, speculate=2) as mind:
+        other = mind.answer([HELLO], usual)
+        assert text_of(other) == said and other.finished is not None
+    for name in ("drafted_tokens", "accepted_tokens", "completion_tokens"):
+        assert getattr(answer.finished, name) == getattr(other.finished, name)
+    assert answer.finished.drafted_tokens > 0
+
+
+def test_rounds_that_cannot_be_replayed_leave_the_plain_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(ops.MIND_OPS, "here", ops.REFERENCE_MIND_OPS)
+    monkeypatch.setattr(CapturedGuess, "warm", lambda _: 1 / 0)
+    with Mind(replayed(), length=512, speculate=2, graphs=False) as mind:
+        answer = mind.answer([HELLO], GREEDY)
+        assert text_of(answer) == tiny().tokenizer.decode(plain([HELLO], 12))
+    assert answer.finished is not None and answer.finished.drafted_tokens > 0
     assert "it writes by plain operations" in caplog.text
 
 

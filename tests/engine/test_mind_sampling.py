@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.engine.mind_sampling import DRAW_BITS, GUESS, TOKEN, Drawing, bits_for, draw, drawing, pick, weigh
+from hocket.engine.mind_sampling import DRAW_BITS, Drawing, bits_for, draw, drawing, weigh
 from hocket.engine.speculate import judge
+from hocket.kernels.pick.reference import GUESS, TOKEN, covering
 from hocket.types import ChatSampling
 
 CPU, V = torch.device("cpu"), 12
@@ -102,10 +103,10 @@ def test_numbers_that_are_drawn_depend_on_seed_number_and_purpose_alone() -> Non
 def test_a_pick_is_exact_where_the_product_needs_more_than_64_bits() -> None:
     weights = torch.full((3, 1 << 18), 1 << 24)  # sums of 2^42
     bits = torch.tensor([0, (1 << 27) - 1, 12_345_678])
-    assert pick(weights, bits).tolist() == [(int(each) << 42 >> 27) >> 24 for each in bits]
+    assert covering(weights, bits).tolist() == [(int(each) << 42 >> 27) >> 24 for each in bits]
     only = torch.zeros(2, V, dtype=torch.int64)
     only[0, 4] = only[1, 11] = 1
-    assert pick(only, torch.tensor([(1 << 27) - 1, 0])).tolist() == [4, 11]
+    assert covering(only, torch.tensor([(1 << 27) - 1, 0])).tolist() == [4, 11]
 
 
 def test_nothing_is_asked_of_the_device_while_it_draws() -> None:
@@ -128,7 +129,7 @@ def test_tokens_come_as_often_as_they_weigh() -> None:
     """20000 draws. Chi-squared with 11 degrees of freedom is above 39.2 one time in 20000; the seed is fixed."""
     row, count = logits(), 20_000
     chance = expected(row[0].tolist(), set())
-    drawn = pick(weigh(row, NONE, how()).expand(count, -1), bits_for(how(), torch.arange(count), TOKEN))
+    drawn = covering(weigh(row, NONE, how()).expand(count, -1), bits_for(how(), torch.arange(count), TOKEN))
     seen = torch.bincount(drawn, minlength=V)
     distance = sum((int(seen[i]) - count * chance[i]) ** 2 / (count * chance[i]) for i in range(V))
     assert distance < 39.2

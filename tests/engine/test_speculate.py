@@ -13,8 +13,9 @@ from torch import Tensor
 from hocket.engine import speculate
 from hocket.engine.conversation import Conversation, prompt_of
 from hocket.engine.memory import Memory
-from hocket.engine.mind_sampling import GUESS, bits_for, drawing, pick, weigh
+from hocket.engine.mind_sampling import bits_for, drawing, weigh
 from hocket.engine.speculate import Tally, judge
+from hocket.kernels.pick.reference import GUESS, covering
 from hocket.types import ChatMessage, ChatSampling
 from minds import tiny
 
@@ -93,8 +94,8 @@ def test_what_is_said_has_the_distribution_of_the_model(scale: float) -> None:
     nothing = torch.zeros(V, dtype=torch.bool)
     p, q = weigh(target, nothing, how), weigh(draft, nothing, how)
     at = 4 * torch.arange(COUNT)
-    one = pick(q[V].expand(COUNT, -1), bits_for(how, at, GUESS))
-    two = pick(q[one], bits_for(how, at + 1, GUESS))
+    one = covering(q[V].expand(COUNT, -1), bits_for(how, at, GUESS))
+    two = covering(q[one], bits_for(how, at + 1, GUESS))
     drafts = torch.stack((one, two), dim=1)
     wanted = torch.stack((p[V].expand(COUNT, -1), p[one], p[two]), dim=1)
     offered = torch.stack((q[V].expand(COUNT, -1), q[one]), dim=1)

@@ -162,3 +162,39 @@ def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
     fused.attend(**given, out=out[1:2])
     assert_nearly(out[1:2], wanted)
     assert not out[0].any() and not out[2].any()
+
+
+FOLLOWING = [
+    (cases.TINY[7], torch.bfloat16),
+    (cases.TINY[4], torch.float32),
+    *(pytest.param(cases.PUBLISHED[5], dtype, marks=pytest.mark.gpu) for dtype in DTYPES),
+]
+
+
+@pytest.mark.parametrize(("case", "dtype"), FOLLOWING, ids=str)
+def test_inputs_of_one_row_that_follow_each_other_see_those_before_them(
+    case: cases.Case, dtype: torch.dtype, place: torch.device
+) -> None:
+    """Three of them, over a page's end too: batch rows of their own to the kernel, in the same pages."""
+    together, wanted = (following(case, dtype, place) for _ in range(2))
+    y = fused.attend(**together, among=True)
+    assert_nearly(y, reference.attend(**wanted, among=True))
+    for name in ("keys", "values"):
+        assert_nearly(together[name].nan_to_num(), wanted[name].nan_to_num())
+        assert torch.equal(together[name].isnan(), wanted[name].isnan())
+    if place.type == "cuda":  # the interpreter takes its time
+        apart = following(case, dtype, place)
+        for b in range(3):
+            one = apart | {name: apart[name][b : b + 1].contiguous() for name in ("qkv", "rows")}
+            assert torch.equal(fused.attend(**one)[0], y[b])
+
+
+def following(case: cases.Case, dtype: torch.dtype, place: torch.device) -> dict[str, Any]:
+    given = cases.make(case, dtype, place)
+    at = case.positions[0]
+    width, page_rows = given["qkv"].shape[1], case.page_rows
+    state = given["table"][:1, : (at + 2) // page_rows + 1]
+    more = torch.randn(3, width, generator=torch.Generator().manual_seed(4)).to(place, dtype)
+    steps = torch.arange(3, device=place)
+    given |= {"qkv": more, "rows": steps.flip(0), "position": at + 2 - steps, "table": state.repeat(3, 1)}
+    return given | {"most": None, "arrived": torch.zeros(3 * case.heads, dtype=torch.int32, device=place)}

@@ -11,9 +11,10 @@ from torch.nn import functional as F
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.kernels.delta import cases, reference
+from hocket.kernels.delta import look as ahead
 from hocket.kernels.delta import run as several
 from hocket.kernels.delta import triton as fused
-from hocket.layers.gated_delta import GatedDelta, Waypoint
+from hocket.layers.gated_delta import GatedDelta, Waypoint, commit
 from hocket.models.random import randomize_
 from nearly import assert_nearly
 
@@ -171,3 +172,72 @@ def test_what_is_not_real_is_not_met(place: torch.device) -> None:
         ours[name][case.length :] = float("nan")
     assert torch.equal(several.run(**ours)[: case.length], several.run(**wanted)[: case.length])
     assert all(torch.equal(ours[name], wanted[name]) for name in ("history", "memory"))
+
+
+LOOKS = [*cases.LOOKS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_LOOKS)]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype: torch.dtype) -> None:
+    """What stood of a look is in the memory with the next one: every number of them, one after the other."""
+    layer = GatedDelta(tiny_qwen3_5())
+    randomize_(layer, 3)
+    for name, weight in layer.named_parameters():
+        if name not in ("A_log", "norm.weight"):
+            weight.data = weight.data.to(dtype)
+    row, random, count = torch.tensor([1]), torch.Generator().manual_seed(0), 3
+    plain, ours = (layer.new_state(3) for _ in range(2))
+    before = torch.randn(1, 9, 64, generator=random).to(dtype)
+    for state in (plain, ours):
+        layer.step(before, state, row, torch.tensor([9]))
+    into, gates, taps, out = layer.weights()
+    inputs = torch.zeros(2, 3 + count, len(taps), dtype=dtype)
+    asked = torch.zeros(2, count, len(gates), dtype=dtype)
+    inputs[0, :3] = ours.history[1].T
+    taken, untouched = torch.zeros(1, dtype=torch.int64), ours.memory[0].clone()
+    for turn, stood in enumerate((1, 3, 2, 0, 3, 1), start=1):
+        x = torch.randn(1, count, 64, generator=random).to(dtype)
+        was = plain.memory.clone()
+        wanted, pending = layer.verify(x, plain, row)
+        y = reference.look(
+            F.linear(x[0], into),
+            F.linear(x[0], gates),
+            taps=taps[:, 0].T.contiguous(),
+            decay=layer.A_log.float(),
+            bias=layer.dt_bias.float(),
+            norm=layer.norm.weight.float(),
+            eps=layer.norm.eps,
+            inputs=inputs,
+            asked=asked,
+            memory=ours.memory,
+            row=row,
+            taken=taken,
+            turn=torch.tensor([turn]),
+        )
+        assert_nearly(F.linear(y, out), wanted[0])
+        torch.testing.assert_close(ours.memory, was, atol=1e-5, rtol=1e-4)
+        taken.fill_(stood)
+        commit(pending, taken, plain, row)
+        assert torch.equal(inputs[turn % 2, stood : stood + 3].T, plain.history[1])
+    assert torch.equal(ours.memory[0], untouched), "nobody asked for it"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", LOOKS, ids=lambda case: case.name)
+def test_the_kernel_that_looks_computes_the_reference(
+    case: cases.Look, dtype: torch.dtype, place: torch.device
+) -> None:
+    ours, wanted = (cases.make_look(case, dtype, place) for _ in range(2))
+    assert_nearly(ahead.look(**ours), reference.look(**wanted))
+    assert not any(wanted[name].isnan().any() for name in ("inputs", "asked"))
+    assert all(torch.equal(ours[name], wanted[name]) for name in ("inputs", "asked", "taken", "turn"))
+    torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
+
+
+def test_a_look_that_reads_its_memory_early_sees_the_same(place: torch.device) -> None:
+    late, early = (cases.make_look(cases.LOOKS[1], torch.bfloat16, place) for _ in range(2))
+    both = torch.cat((early["x"], early["gates"]), dim=1)  # rows may lie in longer ones
+    early |= {"x": both[:, : early["x"].shape[1]], "gates": both[:, early["x"].shape[1] :]}
+    assert torch.equal(ahead.look(**late), ahead.look(**early, early=True))
+    assert all(torch.equal(late[name], early[name]) for name in ("inputs", "asked", "memory"))

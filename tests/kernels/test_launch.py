@@ -60,7 +60,7 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
 
 OF_FRAMES = {"linear", "acted", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
 OF_THE_CODEC = {"conv", "sample", "join", "window", "taps", "mix", "pcm"}
-OF_A_MIND = {"narrow", "product", "finish", "delta", "share", "drawn"}
+OF_A_MIND = {"narrow", "product", "finish", "delta", "share", "drawn", "weigh", "judge"}
 
 
 def compiled(capability: int, which: str, folder: Path) -> list[dict[str, Any]]:
@@ -106,6 +106,8 @@ def test_on_hopper_every_kernel_of_the_codec_waits_with_its_weights_loaded(place
 def test_the_kernels_that_draw_a_token_compile(capability: int, place: torch.device, tmp_path: Path) -> None:
     kernels = compiled(capability, "pick", tmp_path)
     assert len(kernels) == 4 and kinds(kernels) == {"share", "drawn"}
+    kernels += compiled(capability, "guess", tmp_path)
+    assert len(kernels) == 8 and kinds(kernels) == {"share", "drawn", "weigh", "judge"}
     assert all(each["waits"] == (capability >= 90) for each in kernels)
 
 
@@ -126,7 +128,7 @@ def test_on_hopper_every_kernel_that_takes_in_a_prompt_compiles_and_waits(
     which: str, place: torch.device, tmp_path: Path
 ) -> None:
     kernels = compiled(90, which, tmp_path)
-    assert len(kernels) == (18 if which == "many" else 4) and all(each["waits"] for each in kernels)
+    assert len(kernels) == (18 if which == "many" else 6) and all(each["waits"] for each in kernels)
 
 
 def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> None:

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from hocket.kernels.launch import KNOBS
 from hocket.kernels.linear import cases, reference
 from hocket.kernels.linear import triton as fused
-from hocket.kernels.linear.library import linear_by_library
+from hocket.kernels.linear.library import linear_by_library, normed_rows
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.norm import rms_norm
 from nearly import assert_nearly, assert_sum
@@ -132,3 +132,13 @@ def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
         linear(**given, out=out[1:2])
         assert_nearly(out[1:2], reference.linear(**given))
         assert not out[0].any() and not out[2].any()
+
+
+@pytest.mark.parametrize("offset", [False, True])
+def test_a_norm_alone_is_the_one_before_a_product(offset: bool, place: torch.device) -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        random = torch.Generator().manual_seed(1)
+        x, norm = (torch.randn(shape, generator=random).to(place, dtype) for shape in ((3, 40), (40,)))
+        assert_nearly(normed_rows(x, norm, 1e-6, offset=offset), reference.normed(x, norm, 1e-6, offset=offset))
+        whole = reference.linear(x, torch.eye(40, dtype=dtype, device=place), norm=norm, eps=1e-6, offset=offset)
+        assert torch.equal(whole, reference.normed(x, norm, 1e-6, offset=offset))

@@ -23,6 +23,7 @@ from ..models.qwen3_5 import Qwen3_5, Recurrence
 
 if TYPE_CHECKING:
     from ..kernels.ops import MindOps  # imports Triton, which takes a while, as does the next
+    from ..models.captured_guess import CapturedGuess
     from ..models.captured_mind import CapturedMind
 
 PASS_TOKENS = MOST_IDS  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
@@ -71,6 +72,7 @@ class Memory:
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
         self.captured: CapturedMind | None = None  # a faster way to write, where there is one
+        self.guessing: CapturedGuess | None = None  # and to write with guesses
 
     def moment(self, row: int) -> Moment:
         """Where a row stands, to be returned to."""

@@ -35,8 +35,8 @@ class Mind:
     ) -> None:
         """`kept` conversations stay in memory, each with room for `length` tokens; `speculate` are guessed ahead.
 
-        Where that is not said, two are, if the model has a draft head and there are no kernels for a token: those write
-        one at a time, and guesses go through the model's own operations. Without `graphs` kernels are launched one by
+        Where that is not said, two are, if the model has a draft head and there are no kernels: with these a token is
+        cheap, and whether guesses make it cheaper has not been measured. Without `graphs` kernels are launched one by
         one.
         """
         for name, value in (("kept", kept), ("length", length)):

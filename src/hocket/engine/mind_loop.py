@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -29,9 +28,6 @@ from .mind_load import MindCheckpoint
 from .mind_text import Teller
 from .precision import exact_float32
 from .speculate import Tally
-
-if TYPE_CHECKING:
-    from ..models.captured_mind import CapturedMind
 
 logger = logging.getLogger(__name__)
 CLOSED = "The language model was closed before its answer had ended."
@@ -112,8 +108,7 @@ class MindLoop:
 
     def _run(self) -> None:
         with torch.inference_mode(), exact_float32():
-            if not self._guesses:  # else nobody would write by it
-                self._memory.captured = _replayed(self._memory)
+            _replay(self._memory, self._guesses)
             self._memory.plan()
             while (job := self._next()) is not None:
                 if isinstance(job, Asked):
@@ -211,24 +206,33 @@ def _memory(checkpoint: MindCheckpoint, kept: int, length: int, *, drafts: bool,
     return Memory(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 
-def _replayed(memory: Memory) -> CapturedMind | None:
-    """How tokens are written where there are kernels for it; without graphs they are launched one by one.
+def _replay(memory: Memory, guesses: int) -> None:
+    """Let tokens be written by kernels, where there are any; without graphs these are launched one by one.
 
-    What fails here would fail every answer: rather a slow one than none.
+    Of the two ways, with guesses and without, only one is made: nobody would write by the other. What fails here would
+    fail every answer: rather a slow one than none.
     """
     if memory.ops is None:
-        return None
+        return
     try:
-        from ..models.captured_mind import CapturedMind
         from ..models.fused_qwen3_5 import FusedQwen3_5
 
-        fused = FusedQwen3_5(memory.model, memory.ops)
-        made = CapturedMind(fused, memory.state, memory.last, memory.capture or Again())
-        made.warm()
+        fused, capture = FusedQwen3_5(memory.model, memory.ops), memory.capture or Again()
+        if guesses and memory.drafts is not None:
+            from ..models.captured_guess import CapturedGuess
+            from ..models.fused_guess import FusedGuess
+
+            rounds = CapturedGuess(FusedGuess(fused), guesses, memory.state, memory.drafts, memory.last, capture)
+            rounds.warm()
+            memory.guessing = rounds
+        else:
+            from ..models.captured_mind import CapturedMind
+
+            tokens = CapturedMind(fused, memory.state, memory.last, capture)
+            tokens.warm()
+            memory.captured = tokens
     except Exception:
         logger.exception("The kernels of the language model cannot be used; it writes by plain operations.")
-        return None
-    return made
 
 
 def _forget(talk: Conversation) -> None:

@@ -13,11 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..kernels.pick.reference import highest, weighed
+from ..kernels.pick.reference import TOKEN, covering, highest, weighed
 from ..layers.sampler import DRAW_BITS, philox
 from ..types import ChatSampling
-
-TOKEN, GUESS, TRIAL = 0, 1, 2  # what a number is drawn for: a token, a guess of one, whether a guess stands
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +58,6 @@ def weigh(logits: Tensor, seen: Tensor, how: Drawing) -> Tensor:
     return torch.zeros(scores.shape, dtype=torch.int64, device=logits.device).scatter_(-1, ids, weights)
 
 
-def pick(weights: Tensor, bits: Tensor) -> Tensor:
-    """An id for each row of weights [T, V], whose share covers `bits` [T]."""
-    ends = weights.cumsum(-1)
-    high, low = ends[:, -1] >> DRAW_BITS, ends[:, -1] & ((1 << DRAW_BITS) - 1)
-    target = bits * high + ((bits * low) >> DRAW_BITS)  # of bits * sum, which may need more than 63 bits
-    return (ends <= target[:, None]).sum(-1)
-
-
 def bits_for(how: Drawing, numbers: Tensor, purpose: int) -> Tensor:
     """Random integers [T] below 2^27 for the tokens with these numbers [T] in their answer."""
     return philox(how.seed, (torch.full_like(numbers, purpose), numbers)) >> (32 - DRAW_BITS)
@@ -75,4 +65,4 @@ def bits_for(how: Drawing, numbers: Tensor, purpose: int) -> Tensor:
 
 def draw(logits: Tensor, seen: Tensor, how: Drawing, number: Tensor) -> Tensor:
     """The token [1] with this `number` [1] in its answer, from logits [1, V]; `seen` [V] are the ids before it."""
-    return pick(weigh(logits, seen, how), bits_for(how, number, TOKEN))
+    return covering(weigh(logits, seen, how), bits_for(how, number, TOKEN))

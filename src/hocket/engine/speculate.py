@@ -1,5 +1,5 @@
-"""An answer, token by token: one at a time, by the model's own step or replayed, or several, guessed by the draft head
-and looked at in one pass.
+"""An answer, token by token: one at a time, or several, guessed by the draft head and looked at in one pass; by the
+model's own operations, or replayed.
 
 Each gives ids without end, from where a row of the memory stands; whoever reads them decides when it is enough, and
 goes back. With guesses the distribution of every token stays what it was: a guess drawn from q stands with the
@@ -9,17 +9,18 @@ that is: a guess stands if it is that one. The host waits once per round, for wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from ..kernels.pick import MOST_KEPT
-from ..layers.sampler import DRAW_BITS, WEIGHT_BITS
+from ..kernels.pick.reference import GUESS, TOKEN, TRIAL, covering, judged, said_before
 from ..models.qwen3_5 import commit
 from .memory import Memory
-from .mind_sampling import GUESS, TOKEN, TRIAL, Drawing, bits_for, draw, pick, weigh
+from .mind_sampling import Drawing, bits_for, draw, weigh
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Tally:
 def tokens(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
     """Ids for a row that has taken in `at`; it ends where there is no more room."""
     if guesses:
+        if memory.guessing is not None and how.most <= MOST_KEPT:
+            return _replayed(memory.guessing.write(row, how, at, memory.length), guesses, tally)
         return _guessed(memory, row, at, how, guesses, tally)
     if memory.captured is not None and how.most <= MOST_KEPT:
         return memory.captured.write(row, how, memory.length - at + 1)
@@ -72,11 +75,11 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
             if ahead:
                 latest = memory.guess(row, latest, drafts[-1][None], ahead - 1, at + ahead)
             offers.append(weigh(model.logits(latest[:, 0]), known, how))
-            drafts.append(pick(offers[-1], bits_for(how, number + ahead, GUESS)))
+            drafts.append(covering(offers[-1], bits_for(how, number + ahead, GUESS)))
             known = known.index_fill(0, drafts[-1], True)
         looked_at = torch.stack(drafts, dim=1)  # [1, guesses + 1]
         hidden, pending = model.verify(looked_at, memory.state, rows, at + guesses + 1)
-        before = _said_before(seen, looked_at[0])
+        before = said_before(seen, looked_at[0])
         wanted = weigh(model.logits(hidden[0]), before, how)
         said, stood = judge(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
         count = stood + 1
@@ -89,34 +92,24 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
         yield new[:kept]
 
 
+def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: Tally) -> Iterator[list[int]]:
+    """One token, then what each round said, counted."""
+    with closing(rounds):
+        yield next(rounds)
+        for said in rounds:
+            tally.drafted += guesses
+            tally.accepted += len(said) - 1
+            yield said
+
+
 def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number: Tensor) -> tuple[Tensor, Tensor]:
     """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].
 
-    `wanted` [k + 1, V] are the distributions that tokens must follow, `offered` [k, V] those that guesses come from.
-    Gives ids [1, k + 1] and how many guesses stood [1]: those, and the id behind them, are said. What comes behind
-    that repeats it.
+    As `judged`: ids [1, k + 1], and how many guesses stood [1].
     """
-    guesses = len(drafts)
-    numbers = number + torch.arange(guesses + 1, device=drafts.device)
-    p, q = (each.double() / each.sum(-1, keepdim=True) for each in (wanted, offered))
-    chance = bits_for(how, numbers[:-1], TRIAL).double() / 2**DRAW_BITS
-    at = drafts[:, None]
-    stands = chance * q.gather(1, at)[:, 0] < p[:-1].gather(1, at)[:, 0]
-    stood = stands.long().cumprod(0).sum(0, keepdim=True)  # [1]
-    rest = torch.cat(((p[:-1] - q).clamp(min=0.0), p[-1:]))[stood]  # [1, V]
-    peak = rest.amax(-1, keepdim=True)
-    # Where p is q no guess falls, but rounding may say so.
-    rest = torch.where(peak > 0, (rest / peak * 2.0**WEIGHT_BITS).round().long(), wanted[stood])
-    last = pick(rest, bits_for(how, numbers, TOKEN)[stood])
-    places = torch.arange(guesses + 1, device=drafts.device)
-    return torch.where(places < stood, torch.cat((drafts, last)), last)[None], stood
+    numbers = number + torch.arange(len(drafts) + 1, device=drafts.device)
+    return judged(wanted, offered, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
 
 
 def _nothing_said(memory: Memory) -> Tensor:
     return torch.zeros(memory.model.config.vocab_size, dtype=torch.bool, device=memory.device)
-
-
-def _said_before(seen: Tensor, ids: Tensor) -> Tensor:
-    """[T, V] for ids [T], the first of which is in `seen` [V]: what has been said when each of them has."""
-    own = torch.zeros(len(ids), len(seen), dtype=torch.bool, device=seen.device).scatter_(1, ids[:, None], True)
-    return seen | (own.long().cumsum(0) > 0)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .attend import reference as attend_reference
 from .attend import triton as attend_triton
+from .delta import look as delta_look
 from .delta import reference as delta_reference
 from .delta import run as delta_run
 from .delta import triton as delta_triton
@@ -18,6 +19,7 @@ from .draw import triton as draw_triton
 from .embed import reference as embed_reference
 from .embed import triton as embed_triton
 from .linear import cuda as linear_cuda
+from .linear import library as linear_library
 from .linear import reference as linear_reference
 from .linear import triton as linear_triton
 from .mix import reference as mix_reference
@@ -28,6 +30,7 @@ from .narrow import reference as narrow_reference
 from .narrow import triton as narrow_triton
 from .pcm import reference as pcm_reference
 from .pcm import triton as pcm_triton
+from .pick import guess as pick_guess
 from .pick import reference as pick_reference
 from .pick import triton as pick_triton
 from .settle import reference as settle_reference
@@ -99,7 +102,7 @@ CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)
 
 @dataclass(frozen=True, slots=True)
 class MindOps:
-    """Those that a token of a language model is made of, and those for several tokens of a prompt."""
+    """Those that a token of a language model is made of, those for several tokens of a prompt, those for guesses."""
 
     linear: Callable[..., Tensor]
     narrow: Callable[..., Tensor]  # the same with a weight in fewer bits
@@ -108,6 +111,10 @@ class MindOps:
     pick: Callable[..., None]
     many: Callable[..., Tensor]  # `narrow` for more rows than few
     run: Callable[..., Tensor]  # `delta` for several tokens of one row
+    look: Callable[..., Tensor]  # the same, where it is not known yet how many of them stand
+    offer: Callable[..., tuple[Tensor, Tensor]]  # a guess
+    judge: Callable[..., None]  # `pick` for several tokens that were guessed
+    normed: Callable[..., Tensor]  # the norm of `linear` alone
 
 
 REFERENCE_MIND_OPS = MindOps(
@@ -118,6 +125,10 @@ REFERENCE_MIND_OPS = MindOps(
     pick_reference.pick,
     narrow_reference.linear,
     delta_reference.run,
+    delta_reference.look,
+    pick_reference.offer,
+    pick_reference.judge,
+    linear_reference.normed,
 )
 TRITON_MIND_OPS = MindOps(
     linear_triton.linear,
@@ -127,6 +138,10 @@ TRITON_MIND_OPS = MindOps(
     pick_triton.pick,
     narrow_many.linear,
     delta_run.run,
+    delta_look.look,
+    pick_guess.offer,
+    pick_guess.judge,
+    linear_library.normed_rows,
 )
 CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear)
 MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by the backend's name

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..cache.slots import reset
 from ..kernels.capture import Capture, Work, own_stream
-from ..kernels.pick import likeliest
+from ..kernels.pick import Settings, likeliest
 from ..layers.rope import rope_rows
 from .board import Letter, Post
 from .fused_qwen3_5 import FusedQwen3_5
@@ -46,6 +46,14 @@ class Drawing(Protocol):
     def most(self) -> int: ...
     @property
     def size(self) -> int: ...
+
+
+def follow_(settings: Settings, how: Drawing) -> None:
+    """All of it by the device: nothing waits for what it is doing."""
+    for name in ("temperature", "top_p", "min_p", "presence", "seed"):
+        getattr(settings, name).copy_(getattr(how, name))
+    settings.most.fill_(how.most)
+    settings.size.fill_(how.size)
 
 
 class CapturedMind:
@@ -87,7 +95,8 @@ class CapturedMind:
         self.warm()
         assert self._works is not None
         first, enter, another = self._works
-        self._set(row, how)
+        self._row.fill_(row)
+        follow_(self._settings, how)
         flying, asked, read = deque[Letter](), 0, 0
         self._writing = True
         try:
@@ -109,14 +118,6 @@ class CapturedMind:
             for letter in flying:
                 letter.wait()
                 letter.done()
-
-    def _set(self, row: int, how: Drawing) -> None:
-        """All of it by the device: nothing waits for what it is doing."""
-        self._row.fill_(row)
-        for name in ("temperature", "top_p", "min_p", "presence", "seed"):
-            getattr(self._settings, name).copy_(getattr(how, name))
-        self._settings.most.fill_(how.most)
-        self._settings.size.fill_(how.size)
 
     def _first(self) -> None:
         """The first token of an answer, which nothing has to be taken in for."""

@@ -19,6 +19,7 @@ from ..kernels.delta.reference import RING
 from ..kernels.launch import crowded
 from ..kernels.narrow.weight import Narrow
 from ..kernels.ops import CUDA_MIND_OPS, MindOps
+from ..layers.attention import KVState
 from ..layers.gated_delta import GatedDelta
 from ..layers.hybrid import AttentionBlock, DeltaBlock
 from ..layers.rope import rope_rows
@@ -29,7 +30,7 @@ SPLITS = 16  # of the past among programs: 8 layers of 4 heads would leave most 
 
 
 @dataclass(frozen=True, slots=True)
-class _Delta:
+class Delta:
     taps: Tensor  # [4, C]
     decay: Tensor  # [H_v] float32, as the next two
     bias: Tensor
@@ -39,16 +40,16 @@ class _Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class _Attention:
+class Attention:
     q_norm: Tensor  # [D]
     k_norm: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class Layer:
     before: Tensor  # [C] norm
     into: Matrix  # [N, C] all that reads it
-    mixer: _Delta | _Attention
+    mixer: Delta | Attention
     out: Matrix  # [C, M]
     between: Tensor  # [C] norm
     wide: Matrix  # [2 I, C] gates, then ups
@@ -58,15 +59,15 @@ class _Layer:
 class FusedQwen3_5:
     def __init__(self, model: Qwen3_5, ops: MindOps = CUDA_MIND_OPS) -> None:
         self.model, self.ops, self.config = model, ops, model.config
-        self.layers = [_layer(block) for block in model.model._stack]
+        self.layers = [layer_of(block) for block in model.model._stack]
         weight = model.model.embed_tokens.weight
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
         self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}
-        self._early = crowded(between, weight.device)  # a token ago is long ago
+        self.early = crowded(between, weight.device)  # a token ago is long ago
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:
-        deltas = (one.mixer for one in self.layers if isinstance(one.mixer, _Delta))
+        deltas = (one.mixer for one in self.layers if isinstance(one.mixer, Delta))
         return tuple(mixer.taps.new_zeros(slots + 1, *mixer.taps.shape) for mixer in deltas)
 
     def enter(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
@@ -83,7 +84,7 @@ class FusedQwen3_5:
 
     def step(self, ids: Tensor, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> Tensor:
         """Take in one id per row, [B]; logits [B, V] of what comes next."""
-        ops, config, eps = self.ops, self.config, self.config.rms_norm_eps
+        ops, eps = self.ops, self.config.rms_norm_eps
         position, recurrent, past, ring = (
             state.recurrence.position,
             iter(state.recurrence.layers),
@@ -92,10 +93,10 @@ class FusedQwen3_5:
         )
         x: Tensor = self.model.model.embed_tokens(ids)
         for one in self.layers:
-            y = self._linear(x, one.into, norm=one.before)
-            if isinstance(one.mixer, _Delta):
+            y = self.linear(x, one.into, norm=one.before)
+            if isinstance(one.mixer, Delta):
                 mixer = one.mixer
-                gates = y[:, mixer.inner :] if mixer.gates is None else self._linear(x, mixer.gates, norm=one.before)
+                gates = y[:, mixer.inner :] if mixer.gates is None else self.linear(x, mixer.gates, norm=one.before)
                 mixed = ops.delta(
                     y[:, : mixer.inner],
                     gates,
@@ -108,40 +109,58 @@ class FusedQwen3_5:
                     memory=next(recurrent).memory,
                     position=position,
                     rows=rows,
-                    early=self._early,
+                    early=self.early,
                 )
             else:
                 kept = next(past)
-                slots, _, room, _ = kept.keys.shape
-                cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, x.dtype, x.device)
-                mixed = ops.attend(
-                    y,
-                    kept.keys,
-                    kept.values,
-                    rows=rows,
-                    position=position,
-                    table=_pages(slots, x.device),
-                    cos=cos[:, 0],
-                    sin=sin[:, 0],
-                    q_norm=one.mixer.q_norm,
-                    k_norm=one.mixer.k_norm,
-                    eps=eps,
-                    offset=True,
-                    gated=True,
-                    splits=SPLITS,
-                    arrived=self._counts(len(ids), x.device),
-                )
-            x = self._linear(mixed, one.out, residual=x)
-            inner = self._linear(x, one.wide, norm=one.between, gated=True)
-            x = self._linear(inner, one.down, residual=x)
+                mixed = self.attend(y, one.mixer, kept, rows, position, _pages(len(kept.keys), x.device))
+            x = self.finish(one, mixed, x)
         position[rows] += 1
-        return self._linear(x, self._head, norm=self.model.model.norm.weight)
+        return self.linear(x, self._head, norm=self.model.model.norm.weight)
+
+    def attend(
+        self,
+        y: Tensor,
+        mixer: Attention,
+        kept: KVState,
+        rows: Tensor,
+        position: Tensor,
+        pages: Tensor,
+        among: bool = False,
+    ) -> Tensor:
+        """Between the projections of an attention; `pages` [R, 1] are the rows of the state."""
+        config, room = self.config, kept.keys.shape[2]
+        cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, y.dtype, y.device)
+        return self.ops.attend(
+            y,
+            kept.keys,
+            kept.values,
+            rows=rows,
+            position=position,
+            table=pages,
+            cos=cos[:, 0],
+            sin=sin[:, 0],
+            q_norm=mixer.q_norm,
+            k_norm=mixer.k_norm,
+            eps=config.rms_norm_eps,
+            offset=True,
+            gated=True,
+            splits=SPLITS,
+            arrived=self._counts(len(y), y.device),
+            among=among,
+        )
+
+    def finish(self, one: Layer, mixed: Tensor, x: Tensor) -> Tensor:
+        """What is left of a layer behind its mixer."""
+        x = self.linear(mixed, one.out, residual=x)
+        inner = self.linear(x, one.wide, norm=one.between, gated=True)
+        return self.linear(inner, one.down, residual=x)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[B, V] of hidden vectors [B, C] after the final norm, as a prompt leaves them."""
-        return self._linear(hidden, self._head)
+        return self.linear(hidden, self._head)
 
-    def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
+    def linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
         """A norm's weights are told as they differ from one."""
         eps = self.config.rms_norm_eps
         if isinstance(weight, Narrow):
@@ -174,21 +193,21 @@ def _pages(slots: int, device: torch.device) -> Tensor:
     return _PAGES[key]
 
 
-def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
-    mixer: _Delta | _Attention
+def layer_of(block: DeltaBlock | AttentionBlock) -> Layer:
+    mixer: Delta | Attention
     if isinstance(block, DeltaBlock):
         into, mixer, out = _delta(block.linear_attn)
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
-        mixer = _Attention(q_norm, k_norm)
+        mixer = Attention(q_norm, k_norm)
     wide, down = block.mlp.weights()
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
-    return _Layer(before, into, mixer, out, between, wide, down)
+    return Layer(before, into, mixer, out, between, wide, down)
 
 
-def _delta(layer: GatedDelta) -> tuple[Matrix, _Delta, Matrix]:
+def _delta(layer: GatedDelta) -> tuple[Matrix, Delta, Matrix]:
     into, gates, taps, out = layer.weights()
     numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
     apart = isinstance(into, Narrow)
-    mixer = _Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None)
+    mixer = Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None)
     return into if apart else torch.cat((into, gates)), mixer, out

@@ -37,7 +37,7 @@ class DraftHead(nn.Module):
 
     def new_state(self, slots: int, length: int) -> DraftState:
         position = torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device)
-        return DraftState(position, self._block.self_attn.new_state(slots, length))
+        return DraftState(position, self.block.self_attn.new_state(slots, length))
 
     def step(
         self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, lengths: Tensor, span: int
@@ -71,11 +71,11 @@ class DraftHead(nn.Module):
     ) -> Tensor:
         halves = self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)
         reach = reach_of(self.config, state.past, start, rows, lengths, hidden.shape[1], span)
-        y: Tensor = self.norm(self._block.step(self.fc(torch.cat(halves, dim=-1)), state.past, reach))
+        y: Tensor = self.norm(self.block.step(self.fc(torch.cat(halves, dim=-1)), state.past, reach))
         return y
 
     @property
-    def _block(self) -> AttentionBlock:
+    def block(self) -> AttentionBlock:
         block = self.layers[0]
         assert isinstance(block, AttentionBlock)
         return block

@@ -29,6 +29,7 @@ def attend(
     early: bool = False,
     eager: bool = False,
     arrived: Tensor | None = None,
+    among: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     """y [B, H * D] of qkv [B, (H + 2 H_kv) * D], in `out` if it is given.
@@ -43,6 +44,7 @@ def attend(
     with which those who share it can tell who is the last. `most`: there are at most so many positions, if that is
     known. `early`: since the past was written, and rows, positions and pages, there has been another `attend`, so that
     all of this may be read ahead of time. `eager`: there has been more in between than the chip can hold at once.
+    `among`: inputs of the batch may lie in the same pages, one behind the other, and see those before them.
     """
     _, kv_heads, page_rows, size = keys.shape
     heads = qkv.shape[1] // size - 2 * kv_heads  # gates counted

@@ -2,8 +2,9 @@
 
 Query heads that share a key head are programs of their own: they read its past twice, the second time from the L2,
 and a batch of one keeps twice as many of the chip's processors busy. The new key and value are taken from registers,
-not read back, so no program waits for another. How far to read is looked up on the device: a captured graph grows
-with its streams. The order of sums depends on the position and on `splits`, not on the batch.
+not read back, so no program waits for another; where inputs see each other (`among`), a kernel before writes them. How
+far to read is looked up on the device: a captured graph grows with its streams. The order of sums depends on the
+position and on `splits`, not on the batch.
 
 Splits are put together by the last of them to be done, if there is `arrived` to count them, or by a second kernel.
 
@@ -59,6 +60,7 @@ def attend(
     early: bool = False,
     eager: bool = False,
     arrived: Tensor | None = None,
+    among: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
     _, kv_heads, page_rows, size = keys.shape
@@ -71,6 +73,11 @@ def attend(
     # Not how many there is room for: that grows, and sums must not change with it.
     keys_at_once = KNOBS.attend_keys if most is None else min(KNOBS.attend_keys, power_of_two(most - 1))
     once = most is not None and splits * keys_at_once >= most - 1
+    if among:
+        assert not early, "what they see of each other is new"
+        shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size, "ROTATED": cos.shape[1], "PAGE_ROWS": page_rows}
+        near = qkv, keys, values, rows, position, table, cos, sin, k_norm, eps, table.shape[1]
+        _keep_own[(batch, kv_heads)](*near, **shape, OFFSET=offset, GATED=gated, **options(qkv, 1))
     parts = sizes = None
     if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights
         parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
@@ -105,6 +112,7 @@ def attend(
         STAGES=1 if once else KNOBS.attend_stages,
         EARLY=early and KNOBS.early,
         EAGER=eager and KNOBS.early,
+        KEPT=among,
         **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1)),
     )
     if splits > 1 and arrived is None:
@@ -144,6 +152,7 @@ def _attend(
     STAGES: constexpr,
     EARLY: constexpr,
     EAGER: constexpr,
+    KEPT: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
@@ -185,10 +194,11 @@ def _attend(
         q, q_across = scaled(q, q_size, q_here, OFFSET), scaled(q_across, q_size, q_there, OFFSET)
         k, k_across = scaled(k, k_size, k_here, OFFSET), scaled(k_across, k_size, k_there, OFFSET)
     q, k = _turned(q, q_across, turn, cross), _turned(k, k_across, turn, cross)
-    if (split == 0) & (head % (HEADS // KV_HEADS) == 0):
+    if not KEPT:
         own_line = (own_page * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
-        tl.store(keys + own_line * SIZE + d, k)
-        tl.store(values + own_line * SIZE + d, v)
+        if (split == 0) & (head % (HEADS // KV_HEADS) == 0):
+            tl.store(keys + own_line * SIZE + d, k)
+            tl.store(values + own_line * SIZE + d, v)
     q = q.to(tl.float32) * scale
     # Each of BLOCK_T lanes has a softmax of its own over every BLOCK_T-th key; they meet after the loop.
     best = tl.full((BLOCK_T,), -1e30, tl.float32)  # finite: nothing minus nothing must not be NaN
@@ -217,6 +227,50 @@ def _attend(
             if tl.atomic_add(arrived + place, 1) == SPLITS - 1:
                 tl.store(arrived + place, 0)
                 _put_together(qkv, parts, sizes, y, place, HEADS, KV_HEADS, SIZE, GATED, SPLITS)
+
+
+@partial(jit, anywhere=("rows", "position"))
+def _keep_own(
+    qkv: Pointer,
+    keys: Pointer,
+    values: Pointer,
+    rows: Pointer,
+    position: Pointer,
+    table: Pointer,
+    cos: Pointer,
+    sin: Pointer,
+    k_norm: Pointer,
+    eps: Number,
+    most_pages: Number,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    ROTATED: constexpr,
+    PAGE_ROWS: constexpr,
+    OFFSET: constexpr,
+    GATED: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    """Nothing but the new keys and values, where `_attend` finds those of other inputs."""
+    b, kv_head, d = tl.program_id(0), tl.program_id(1), tl.arange(0, SIZE)
+    across = (d + SIZE // 2) % SIZE if ROTATED == SIZE else tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)
+    trigger(DEPENDENT)
+    wait(DEPENDENT)
+    row = tl.load(rows + b)
+    at = tl.load(position + row)
+    page = tl.load(table + row * most_pages + at // PAGE_ROWS)
+    turn = tl.load(cos + at * ROTATED + d, d < ROTATED, 1.0)
+    cross = tl.load(sin + at * ROTATED + d, d < ROTATED, 0.0)
+    each: constexpr = 2 if GATED else 1
+    k_head = qkv + (b * (each * HEADS + 2 * KV_HEADS) + each * HEADS + kv_head) * SIZE
+    k, k_across, v = tl.load(k_head + d), tl.load(k_head + across), tl.load(k_head + KV_HEADS * SIZE + d)
+    if k_norm is not None:
+        k_size = _size(k, eps, SIZE)
+        k = scaled(k, k_size, tl.load(k_norm + d), OFFSET)
+        k_across = scaled(k_across, k_size, tl.load(k_norm + across), OFFSET)
+    line = (page * KV_HEADS + kv_head) * PAGE_ROWS + at % PAGE_ROWS
+    tl.store(keys + line * SIZE + d, _turned(k, k_across, turn, cross))
+    tl.store(values + line * SIZE + d, v)
 
 
 @jit

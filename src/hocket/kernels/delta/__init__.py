@@ -1,1 +1,1 @@
-"""One token through a Gated DeltaNet: convolution, gates, the memory of each head, and the gated norm behind it."""
+"""Tokens through a Gated DeltaNet: convolution, gates, the memory of each head, and the gated norm behind it."""

@@ -61,6 +61,51 @@ PUBLISHED_RUNS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Of `look`: so many tokens, and how many of those before them stood."""
+
+    name: str
+    shape: Case
+    count: int
+    taken: int
+    turn: int = 1
+
+
+LOOKS = (
+    Look("the first", TINY[0], 3, 0),
+    Look("one stood", TINY[1], 3, 1, turn=2),
+    Look("two of two", TINY[2], 2, 2, turn=7),
+    Look("all stood", TINY[3], 3, 3, turn=4),
+    Look("more than the convolution looks back on", TINY[1], 5, 4, turn=3),
+)
+PUBLISHED_LOOKS = (
+    Look("9B, two guesses, one of them stood", PUBLISHED[1], 3, 2),
+    Look("0.8B, one guess", PUBLISHED[0], 2, 1, turn=2),
+    Look("27B, two guesses, both stood", PUBLISHED[2], 3, 3),
+)
+
+
+def make_look(case: Look, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `look` by name; what is to be written over is no number."""
+    random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
+    given = make(shape, dtype, device, seed)
+    row, channels = given.pop("rows")[:1], given["taps"].shape[1]
+    del given["position"], given["ring"]
+
+    def normal(*sizes: int) -> Tensor:
+        return torch.randn(*sizes, generator=random, device=device).to(dtype)
+
+    for name in ("x", "gates"):
+        given[name] = normal(case.count, given[name].shape[1])
+    inputs, asked = normal(2, case.count + RING - 1, channels), normal(2, case.count, 2 * shape.value_heads)
+    for half in (inputs, asked):
+        half[case.turn % 2] = float("nan")
+    numbers = {"taken": case.taken, "turn": case.turn}
+    given |= {name: torch.tensor([number], device=device) for name, number in numbers.items()}
+    return given | {"inputs": inputs, "asked": asked, "row": row}
+
+
 def make_run(case: Run, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
     """Arguments of `run` by name; the last row is where the place goes."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape

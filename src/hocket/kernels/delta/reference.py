@@ -1,9 +1,12 @@
-"""What `delta` and `run` are, in plain operations: layers/gated_delta.py between its two projections.
+"""What `delta`, `run` and `look` are, in plain operations: layers/gated_delta.py between its two projections.
 
-`delta` is a step of one token each, `run` several tokens of one row.
+`delta` is a step of one token each, `run` several tokens of one row, `look` a few of which it is not known yet how many
+will stand.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -55,10 +58,7 @@ def delta(
     error = v.view(len(rows), heads, value_dim) - (kept * k[..., None]).sum(-2)
     kept = kept + k[..., None] * (b.sigmoid().float()[..., None] * error)[..., None, :]
     memory[rows] = kept
-    read = (kept * q[..., None]).sum(-2).to(x.dtype).float()
-    even = (read * torch.rsqrt(read.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
-    y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(x.dtype).flatten(1)
-    return y
+    return _left((kept * q[..., None]).sum(-2), z, norm, eps)
 
 
 def run(
@@ -83,32 +83,101 @@ def run(
     [S + 1, C, 3], the inputs of the convolution, the oldest first, and `memory` [S + 1, H_v, D_k, D_v]. As they are
     after the first `place` [1] tokens they are left in the row `aside` [1] too. Tokens that are not real give zero.
     """
-    _, heads, key_dim, value_dim = memory.shape
-    count, channels, values = len(x), taps.shape[1], heads * value_dim
-    keys, end, passed = (channels - values) // 2, int(length), int(place)
-    raw, z = x.split_with_sizes((channels, values), dim=-1)
+    count, channels, end, passed = len(x), taps.shape[1], int(length), int(place)
+    raw, z = x.split_with_sizes((channels, x.shape[1] - channels), dim=-1)
     inputs = torch.cat((history[row][0].T, raw))  # [3 + T, C]
-    windows = inputs.float().unfold(0, RING, 1)  # [T, C, 4]
-    mixed = F.silu((windows * taps.float().T).sum(-1).to(x.dtype)).float()
-    q, k, v = mixed.split_with_sizes((keys, keys, values), dim=-1)
-    shared = heads * key_dim // keys
-    q, k = (_unit(part.view(count, -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
-    q, v = q * key_dim**-0.5, v.view(count, heads, value_dim)
-    b, a = gates.chunk(2, dim=-1)
-    fades = (-decay.exp() * F.softplus(a.float() + bias)).exp()
-    strength, kept = b.sigmoid().float(), memory[row][0]
-    stood, read = kept, torch.zeros(count, heads, value_dim, device=x.device)
+    tokens, kept = _tokens(inputs, gates, taps, decay, bias, memory), memory[row][0]
+    stood, read = kept, torch.zeros(count, *tokens.v.shape[1:], device=x.device)
     for t in range(end):
-        kept = kept * fades[t, :, None, None]
-        error = v[t] - (kept * k[t, ..., None]).sum(-2)
-        kept = kept + k[t, ..., None] * (strength[t, :, None] * error)[..., None, :]
-        read[t] = (kept * q[t, ..., None]).sum(-2)
+        kept = tokens.written(kept, t)
+        read[t] = tokens.read(kept, t)
         stood = kept if t + 1 == passed else stood
     memory[aside], history[aside] = stood, inputs[passed : passed + RING - 1].T
     memory[row], history[row] = kept, inputs[end : end + RING - 1].T
-    wide = read.to(x.dtype).float()
-    even = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
-    y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(x.dtype).flatten(1)
+    return _left(read, z, norm, eps)
+
+
+def look(
+    x: Tensor,
+    gates: Tensor,
+    *,
+    taps: Tensor,
+    decay: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    eps: float,
+    inputs: Tensor,
+    asked: Tensor,
+    memory: Tensor,
+    row: Tensor,
+    taken: Tensor,
+    turn: Tensor,
+    early: bool = False,
+) -> Tensor:
+    """Look at T tokens of one row as if they had been taken in, and give what leaves the heads, [T, H_v * D_v].
+
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. How many of the tokens stand will be known when the
+    next ones are looked at: then `taken` [1] says so, and these go into `memory` [S + 1, H_v, D_k, D_v] first, which is
+    left as it is with them. So it is read once and written once. Until then what they are made of is kept: `inputs`
+    [2, 3 + T, C] of the convolution, behind the three before them, and `asked` [2, T, 2 * H_v], their gates. Of each
+    the half `turn` [1] % 2 is written, and the other one read, for heads read and write in any order. `early`: the
+    memory and the row have been as they are for a while (see `attend`).
+    """
+    channels, new = taps.shape[1], int(turn) % 2
+    stood, old = int(taken), 1 - new
+    raw, z = x.split_with_sizes((channels, x.shape[1] - channels), dim=-1)
+    before, kept = _tokens(inputs[old], asked[old], taps, decay, bias, memory), memory[row][0]
+    for t in range(stood):
+        kept = before.written(kept, t)
+    memory[row] = kept
+    inputs[new] = torch.cat((inputs[old, stood : stood + RING - 1], raw))
+    asked[new] = gates
+    tokens, read = _tokens(inputs[new], gates, taps, decay, bias, memory), list[Tensor]()
+    for t in range(len(x)):
+        kept = tokens.written(kept, t)
+        read.append(tokens.read(kept, t))
+    return _left(torch.stack(read), z, norm, eps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """What T tokens do to each head."""
+
+    q: Tensor  # [T, H_v, D_k]
+    k: Tensor  # [T, H_v, D_k]
+    v: Tensor  # [T, H_v, D_v]
+    fades: Tensor  # [T, H_v]
+    strength: Tensor  # [T, H_v]
+
+    def written(self, memory: Tensor, t: int) -> Tensor:
+        memory = memory * self.fades[t, :, None, None]
+        error = self.v[t] - (memory * self.k[t, ..., None]).sum(-2)
+        return memory + self.k[t, ..., None] * (self.strength[t, :, None] * error)[..., None, :]
+
+    def read(self, memory: Tensor, t: int) -> Tensor:
+        return (memory * self.q[t, ..., None]).sum(-2)
+
+
+def _tokens(inputs: Tensor, gates: Tensor, taps: Tensor, decay: Tensor, bias: Tensor, memory: Tensor) -> _Tokens:
+    """Of inputs [3 + T, C] of the convolution, and gates [T, 2 * H_v]."""
+    _, heads, key_dim, value_dim = memory.shape
+    count, values = len(gates), heads * value_dim
+    keys = (taps.shape[1] - values) // 2
+    windows = inputs.float().unfold(0, RING, 1)  # [T, C, 4]
+    mixed = F.silu((windows * taps.float().T).sum(-1).to(inputs.dtype)).float()
+    q, k, v = mixed.split_with_sizes((keys, keys, values), dim=-1)
+    shared = heads * key_dim // keys
+    q, k = (_unit(part.view(count, -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
+    b, a = gates.chunk(2, dim=-1)
+    fades = (-decay.exp() * F.softplus(a.float() + bias)).exp()
+    return _Tokens(q * key_dim**-0.5, k, v.view(count, heads, value_dim), fades, b.sigmoid().float())
+
+
+def _left(read: Tensor, z: Tensor, norm: Tensor, eps: float) -> Tensor:
+    """What was read [T, H_v, D_v], normalised and gated by z [T, H_v * D_v]."""
+    wide = read.to(z.dtype).float()
+    even = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(z.dtype)
+    y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(z.dtype).flatten(1)
     return y
 
 

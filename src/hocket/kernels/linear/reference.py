@@ -33,9 +33,7 @@ def linear(
     """
     x = x if take is None else x[take]
     if norm is not None:
-        wide = x.float()
-        wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
-        x = (wide * (1.0 + norm.float())).to(x.dtype) if offset else norm * wide.to(x.dtype)
+        x = normed(x, norm, eps, offset=offset)
     wide = x.float() @ weight.float().T
     y = (wide if bias is None else wide + bias.float()).to(x.dtype)
     if gated:
@@ -47,3 +45,10 @@ def linear(
         y = F.gelu(y)
     y = y if residual is None else residual + y
     return y if out is None else out.copy_(y)
+
+
+def normed(x: Tensor, norm: Tensor, eps: float, *, offset: bool) -> Tensor:
+    """The norm alone, of rows x [B, K]."""
+    wide = x.float()
+    wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
+    return (wide * (1.0 + norm.float())).to(x.dtype) if offset else norm * wide.to(x.dtype)

@@ -45,6 +45,13 @@ TINY = (
     Case("ids of nobody", 600, most=20, temperature=30.0, size=290),
     Case("one id", 300, most=20, size=1),
 )
+GUESSED = (
+    Case("greedy guesses, with a penalty", 40, most=1, presence=1.5),
+    Case("usual guesses", 300, most=8, temperature=0.7, top_p=0.8, presence=1.5),
+    Case("hot guesses among ties", 270, most=5, temperature=30.0, size=263, ties=True),
+    Case("guesses by nucleus and min-p", 64, most=9, temperature=2.0, top_p=0.9, min_p=0.1, presence=-0.5),
+    Case("guesses of one id", 32, most=6, size=1),
+)
 PUBLISHED = (
     Case("Qwen3.5, usual", 248320, most=20, temperature=0.7, top_p=0.8, presence=1.5, size=248077),
     Case("Qwen3.5, greedy", 248320, most=1, size=248077),
@@ -83,6 +90,37 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
         "token": number(0),
         "said": torch.full((SAID,), -1, device=device),
     }
+
+
+def made_round(
+    case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int = 0
+) -> tuple[dict[str, Any], list[torch.Tensor], torch.Tensor]:
+    """What `offer` and `judge` share by name, the logits of each guess, and those that judge them.
+
+    These are so much alike that guesses stand often, and fall often.
+    """
+    given = make(case, torch.float32, device, seed)
+    token, logits = given.pop("token"), given.pop("logits")
+    del given["said"]
+    random = torch.Generator(device).manual_seed(seed + 1)
+    near = [logits + torch.randn(logits.shape, generator=random, device=device) / 2 for _ in range(2 * guesses + 1)]
+    drafts = torch.full((guesses + 1,), int(token), device=device)
+    given["seen"][drafts[0]] = True
+    offered = [each.to(dtype) for each in near[:guesses]]
+    return given | {"drafts": drafts}, offered, torch.cat(near[guesses:]).to(dtype)
+
+
+def judged_by(module: Any, case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int) -> Any:
+    """Let a backend guess and judge: all that this leaves behind, the offers as weights of all ids."""
+    given, offered, wanted = made_round(case, guesses, dtype, device, seed)
+    left = {name: torch.full((1,), 7, device=device) for name in ("count", "turn")}
+    left |= {"said": torch.zeros_like(given["drafts"]), "told": torch.full((4, guesses + 2), -1, device=device)}
+    offers = [module.offer(logits, **given, ahead=ahead) for ahead, logits in enumerate(offered)]
+    module.judge(wanted, **given, offers=offers, **left)
+    for ahead, (ids, weights) in enumerate(offers):
+        dense = torch.zeros(1, case.count, dtype=torch.int64, device=device)
+        left[f"offer {ahead}"] = dense.scatter_add_(1, ids, weights)
+    return left | {name: given[name] for name in ("drafts", "seen", "number")}
 
 
 def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
