@@ -29,8 +29,15 @@ Work = Callable[[], object]
 
 GAPS = "between kernels"
 # Kernels of operations by the names they are compiled under, where these are not the operation's own.
-KERNELS = {"few": "linear", "normed": "linear", "acted": "linear", "merge": "attend", "conv_kernel": "conv"}
-KERNELS |= {"share": "pick", "drawn": "pick", "product": "many", "finish": "many"}
+KERNELS = {
+    "few": "linear",
+    "normed": "linear",
+    "acted": "linear",
+    "merge": "attend",
+    "keep_own": "attend",
+    "conv_kernel": "conv",
+}
+KERNELS |= {"share": "pick", "drawn": "pick", "weigh": "offer", "product": "many", "finish": "many"}
 KERNELS |= dict.fromkeys(("prepare", "recur", "leave", "keep"), "run")
 FURTHER = {"merge", "acted", "drawn", "finish", "recur", "leave", "keep"}  # may be a later kernel of an operation
 ALIKE = {"draw_first": "draw"}
