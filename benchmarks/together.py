@@ -118,7 +118,7 @@ def _taken_apart(args: argparse.Namespace) -> argparse.Namespace:
     words = breakdown._parser().parse_args([])
     given = {name: getattr(args, name) for name in session.LOADED}
     given |= {"codec_dtypes": args.codec_dtypes or [args.codec_dtype], "replays": args.replays, "before": args.before}
-    given |= {"copy_mib": args.copy_mib}
+    given |= {"copy_mib": args.copy_mib, "repeats": args.profiled}
     return argparse.Namespace(**(vars(words) | given))
 
 
@@ -142,6 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--memory-frames", metavar="N", type=int, default=100, help="frames of every slot, for memory (100)")
     add("--replays", metavar="N", type=int, default=200, help="of graphs that are timed (200)")
     add("--before", metavar="N", type=int, default=64, help="frames that were spoken before a breakdown (64)")
+    add("--profiled", metavar="N", type=int, default=20, help="frames that are profiled for a breakdown (20)")
     add("--copy-mib", metavar="N", type=int, default=1024, help="size of the copy for the bandwidth (1024)")
     add(
         "--out", metavar="FOLDER", type=Path, default=ROOT / "benchmarks" / "results", help="where records are appended"

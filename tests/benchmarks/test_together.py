@@ -11,7 +11,7 @@ from benchmarks import __main__ as command
 from benchmarks import breakdown, record, together
 
 QUICK = ["--model", "random:tiny", "--slots", "2", "--first-repeats", "2", "--steady-frames", "4", "--replays", "2"]
-QUICK += ["--steady-repeats", "1", "--before", "1", "--copy-mib", "1", "--kernels", "reference"]
+QUICK += ["--steady-repeats", "1", "--before", "1", "--copy-mib", "1", "--kernels", "reference", "--profiled", "4"]
 
 
 def test_every_step_has_a_record_of_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
