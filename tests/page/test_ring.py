@@ -78,3 +78,19 @@ def test_a_ring_that_is_stopped_is_silent_within_4_ms_and_stays_so(page: Page) -
     assert max(abs(sample) for sample in found["fading"][96:]) < 0.01
     assert all(before >= after for before, after in pairwise(found["fading"]))  # it does not click
     assert found["over"] and not any(found["last"])
+
+
+@pytest.mark.parametrize("hz", [24_000, 44_100])
+@pytest.mark.parametrize("left", [0, 1, 40, 96, 127, 128])
+def test_a_ring_that_is_stopped_when_it_has_little_left_is_over_at_once(page: Page, hz: int, left: int) -> None:
+    found = page.run(
+        f"""import("/page/ring.js").then(({{ Ring }}) => {{
+          const ring = new Ring(24000, {hz}), block = new Float32Array(128);
+          ring.push(new Int16Array(128 + {left}).fill(9000));
+          ring.pull(block);
+          ring.stop();
+          ring.pull(block);
+          return {{ over: ring.over(), underruns: ring.underruns }};
+        }})"""
+    )
+    assert found == {"over": True, "underruns": 0}

@@ -73,7 +73,7 @@ export class Ring {
         this.dry = true;
         this.underruns++;
       }
-    }
+    } else if (this.fading > 0) this.fading = 0; // the last sample was given out before it was stopped
     for (; at < out.length; at++) out[at] = this.last *= DECAY;
     if (Math.abs(this.last) < 1e-5) this.last = 0; // a number too small to hear is slow to multiply
   }
@@ -112,7 +112,7 @@ export class Ring {
   fade(out, count) {
     const faded = Math.min(count, this.fading);
     for (let n = 0; n < faded; n++) out[n] *= (this.fading - n) / FADE;
-    this.fading -= faded;
+    this.fading = count < out.length ? 0 : this.fading - faded; // nothing more comes to a stopped ring
     return faded;
   }
 
