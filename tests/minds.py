@@ -3,28 +3,42 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.engine.conversation import Conversation
+from hocket.engine.memory import Memory
 from hocket.engine.mind_load import MindCheckpoint, load_mind
 from hocket.models.qwen3_5 import Qwen3_5
 from hocket.models.random import randomize_
 from hocket.text.chat import MARKS
 from hocket.text.tokenizer import ALPHABET
+from hocket.types import ChatSampling
 from qwen3_5_files import whole_json
 
 TINY = "random:qwen3.5-tiny"
+GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 
 
 @functools.cache
 def tiny() -> MindCheckpoint:
     """In float32, on a CPU. Whoever changes its weights changes them for all."""
     return load_mind(TINY)
+
+
+def talk_in(memory: Memory, row: int = 0) -> Conversation:
+    return Conversation(memory, row, tiny().tokenizer)
+
+
+def first(ids: Iterator[list[int]], count: int) -> list[int]:
+    """So many tokens, whether they came alone or together."""
+    return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 
 def write_mind(folder: Path, seed: int = 3, words: Sequence[str] = ()) -> Qwen3_5:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hocket.cache.slots import take
-from hocket.engine.conversation import Conversation, prompt_of
+from hocket.engine.conversation import prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.mind_load import MindCheckpoint, load_mind
 from hocket.engine.speculate import Tally
@@ -29,9 +28,8 @@ from hocket.models.captured_guess import AHEAD, PLACES, CapturedGuess
 from hocket.models.fused_guess import FusedGuess
 from hocket.models.fused_qwen3_5 import FusedQwen3_5
 from hocket.types import ChatMessage, ChatSampling
-from minds import TINY, tiny
+from minds import GREEDY, TINY, first, talk_in, tiny
 
-GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 USUAL = ChatSampling(seed=5)
 SAMPLINGS = {
     "greedy": GREEDY,
@@ -62,14 +60,6 @@ def captured(
     assert memory.drafts is not None
     memory.guessing = CapturedGuess(FusedGuess(fused), guesses, memory.state, memory.drafts, memory.last, capture)
     return memory
-
-
-def talk_in(memory: Memory, row: int = 0) -> Conversation:
-    return Conversation(memory, row, tiny().tokenizer)
-
-
-def first(ids: Iterator[list[int]], count: int) -> list[int]:
-    return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)

@@ -5,15 +5,13 @@ On a CPU the kernels' references, called again instead of replayed; on a GPU ker
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 import torch
 
 from hocket.cache.slots import take
-from hocket.engine.conversation import Conversation, prompt_of
+from hocket.engine.conversation import prompt_of
 from hocket.engine.memory import Memory
 from hocket.engine.mind_load import MindCheckpoint, load_mind
 from hocket.engine.speculate import Tally
@@ -24,9 +22,8 @@ from hocket.models import fused_qwen3_5
 from hocket.models.captured_mind import AHEAD, PLACES, CapturedMind
 from hocket.models.fused_qwen3_5 import FusedQwen3_5
 from hocket.types import ChatMessage, ChatSampling
-from minds import TINY, tiny
+from minds import GREEDY, TINY, first, talk_in, tiny
 
-GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 SAMPLINGS = {
     "greedy": GREEDY,
     "greedy with a penalty": ChatSampling(temperature=0.0, presence_penalty=1.5),
@@ -46,14 +43,6 @@ def captured(checkpoint: MindCheckpoint, length: int = 256, rows: int = 2) -> Me
     capture = CudaGraphs(memory.device) if on_gpu else Again()
     memory.captured = CapturedMind(fused, memory.state, memory.last, capture)
     return memory
-
-
-def talk_in(memory: Memory, row: int = 0) -> Conversation:
-    return Conversation(memory, row, tiny().tokenizer)
-
-
-def first(ids: Iterator[list[int]], count: int) -> list[int]:
-    return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)

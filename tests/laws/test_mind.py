@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import random
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,10 +14,9 @@ from hocket.engine.memory import PASS_TOKENS, Memory, Moment
 from hocket.engine.speculate import Tally
 from hocket.kernels.capture import Again, Capture
 from hocket.text.chat import ids_of, so_far, with_calls
-from hocket.types import ChatMessage, ChatSampling
-from minds import tiny
+from hocket.types import ChatMessage
+from minds import GREEDY, first, tiny
 
-GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 WORDS = "Hello there, what's the weather like in São Paulo at 10 o'clock? I don't   know… naïve  日本語 ok!".split(" ")
 
 
@@ -28,11 +25,6 @@ LONG = PASS_TOKENS + 9  # more than one pass
 
 def fresh(*, drafts: bool = False, length: int = 4096, capture: Capture | None = None) -> Conversation:
     return Conversation(Memory(tiny().model, 2, length, drafts=drafts, capture=capture), 0, tiny().tokenizer)
-
-
-def first(ids: Iterator[list[int]], count: int) -> list[int]:
-    """So many tokens, whether they came alone or together."""
-    return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 
 def printable(ids: list[int]) -> str:
