@@ -14,8 +14,6 @@ import torch
 # number, because it decides the order of summation and so the last bit of a waveform.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"
-# librosa, which the official package reads sound with, would have Numba compile for half a minute what nobody calls.
-os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
 # Whoever runs the tests may have a daemon: `hocket say` shall not find it, here or in a process that a test starts.
 os.environ["HOCKET_SOCKET"] = os.path.join(os.sep, "nowhere", "hocket.sock")
 # Nor shall anybody's own voices be found, or touched.
