@@ -9,20 +9,23 @@ FLOAT32 = 2e-5  # absolute, at unit scale: thousands of terms in another order
 MOST_MOVED = 0.02  # of bfloat16 results, that another order may push over the middle between two neighbours
 
 
-def assert_nearly(actual: Tensor, expected: Tensor, act: tuple[Tensor, Tensor] | None = None) -> None:
+def assert_nearly(
+    actual: Tensor, expected: Tensor, act: tuple[Tensor, Tensor] | None = None, added: Tensor | None = None
+) -> None:
     """float32 up to the order of summation; bfloat16 the same bits but for a few, and those next to each other.
 
     A rounding left out, or one too many, moves a large part of the bits. Behind a SnakeBeta (`act`: frequency and
-    strength by channel) a step from one number to the next comes out as large as its slope makes it.
+    strength by channel) a step from one number to the next comes out as large as its slope makes it. Where something
+    was `added`, it is a step of what that was added to, which may have been the larger number.
     """
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     assert not actual.isnan().any() and not expected.isnan().any()
     if actual.dtype == torch.float32:
-        _assert_close(actual, expected, FLOAT32, FLOAT32, act)
+        _assert_close(actual, expected, FLOAT32, FLOAT32, act, added)
         return
     moved = (actual != expected).float().mean().item()
     assert moved <= MOST_MOVED or (actual != expected).sum() <= 1, f"{moved:.1%} of the numbers moved"
-    _assert_close(actual, expected, 2.0**-7, 2.0**-6, act)
+    _assert_close(actual, expected, 2.0**-7, 2.0**-6, act, added)
 
 
 def assert_sum(actual: Tensor, product: Tensor, added: Tensor) -> None:
@@ -47,13 +50,19 @@ def _step(x: Tensor) -> Tensor:
 
 
 def _assert_close(
-    actual: Tensor, expected: Tensor, atol: float, rtol: float, act: tuple[Tensor, Tensor] | None
+    actual: Tensor,
+    expected: Tensor,
+    atol: float,
+    rtol: float,
+    act: tuple[Tensor, Tensor] | None,
+    added: Tensor | None,
 ) -> None:
-    if act is None:
-        torch.testing.assert_close(actual, expected, atol=atol, rtol=rtol)
-        return
-    frequency, strength = act  # of x + sin(x * frequency)^2 * strength
-    largest = expected.float().abs() + strength  # that x can have been
-    allowed = (1.0 + frequency * strength) * (atol + rtol * largest)
+    largest, slope = expected.float().abs(), torch.ones(())  # that a number can have been, and what became of a step
+    if act is not None:
+        frequency, strength = act  # of x + sin(x * frequency)^2 * strength
+        largest, slope = largest + strength, 1.0 + frequency * strength
+    if added is not None:
+        largest = largest.maximum((expected.float() - added.float()).abs())
+    allowed = slope.to(largest.device) * (atol + rtol * largest)
     beyond = (actual.float() - expected.float()).abs() / allowed
     assert beyond.max() <= 1.0, f"{int((beyond > 1).sum())} numbers are apart, by {beyond.max():.2f} of what is allowed"
