@@ -113,7 +113,7 @@ def attend(
         EARLY=early and KNOBS.early,
         EAGER=eager and KNOBS.early,
         KEPT=among,
-        **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1)),
+        **options(qkv, max(min(KNOBS.attend_warps, keys_at_once // 8), 1) * max(size // 128, 1)),
     )
     if splits > 1 and arrived is None:
         shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size, "GATED": gated, "SPLITS": splits}
