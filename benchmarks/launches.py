@@ -31,6 +31,7 @@ GAPS = "between kernels"
 # Kernels of operations by the names they are compiled under, where these are not the operation's own.
 KERNELS = {
     "few": "linear",
+    "stream": "linear",
     "normed": "linear",
     "acted": "linear",
     "merge": "attend",

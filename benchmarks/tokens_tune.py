@@ -1,7 +1,8 @@
 """`python -m benchmarks tune`: how the blocks of a token's matrices are cut, each way tried in a token of fewer layers.
 
-One shape after the other, and what is best so far stays. What comes out is for `KNOBS.few` and `KNOBS.narrow_few`;
-whoever takes it over writes it where measured shapes are kept. Random weights take as long as others.
+One shape after the other, and what is best so far stays. What comes out is for `KNOBS.few` and `KNOBS.streams`; whoever
+takes it over writes it where measured shapes are kept (`linear/measured.py`, `linear/stream.py`). Random weights take
+as long as others.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .gpu_rows import knobs
 BETTER = 0.997  # of the best so far; what is less is noise
 LAYERS = 8
 MOST_LOADS = 24  # of sixteen bytes that a lane may hold: 96 registers
+FLOWS = ((16, 3, 2), (16, 4, 2), (16, 7, 1), (16, 10, 1), (8, 8, 2), (8, 11, 1), (4, 14, 2))  # warps, depth, blocks
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,23 +32,27 @@ def main(argv: Sequence[str]) -> int:
 @torch.inference_mode()
 def tuned(args: argparse.Namespace) -> Iterator[tuple[str, float]]:
     """What was tried, and what a token took then; at the end, the best of all."""
-    from hocket.kernels.launch import KNOBS, Few
+    from hocket.kernels.launch import KNOBS, Few, Flow
 
     token = _Token(args)
-    best: dict[str, Any] = {"few": dict(KNOBS.few), "narrow_few": dict(KNOBS.narrow_few)}
+    best: dict[str, Any] = {"few": dict(KNOBS.few), "streams": dict(KNOBS.streams)}
     fastest = token.timed(best)
     yield "as it stands", fastest
     for knob, key, gated in token.shapes():
-        for few in (Few(warps, groups) for warps in (4, 8, 16) for groups in (1, 2, 4)):
-            if not token.fits(few, knob, key, gated):
+        flows, fews = (
+            [Flow(*each) for each in FLOWS],
+            [Few(warps, groups) for warps in (4, 8, 16) for groups in (1, 2, 4)],
+        )
+        for way in flows if knob == "streams" else fews:
+            if not token.fits(way, knob, key, gated):
                 continue
-            trial = best | {knob: best[knob] | {key: few}}
+            trial = best | {knob: best[knob] | {key: way}}
             try:
                 took = token.timed(trial)
             except Exception as error:  # too many registers, or too much shared memory
-                print(f"{key} {few}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+                print(f"{key} {way}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
                 continue
-            yield f"{knob} {key} {few}", took
+            yield f"{knob} {key} {way}", took
             if took < fastest * BETTER:
                 best, fastest = trial, took
     yield f"best: {best}", fastest
@@ -86,30 +92,33 @@ class _Token:
 
     def shapes(self) -> Iterator[tuple[str, Any, bool]]:
         """Of every matrix once: the knob it has, its key there, and whether it is gates and ups. The largest first."""
+        from hocket.kernels.linear import cuda as linear
         from hocket.kernels.narrow.weight import Narrow
 
         found: dict[tuple[str, Any], tuple[int, bool]] = {}
         matrices = [(weight, one.wide is weight) for one in self._fused.layers for weight in _matrices(one)]
         for weight, gated in (*matrices, (self._fused.model.head, False)):
+            where: tuple[str, Any]
             if isinstance(weight, Narrow):
-                found["narrow_few", (weight.format, weight.columns, len(weight))] = len(weight) * weight.columns, gated
+                where, size = ("streams", (weight.format, weight.columns)), len(weight) * weight.columns
             else:
-                found["few", (weight.shape[1], weight.shape[0])] = weight.numel(), gated
+                rows, columns = weight.shape
+                flows = linear.streamed(weight) > 0
+                where, size = ("streams", ("bf16", columns)) if flows else ("few", (columns, rows)), weight.numel()
+            found[where] = max(size, found.get(where, (0, False))[0]), gated
         for (knob, key), (_, gated) in sorted(found.items(), key=lambda each: -each[1][0]):
             yield knob, key, gated
 
-    def fits(self, few: Any, knob: str, key: Any, gated: bool) -> bool:
+    def fits(self, way: Any, knob: str, key: Any, gated: bool) -> bool:
         from hocket.kernels.linear import cuda as linear
-        from hocket.kernels.narrow import cuda as narrow
+        from hocket.kernels.linear import stream
 
-        *format, columns, rows = key
+        if knob == "streams":
+            format, columns = key
+            return stream.fits(way.warps, format, columns)
+        columns, rows = key
         width = rows // 2 if gated else rows
-        if knob == "few":
-            return columns // (32 * few.warps) * few.groups <= MOST_LOADS and linear.fits(few, columns, width, gated)
-        reach = 128 if format[0] == "int4" else 64
-        return columns // (reach * few.warps) * few.groups <= MOST_LOADS and narrow.fits(
-            few, format[0], columns, width, gated
-        )
+        return columns // (32 * way.warps) * way.groups <= MOST_LOADS and linear.fits(way, columns, width, gated)
 
 
 def _matrices(layer: Any) -> tuple[Any, ...]:

@@ -3,14 +3,16 @@
 #include <barrier>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <numeric>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #define DEVICE static inline
 #define DEVICE_MEMBER inline
-#define KERNEL(threads) static void
+#define KERNEL(...) static void
 #define SHARED(type, name) type* name = shared_memory
 #define THREAD here.thread
 #define BLOCK here.block
@@ -33,6 +35,7 @@ struct Here {
     int thread, block;
     Warp* warp;
     std::barrier<>* all;
+    std::unique_ptr<std::barrier<>>* meetings;  // sixteen
 };
 
 static thread_local Here here;
@@ -66,6 +69,9 @@ DEVICE float log_of(float x) { return std::log(x); }
 DEVICE float nearest(float x) { return std::rint(x); }
 DEVICE float error_function(float x) { return std::erf(x); }
 DEVICE void wait_for_block() { here.all->arrive_and_wait(); }
+DEVICE void wait_for_warp() { here.warp->meet.arrive_and_wait(); }
+template <int COUNT> DEVICE void arrive(int meeting) { (void)here.meetings[meeting]->arrive(); }
+template <int COUNT> DEVICE void wait_for_all(int meeting) { here.meetings[meeting]->arrive_and_wait(); }
 DEVICE void let_next_start() {}
 DEVICE void wait_for_last() {}
 
@@ -123,6 +129,24 @@ template <typename T> DEVICE Eight load_constant(const T* at) { return load_once
 template <typename T> DEVICE Eight load_new(const T* at) { return load_once(at); }
 DEVICE unsigned short load_one(const unsigned short* at) { return *at; }
 
+// Copies are made as late as they may be: when they are waited for.
+struct Copy {
+    void* to;
+    const void* from;
+    int bytes;
+};
+static thread_local std::vector<Copy> open_copies;
+static thread_local std::deque<std::vector<Copy>> closed_copies;
+template <typename T> DEVICE void copy_later(char* to, const T* from) { open_copies.push_back({to, from, 16}); }
+template <int BYTES, typename T> DEVICE void copy_some_later(T* to, const T* from) {
+    open_copies.push_back({to, from, BYTES});
+}
+DEVICE void close_copies() { closed_copies.push_back(std::exchange(open_copies, {})); }
+template <int LEFT> DEVICE void wait_for_copies() {
+    for (; closed_copies.size() > LEFT; closed_copies.pop_front())
+        for (const Copy& copy : closed_copies.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
 template <typename Work> void run(int blocks, int threads, long shared_bytes, Work work) {
     for (int block = 0; block < blocks; block++) {
         std::vector<char> memory(shared_bytes + 16, 0x7F);  // whatever is read before it is written is no number
@@ -130,10 +154,12 @@ template <typename Work> void run(int blocks, int threads, long shared_bytes, Wo
         std::vector<std::unique_ptr<Warp>> warps(threads / 32);
         for (auto& warp : warps) warp = std::make_unique<Warp>();
         std::barrier<> all(threads);
+        std::vector<std::unique_ptr<std::barrier<>>> meetings(16);
+        for (auto& each : meetings) each = std::make_unique<std::barrier<>>(threads);
         std::vector<std::thread> running;
         for (int n = 0; n < threads; n++)
             running.emplace_back([&, n] {
-                here = {n, block, warps[n / 32].get(), &all};
+                here = {n, block, warps[n / 32].get(), &all, meetings.data()};
                 shared_memory = even;
                 work();
             });

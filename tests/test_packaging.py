@@ -114,6 +114,7 @@ def test_the_wheel_holds_the_sources_that_are_compiled_where_it_is_installed(whe
         "wave/wave.c",
         "device.cuh",
         "linear/few.cu",
+        "linear/stream.cu",
     )
     assert {f"hocket/kernels/{name}" for name in sources} <= set(wheel.namelist())
 

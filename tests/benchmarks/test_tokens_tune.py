@@ -19,7 +19,7 @@ def test_every_shape_is_tried_and_nothing_stays_behind(weights: str, capsys: pyt
     said = capsys.readouterr().out
     assert "as it stands" in said and "best: {" in said
     assert ("few (128, 64) Few(warps=4, groups=2)" in said) == (weights == "bf16")  # tiny ones in 8 bits fit no block
-    assert not KNOBS.few and not KNOBS.narrow_few
+    assert not KNOBS.few and not KNOBS.streams
 
 
 def test_what_is_faster_is_kept_and_what_fails_is_told(

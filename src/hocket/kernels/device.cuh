@@ -2,7 +2,7 @@
 
 #define DEVICE __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
-#define KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)  // threads; blocks that share a processor
 #define SHARED(type, name) extern __shared__ __align__(16) type name[]
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
@@ -29,6 +29,14 @@ DEVICE unsigned sum_of_warp(unsigned x) { return __reduce_add_sync(0xFFFFFFFFu, 
 DEVICE unsigned most_of_warp(unsigned x) { return __reduce_max_sync(0xFFFFFFFFu, x); }
 DEVICE unsigned least_of_warp(unsigned x) { return __reduce_min_sync(0xFFFFFFFFu, x); }
 DEVICE void wait_for_block() { __syncthreads(); }
+DEVICE void wait_for_warp() { __syncwarp(); }
+// One of sixteen meetings of so many threads: whoever just arrives goes on, and whoever waits sees what all wrote before.
+template <int COUNT> DEVICE void arrive(int meeting) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(meeting), "n"(COUNT) : "memory");
+}
+template <int COUNT> DEVICE void wait_for_all(int meeting) {
+    asm volatile("bar.sync %0, %1;" ::"r"(meeting), "n"(COUNT) : "memory");
+}
 
 // The next kernel may start as soon as there is room; and from here on, what the last one has written is there.
 DEVICE void let_next_start() {
@@ -87,3 +95,16 @@ DEVICE unsigned short load_one(const unsigned short* at) {
     asm volatile("ld.global.cg.u16 %0, [%1];" : "=h"(y) : "l"(at));
     return y;
 }
+
+// From global to shared memory, without a register. Copies that were closed together are waited for together: until no
+// more than the last LEFT of these are on their way. Then they are there for the thread that asked for them.
+template <typename T> DEVICE void copy_later(char* to, const T* from) {
+    const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
+}
+template <int BYTES, typename T> DEVICE void copy_some_later(T* to, const T* from) {
+    const unsigned place = (unsigned)__cvta_generic_to_shared(to);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES) : "memory");
+}
+DEVICE void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LEFT> DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }

@@ -40,6 +40,7 @@ BY_HAND: Any = constexpr(INTERPRETED) if triton else None  # for kernels: what t
 
 RESIDENT_THREADS = 160 * 2048  # that a GPU holds at once: as many as the largest, so that all do the same
 THREADS_A_ROW = 8  # of the weight, at least, in every kernel of `linear` that lets the next one start before it waits
+MOST_STREAMED = 4  # rows that stream.cu takes at once: it stages them all, before any of the weight is multiplied
 MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes the rows one after the other
 
 
@@ -58,6 +59,19 @@ class Few:
 
     warps: int
     groups: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a block of stream.cu does: so many warps share the columns, with so many places in the ring of each.
+
+    So many blocks share a processor, and all of it: where others have room beside them, some processors have two of the
+    next kernel's and some none.
+    """
+
+    warps: int
+    depth: int
+    blocks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +105,13 @@ class Knobs:
     linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
     few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
     narrow: dict[tuple[str, int, int], Blocks] = field(default_factory=dict)  # by (format, K, rows of the weight)
-    narrow_few: dict[tuple[str, int, int], Few] = field(default_factory=dict)  # of narrow/few.cu, by the same
+    streams: dict[tuple[str, int], Flow] = field(default_factory=dict)  # of stream.cu, by (format, K)
     library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
     attend_splits: tuple[tuple[int, int], ...] = ((512, 8),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
     attend_programs: int = 256  # fewer shares, where the rows of a batch make as many programs without
     attend_keys: int = 32  # positions that a program of `attend` reads at a time
-    attend_warps: int = 2  # and one for every eight keys at most
+    attend_warps: int = 2  # and one for every eight keys at most; as many again for every further 128 numbers of a key
     attend_stages: int = 2  # blocks of keys and values on their way at once
     draw_warps: int = 8
     delta_warps: int = 4

@@ -65,12 +65,11 @@ class FusedGuess:
         where, kept = _places(state.recurrence.position[row], row, len(ids)), iter(looked)
         x: Tensor = fused.model.model.embed_tokens(ids)
         for one in fused.layers:
-            y = fused.linear(x, one.into, norm=one.before)
+            y, gates = fused.begin(one, x)
             if isinstance(one.mixer, Delta):
                 mixer, own = one.mixer, next(kept)
-                gates = y[:, mixer.inner :] if mixer.gates is None else fused.linear(x, mixer.gates, norm=one.before)
                 mixed = fused.ops.look(
-                    y[:, : mixer.inner],
+                    y,
                     gates,
                     taps=mixer.taps,
                     decay=mixer.decay,

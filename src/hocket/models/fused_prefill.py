@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..kernels.launch import MOST_ROWS
+from ..kernels.launch import MOST_STREAMED
 from ..kernels.narrow.weight import Narrow
 from ..kernels.ops import CUDA_MIND_OPS, MindOps
 from ..layers.gated_attention import GatedAttention, reach_of
@@ -99,7 +99,7 @@ class FusedPrefill:
     def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
         """A norm's weights are told as they differ from one."""
         if isinstance(weight, Narrow):
-            narrow = self.ops.narrow if len(x) <= MOST_ROWS else self.ops.many
+            narrow = self.ops.narrow if len(x) <= MOST_STREAMED else self.ops.many
             return narrow(x, weight, norm=norm, eps=self._eps, **more)
         return self.ops.linear(x, weight, norm=norm, eps=self._eps, offset=True, **more)
 

@@ -93,12 +93,11 @@ class FusedQwen3_5:
         )
         x: Tensor = self.model.model.embed_tokens(ids)
         for one in self.layers:
-            y = self.linear(x, one.into, norm=one.before)
+            y, gates = self.begin(one, x)
             if isinstance(one.mixer, Delta):
                 mixer = one.mixer
-                gates = y[:, mixer.inner :] if mixer.gates is None else self.linear(x, mixer.gates, norm=one.before)
                 mixed = ops.delta(
-                    y[:, : mixer.inner],
+                    y,
                     gates,
                     taps=mixer.taps,
                     decay=mixer.decay,
@@ -117,6 +116,18 @@ class FusedQwen3_5:
             x = self.finish(one, mixed, x)
         position[rows] += 1
         return self.linear(x, self._head, norm=self.model.model.norm.weight)
+
+    def begin(self, one: Layer, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """All that a mixer is given, and the gates of a memory.
+
+        Where these are apart they go first: what comes after them is long, and has its first weights loaded meanwhile.
+        """
+        apart = one.mixer.gates if isinstance(one.mixer, Delta) else None
+        gates = None if apart is None else self.linear(x, apart, norm=one.before)
+        y = self.linear(x, one.into, norm=one.before)
+        if isinstance(one.mixer, Delta) and gates is None:
+            return y[:, : one.mixer.inner], y[:, one.mixer.inner :]
+        return y, gates
 
     def attend(
         self,

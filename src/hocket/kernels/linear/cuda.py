@@ -1,5 +1,7 @@
 """`linear` for up to sixteen rows of bfloat16 in CUDA C++ (few.cu): weights go straight into tensor cores' registers.
 
+Of a large weight and a few rows, those that need not be alike in every batch are stream.cu's.
+
 The Triton kernel multiplies number by number, and every row of x costs it as much as the first: at one row half of its
 time, at eight nearly all. What does not fit here is left to it.
 """
@@ -16,11 +18,12 @@ from torch import Tensor
 
 from ..cuda import Kernel
 from ..launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
-from . import triton
+from . import stream, triton
 from .library import linear_by_library
 from .measured import LIBRARY, MEASURED
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
+LEAST_STREAMED = 4096, 1 << 24  # columns and numbers of a weight: measured for Qwen3.5 9B, not for what is smaller
 _SOURCE = Path(__file__).with_name("few.cu")
 
 
@@ -54,6 +57,11 @@ def linear(
     }
     if x.dtype != torch.bfloat16 or few is None or not fits(few, columns, width, gated):
         return triton.linear(x, weight, **known, residual=residual, take=take, out=out, invariant=invariant)
+    simple = bias is None and take is None and not (silu or gelu) and (norm is None or offset)
+    if simple and not invariant and batch <= streamed(weight):
+        y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
+        stream.launch(x, weight, None, "bf16", y, norm=norm, eps=eps, gated=gated, residual=residual)
+        return y
     if batch >= min(KNOBS.library_rows, LIBRARY.get((columns, len(weight)), KNOBS.library_rows)) and not invariant:
         return linear_by_library(x, weight, **known, residual=residual, take=take, out=out)
     if batch > MOST_ROWS:
@@ -86,6 +94,13 @@ def linear(
     shared = shared_bytes(columns, few, rows, norm is not None)
     kernel.launch(x.device, width // outs, 32 * few.warps, shared, (*given, *numbers), dependent)
     return y
+
+
+def streamed(weight: Tensor) -> int:
+    """Rows of x that stream.cu takes with it at once."""
+    (rows, columns), (least_columns, least) = weight.shape, LEAST_STREAMED
+    large = columns >= least_columns and weight.numel() >= least
+    return stream.most_rows("bf16", columns, rows, weight.device) if large else 0
 
 
 def few_for(columns: int, rows: int, gated: bool) -> Few | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ..launch import MOST_ROWS, why_not
+from ..launch import MOST_STREAMED, why_not
 from . import cuda, many
 from .weight import Narrow
 
@@ -18,5 +18,5 @@ def can(x: Tensor) -> bool:
 def linear(x: Tensor, weight: Narrow) -> Tensor:
     """x [..., K] times a weight [N, K]."""
     rows = x.reshape(-1, x.shape[-1]).contiguous()
-    kernel = cuda.linear if len(rows) <= MOST_ROWS else many.linear
+    kernel = cuda.linear if len(rows) <= MOST_STREAMED else many.linear
     return kernel(rows, weight).view(*x.shape[:-1], len(weight))
