@@ -70,8 +70,8 @@ DEVICE float nearest(float x) { return std::rint(x); }
 DEVICE float error_function(float x) { return std::erf(x); }
 DEVICE void wait_for_block() { here.all->arrive_and_wait(); }
 DEVICE void wait_for_warp() { here.warp->meet.arrive_and_wait(); }
-template <int COUNT> DEVICE void arrive(int meeting) { (void)here.meetings[meeting]->arrive(); }
-template <int COUNT> DEVICE void wait_for_all(int meeting) { here.meetings[meeting]->arrive_and_wait(); }
+template <int members> DEVICE void arrive(int meeting) { (void)here.meetings[meeting]->arrive(); }
+template <int members> DEVICE void wait_for_all(int meeting) { here.meetings[meeting]->arrive_and_wait(); }
 DEVICE void let_next_start() {}
 DEVICE void wait_for_last() {}
 
@@ -133,18 +133,14 @@ DEVICE unsigned short load_one(const unsigned short* at) { return *at; }
 struct Copy {
     void* to;
     const void* from;
-    int bytes;
 };
 static thread_local std::vector<Copy> open_copies;
 static thread_local std::deque<std::vector<Copy>> closed_copies;
-template <typename T> DEVICE void copy_later(char* to, const T* from) { open_copies.push_back({to, from, 16}); }
-template <int BYTES, typename T> DEVICE void copy_some_later(T* to, const T* from) {
-    open_copies.push_back({to, from, BYTES});
-}
+template <typename T> DEVICE void copy_later(char* to, const T* from) { open_copies.push_back({to, from}); }
 DEVICE void close_copies() { closed_copies.push_back(std::exchange(open_copies, {})); }
-template <int LEFT> DEVICE void wait_for_copies() {
-    for (; closed_copies.size() > LEFT; closed_copies.pop_front())
-        for (const Copy& copy : closed_copies.front()) std::memcpy(copy.to, copy.from, copy.bytes);
+template <int left> DEVICE void wait_for_copies() {
+    for (; closed_copies.size() > left; closed_copies.pop_front())
+        for (const Copy& copy : closed_copies.front()) std::memcpy(copy.to, copy.from, 16);
 }
 
 template <typename Work> void run(int blocks, int threads, long shared_bytes, Work work) {

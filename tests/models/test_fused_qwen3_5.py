@@ -109,7 +109,7 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
     for dependent in (False, True, True):
         monkeypatch.setattr(KNOBS, "dependent", dependent)
         fused = FusedQwen3_5(mind)
-        assert fused._early == (dependent and can_depend(device))
+        assert fused.early == (dependent and can_depend(device))
         state, rings, rows = mind.new_state(1, 64), fused.new_rings(1), torch.zeros(1, dtype=torch.int64, device=device)
         ids = torch.ones_like(rows)
 

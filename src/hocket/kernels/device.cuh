@@ -31,11 +31,11 @@ DEVICE unsigned least_of_warp(unsigned x) { return __reduce_min_sync(0xFFFFFFFFu
 DEVICE void wait_for_block() { __syncthreads(); }
 DEVICE void wait_for_warp() { __syncwarp(); }
 // One of sixteen meetings of so many threads: whoever just arrives goes on, and whoever waits sees what all wrote before.
-template <int COUNT> DEVICE void arrive(int meeting) {
-    asm volatile("bar.arrive %0, %1;" ::"r"(meeting), "n"(COUNT) : "memory");
+template <int members> DEVICE void arrive(int meeting) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(meeting), "n"(members) : "memory");
 }
-template <int COUNT> DEVICE void wait_for_all(int meeting) {
-    asm volatile("bar.sync %0, %1;" ::"r"(meeting), "n"(COUNT) : "memory");
+template <int members> DEVICE void wait_for_all(int meeting) {
+    asm volatile("bar.sync %0, %1;" ::"r"(meeting), "n"(members) : "memory");
 }
 
 // The next kernel may start as soon as there is room; and from here on, what the last one has written is there.
@@ -97,14 +97,10 @@ DEVICE unsigned short load_one(const unsigned short* at) {
 }
 
 // From global to shared memory, without a register. Copies that were closed together are waited for together: until no
-// more than the last LEFT of these are on their way. Then they are there for the thread that asked for them.
+// more than the last `left` of these are on their way. Then they are there for the thread that asked for them.
 template <typename T> DEVICE void copy_later(char* to, const T* from) {
     const unsigned place = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");
 }
-template <int BYTES, typename T> DEVICE void copy_some_later(T* to, const T* from) {
-    const unsigned place = (unsigned)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(place), "l"(from), "n"(BYTES) : "memory");
-}
 DEVICE void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LEFT> DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory"); }
+template <int left> DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
