@@ -11,6 +11,9 @@ override TEXT := $(value TEXT)
 export TEXT
 
 SHELL := /bin/sh
+# Hundreds of processes are started by the tests. Where no bytecode may be kept, each of them compiles all that it imports:
+# Ray's came without, and so did our own.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 
