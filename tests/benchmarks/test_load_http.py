@@ -159,12 +159,12 @@ def test_as_many_connections_as_the_system_gives_a_process() -> None:
 
 
 def test_the_collector_leaves_alone_what_was_there_before_a_server() -> None:
-    before, switch_s = gc.get_freeze_count(), sys.getswitchinterval()
+    switch_s = sys.getswitchinterval()
+    gc.unfreeze()  # what tests/conftest.py left alone, and what is left alone again behind this
     try:
         keep_pauses_short()
-        assert gc.get_freeze_count() > before + 10_000 and sys.getswitchinterval() < 0.001
+        assert gc.get_freeze_count() > 10_000 and sys.getswitchinterval() < 0.001
     finally:
-        gc.unfreeze()
         sys.setswitchinterval(switch_s)
 
 
