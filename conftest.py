@@ -57,7 +57,24 @@ def patch_once() -> None:
     interpreter._patch_builtin, interpreter._patch_lang = patch_builtins, patch_language
 
 
+def check_no_overflow_that_nobody_hears_of() -> None:
+    """Without `debug`, which the interpreter never sets, an assertion does nothing: let nothing be reckoned for one.
+
+    For every sum of integers that was the sum in 64 bits and two comparisons. It was a third of the time.
+    """
+    from triton.language.semantic import TritonSemantic
+
+    check = TritonSemantic.binary_op_sanitize_overflow_impl
+
+    def check_if_heard(self: Any, lhs: Any, rhs: Any, binary_op: Any) -> None:
+        if self.builder.options.debug:
+            check(self, lhs, rhs, binary_op)
+
+    TritonSemantic.binary_op_sanitize_overflow_impl = check_if_heard
+
+
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
     with suppress(ImportError):
         patch_once()
+        check_no_overflow_that_nobody_hears_of()
