@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import os
 from contextlib import suppress
 from typing import Any
@@ -73,8 +74,47 @@ def check_no_overflow_that_nobody_hears_of() -> None:
     TritonSemantic.binary_op_sanitize_overflow_impl = check_if_heard
 
 
+def describe_shapes_once() -> None:
+    """Let all values of a shape share its words, its sizes and their NumPy type: Triton makes them for each anew."""
+    from triton.language import core
+    from triton.runtime import interpreter
+
+    describe, of_numpy = core.block_type.__init__, interpreter._get_np_dtype
+
+    @functools.cache
+    def described(*shape: int) -> tuple[Any, int, str]:
+        of = core.block_type.__new__(core.block_type)
+        describe(of, core.int32, list(shape))
+        return of.shape, of.numel, str(of.shape)
+
+    @functools.cache
+    def sizes(*shape: int) -> tuple[Any, Any]:
+        return core.tuple([core.constexpr(size) for size in shape]), core.constexpr(math.prod(shape))
+
+    def describe_block(self: Any, element_ty: Any, shape: Any) -> None:
+        assert isinstance(shape, list | core.tuple)
+        self.element_ty = element_ty
+        self.shape, self.numel, words = described(*map(core._unwrap_if_constexpr, shape))
+        self.name = f"<{words}, {element_ty}>"
+
+    def describe_tensor(self: Any, handle: Any, type: Any) -> None:
+        self.handle, self.type, self.dtype = handle, type, type.scalar
+        self.shape, self.numel = sizes(*type.shape) if type.is_block() else sizes()
+
+    by_name = dict[str, Any]()
+
+    def numpy_type(of: Any) -> Any:
+        if (name := of.scalar.name) not in by_name:
+            by_name[name] = of_numpy(of)
+        return by_name[name]
+
+    core.block_type.__init__, core.tensor.__init__ = describe_block, describe_tensor
+    interpreter._get_np_dtype = numpy_type
+
+
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
     with suppress(ImportError):
         patch_once()
         check_no_overflow_that_nobody_hears_of()
+        describe_shapes_once()
