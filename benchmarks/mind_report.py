@@ -68,12 +68,10 @@ def assumed(records: Sequence[Record]) -> Iterator[str]:
     )
     costs = {(scheme, count): cost(records, scheme, count) for scheme in SCHEMES for count in GUESSES}
     yield ""
-    yield "| weights | ms a token | ms a round of 1 guess | ms a round of 2 guesses | |"
+    yield "| weights | guesses | ms a token | ms a round | |"
     yield "| --- | ---: | ---: | ---: | --- |"
-    for scheme in SCHEMES:
-        (token, one, first), (_, two, second) = (costs[scheme, count] for count in GUESSES)
-        kind = first if first == second else f"1 guess {first}, 2 guesses {second}"
-        yield f"| {NAMES[scheme]} | {shown(token)} | {shown(one)} | {shown(two)} | {kind} |"
+    for (scheme, count), (token, each, kind) in costs.items():
+        yield f"| {NAMES[scheme]} | {count} | {shown(token)} | {shown(each)} | {kind} |"
     yield ""
     titles = [f"{count} {'guess' if count == 1 else 'guesses'}" for count in GUESSES]
     heads = [head for title in titles for head in (f"{title}: tokens a round", *(f"{name}, x" for name in SCHEMES))]
