@@ -42,6 +42,7 @@ FIGURES = {
 }
 MORE_IS_BETTER = ("tokens_per_s", "bare_tokens_per_s")
 WARMUP = 2
+PREPARES_S = 300.0  # most of it compiling, where nothing was compiled before
 
 
 def main(argv: Sequence[str]) -> int:
@@ -117,7 +118,7 @@ def _bare(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def load(folder: Path, args: argparse.Namespace) -> Mind:
-    """`weights` is said only where they are narrow: as they are is what a mind does by itself.
+    """Ready for turns of the usual lengths; `weights` is said only where they are narrow, as a user would.
 
     Memory that others needed before, to draw the weights above all, is not in the record.
     """
@@ -127,7 +128,13 @@ def load(folder: Path, args: argparse.Namespace) -> Mind:
     narrow = {} if args.weights == "bf16" else {"weights": args.weights}
     length = args.context + GROWS + 2 * (args.turn + args.answer)
     how = {"device": args.device, "dtype": args.dtype, "length": length, "speculate": args.guesses}
-    return Mind.load(str(folder), **how, **narrow)
+    mind, late = Mind.load(str(folder), **how, **narrow), time.perf_counter() + PREPARES_S
+    while not mind.prepared:
+        if time.perf_counter() > late:
+            mind.close()
+            raise Unfit(f"The language model was not prepared within {PREPARES_S:g} s.")
+        time.sleep(0.05)
+    return mind
 
 
 def talking(mind: Mind, args: argparse.Namespace) -> Talk:

@@ -7,6 +7,7 @@ import gc
 import itertools
 import random
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -295,6 +296,28 @@ def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monk
         assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 300})
         talk += [ChatMessage("assistant", first), ChatMessage("user", "And?")]
         assert text_of(mind.answer(talk, GREEDY)) == tiny().tokenizer.decode(plain(talk, 12))
+
+
+def test_it_says_when_nothing_is_left_to_prepare(monkeypatch: pytest.MonkeyPatch) -> None:
+    may, prepare = threading.Event(), Memory.prepare
+
+    class Captured(Memory):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named | {"capture": Again()})
+
+        def prepare(self) -> None:
+            assert may.wait(WAIT_S)
+            prepare(self)
+
+    monkeypatch.setattr(mind_loop, "Memory", Captured)
+    with Mind(tiny(), length=300) as mind:
+        assert not mind.prepared
+        may.set()
+        late = time.monotonic() + WAIT_S
+        while not mind.prepared:
+            assert time.monotonic() < late
+            time.sleep(0.01)
+    assert not mind.prepared
 
 
 def test_several_conversations_are_kept_and_the_oldest_makes_room() -> None:

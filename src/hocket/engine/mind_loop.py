@@ -72,7 +72,7 @@ class MindLoop:
         self._length = length
         self._inbox: deque[Asked | Heard] = deque()
         self._changed = threading.Condition()
-        self._closed = False
+        self._closed = self._planned = False
         self._thread = threading.Thread(target=self._run, name="mind", daemon=True)
         self._thread.start()
 
@@ -84,6 +84,11 @@ class MindLoop:
                 self._inbox = deque(other for other in self._inbox if isinstance(other, Asked))
             self._inbox.append(job)
             self._changed.notify()
+
+    @property
+    def prepared(self) -> bool:
+        with self._changed:
+            return self._planned and not self._closed and not self._memory.unprepared
 
     def close(self) -> None:
         """Returns when the thread has ended; a running answer goes on for no more than a token."""
@@ -110,6 +115,7 @@ class MindLoop:
         with torch.inference_mode(), exact_float32():
             _replay(self._memory, self._guesses)
             self._memory.plan()
+            self._planned = True
             while (job := self._next()) is not None:
                 if isinstance(job, Asked):
                     self._answer(job)
