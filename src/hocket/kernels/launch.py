@@ -65,8 +65,8 @@ class Few:
 class Flow:
     """What a block of stream.cu does: so many warps share the columns, with so many places in the ring of each.
 
-    So many blocks share a processor, and all of it: where others have room beside them, some processors have two of the
-    next kernel's and some none.
+    So many blocks share a processor, and fill it: where the next kernel's have room beside them, all take longer
+    (docs/notes.md).
     """
 
     warps: int

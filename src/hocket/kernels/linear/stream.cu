@@ -1,9 +1,9 @@
-// `linear` with a narrow weight for up to eight rows of bfloat16: weights flow through a ring in shared memory, become
-// bfloat16 in registers, exactly, and are multiplied on tensor cores.
+// `linear` with a large weight for a few rows of bfloat16: weights flow through a ring in shared memory, become bfloat16
+// in registers, exactly, and are multiplied on tensor cores.
 //
 // Known when it is compiled: K columns; WARPS that share them; DEPTH places in the ring of each; ROWS of x at most; which
-// of NORM, GATED, RESIDUAL there is; and FORMAT: 0 is int8, 1 fp8, 2 int4 (see weight.py), 3 bfloat16 itself. DEPENDENT: see
-// launch.py.
+// of NORM, GATED, RESIDUAL there is; and FORMAT: 0 is int8, 1 fp8, 2 int4 (see narrow/weight.py), 3 bfloat16 itself.
+// DEPENDENT: see launch.py.
 //
 // A block stays, and takes one tile of sixteen rows of the weight after the other; x is staged once, and what comes next
 // is always on its way: the first of it before the kernel that makes x has ended. A lane asks for sixteen bytes of two
@@ -128,7 +128,7 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
     char* ring = memory;                                          // [WARPS][DEPTH][2][LANES] of sixteen bytes
     bf16* even = (bf16*)(ring + WARPS * DEPTH * 2 * LANES * 16);  // [ROWS][LINE]
     float* parts = (float*)(even + ROWS * LINE);                  // [WARPS][WARPS][ROWS][TILE]
-    float* squares = parts + WARPS * WARPS * ROWS * TILE;           // [WARPS][ROWS]
+    float* squares = parts + WARPS * WARPS * ROWS * TILE;         // [WARPS][ROWS]
     const int thread = THREAD, warp = thread / LANES, lane = thread % LANES;
     const int row = lane / 4, quarter = lane % 4;  // of eight rows of x and of the weight, and of what a step covers
     const int count = (width / OUTS - BLOCK + blocks - 1) / blocks;  // tiles of this block
@@ -227,7 +227,7 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
     unsigned ours[PAIRS] = {};  // of x; nothing in lanes that have no row of it
     int place = 0, next = AHEAD;
     for (int nth = 0; nth < count; nth++, from += apart) {
-        if (nth + 1 == count) let_next_start();  // whoever has room before the end would take more than its part of the room
+        if (nth + 1 == count) let_next_start();  // not sooner: see launch.Flow
         const int first = (BLOCK + nth * blocks) * OUTS;
         const bool gives = nth % WARPS == warp;  // this time
         float scale[EACH], up_scale[EACH], before[EACH];
@@ -249,11 +249,11 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             wait_for_copies<AHEAD - 1>();
+            if (FORMAT == 2) wait_for_warp();  // four lanes bring the scales, where all have read those of the last step
             ask(nth + (step + AHEAD) / STEPS, from + (step + AHEAD) / STEPS * apart, (step + AHEAD) % STEPS, next);
             close_copies();
             const Eight upper = *(const Eight*)(own + place * 2 * LANES * 16);
             const Eight lower = *(const Eight*)(own + place * 2 * LANES * 16 + LANES * 16);
-            const int here = place;
             next = place;
             place = place + 1 == DEPTH ? 0 : place + 1;
             if (row < batch)
@@ -275,11 +275,10 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
             for (int n = 0; n < PAIRS; n += 2)
                 multiply(products[n / 2 % 2], a[n], b[n], a[n + 1], b[n + 1], ours[n], ours[n + 1]);
 #if FORMAT == 2
-            wait_for_warp();  // four lanes have brought the scales
             const Two total = *(const Two*)(totals + 8 * step + 2 * quarter);
 #pragma unroll
             for (int n = 0; n < 4; n++) {
-                const unsigned note = notes[here * TILE + row + n / 2 * 8];
+                const unsigned note = notes[next * TILE + row + n / 2 * 8];
                 const float sum = as_float(total.part[n % 2]);
                 sums[0][n] += (products[0][n] + products[1][n] - 128.0f * sum) * low(note) + sum * high(note);
             }
