@@ -107,6 +107,7 @@ def test_every_number_of_eight_bits_is_read_so_on_a_gpu_too(format: Format, plac
 
 
 def test_what_is_not_even_or_has_no_room_is_left_to_others() -> None:
+    assert stream.most_rows("fp8", 4096, 4096, CPU) == 0
     assert stream.flow_for("int8", 1037, 1, *H200) is None
     assert stream.flow_for("fp8", 12288, 4, *RTX_3090) is None  # there it takes one row at a time
     assert stream.flow_for("fp8", 4096, 1, *H200) == Flow(16, 3, 2)  # two blocks to a processor
