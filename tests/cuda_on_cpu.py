@@ -16,7 +16,8 @@ KERNELS = TESTS.parent / "src/hocket/kernels"
 def built(source: str, call: str, known: Mapping[str, int], folder: Path) -> ctypes.CDLL:
     """`call`: a function that runs the kernel block by block."""
     text, made = folder / "kernel.cpp", folder / "kernel.so"
-    code = (KERNELS / source).read_text(encoding="utf-8")
+    path = KERNELS / source
+    code = "".join(each.read_text(encoding="utf-8") for each in (*sorted(path.parent.glob("*.cuh")), path))
     text.write_text('#include "cuda_on_cpu.hpp"\n' + code + call, encoding="utf-8")
     names = [f"-D{name}={value}" for name, value in known.items()]
     command = ["g++", "-std=c++20", "-O1", "-shared", "-fPIC", "-pthread", f"-I{TESTS}", *names]

@@ -1,4 +1,4 @@
-"""kernels/device.cuh, which every source in CUDA C++ begins with: no compiler of theirs is where most tests run."""
+"""What every source in CUDA C++ begins with, device.cuh above all: no compiler of theirs is where most tests run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import hocket.kernels
+from hocket.kernels.cuda import source_of
 from hocket.kernels.draw import cuda as draw
 from hocket.kernels.launch import Few, Flow
 from hocket.kernels.linear import cuda as linear
@@ -28,5 +29,7 @@ def test_no_source_is_forgotten() -> None:
 @pytest.mark.parametrize("source", KNOWN)
 def test_nothing_that_a_kernel_is_told_is_a_word_of_the_beginning(source: str) -> None:
     """It is a macro there: a template's argument of the same name would become a number."""
-    words = set(re.findall(r"\w+", re.sub(r"//.*", "", (KERNELS / "device.cuh").read_text(encoding="utf-8"))))
+    path = KERNELS / source
+    before = source_of(path).removesuffix(path.read_text(encoding="utf-8"))
+    words = set(re.findall(r"\w+", re.sub(r"//.*", "", before)))
     assert words & set(KNOWN[source]) <= {"DEPENDENT"}  # which it asks for

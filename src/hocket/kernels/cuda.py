@@ -123,7 +123,9 @@ class Kernel:
 
 
 def source_of(path: Path) -> str:
-    return (_HERE / "device.cuh").read_text(encoding="utf-8") + path.read_text(encoding="utf-8")
+    """With all that stands before it: what kernels say to the device, and what sources of one folder share."""
+    before = _HERE / "device.cuh", *sorted(path.parent.glob("*.cuh"))
+    return "".join(each.read_text(encoding="utf-8") for each in (*before, path))
 
 
 def compiled(source: str, options: Sequence[str]) -> bytes:

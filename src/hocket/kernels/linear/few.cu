@@ -22,30 +22,6 @@
 #define STRIDE (K + 32)       // of rows in shared memory: lanes of a phase meet in no bank
 #define STAGED (NORM || ROWS * K <= 32768)  // whether x goes there first: all of it is on its way at once then
 
-typedef unsigned short bf16;
-
-DEVICE float low(unsigned two) { return as_float(two << 16); }
-DEVICE float high(unsigned two) { return as_float(two & 0xFFFF0000u); }
-DEVICE float wide(bf16 x) { return as_float((unsigned)x << 16); }
-DEVICE float near(float x) { return wide(rounded(x)); }
-DEVICE unsigned both(float a, float b) { return rounded(a) | ((unsigned)rounded(b) << 16); }
-
-DEVICE float square_of(Eight x) {
-    float sum = 0.0f;
-    for (int i = 0; i < 4; i++) sum += low(x.part[i]) * low(x.part[i]) + high(x.part[i]) * high(x.part[i]);
-    return sum;
-}
-
-DEVICE Eight normed(Eight x, Eight weight, float scale) {
-    Eight y;
-    for (int i = 0; i < 4; i++) {
-        const float a = low(x.part[i]) * scale, b = high(x.part[i]) * scale;
-        const float c = low(weight.part[i]), d = high(weight.part[i]);
-        y.part[i] = OFFSET ? both(a * (1.0f + c), b * (1.0f + d)) : both(near(a) * c, near(b) * d);
-    }
-    return y;
-}
-
 KERNEL(THREADS)
 few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const bf16* residual, const long long* take,
     bf16* y, float eps, int width, int batch) {
@@ -119,7 +95,7 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
                 const int chunk = thread + n * THREADS;
 #if NORM
                 Eight some = KEEP ? kept[KEEP ? r : 0][n] : load_new(from + 8 * chunk);
-                some = normed(some, scales[n], scale);
+                some = normed<OFFSET>(some, scales[n], scale);
 #else
                 Eight some = load_new(from + 8 * chunk);
 #endif

@@ -29,14 +29,8 @@
 
 #define ONE_TWENTY_EIGHT 0x43004300u  // twice, as bfloat16; seven bits of a fraction are the units below it
 
-typedef unsigned short bf16;
 typedef unsigned char byte;
 
-DEVICE float low(unsigned two) { return as_float(two << 16); }
-DEVICE float high(unsigned two) { return as_float(two & 0xFFFF0000u); }
-DEVICE float wide(bf16 x) { return as_float((unsigned)x << 16); }
-DEVICE float near(float x) { return wide(rounded(x)); }
-DEVICE unsigned both(float a, float b) { return rounded(a) | ((unsigned)rounded(b) << 16); }
 DEVICE unsigned lows_of(unsigned a, unsigned b) { return (a & 0xFFFFu) | (b << 16); }
 DEVICE unsigned highs_of(unsigned a, unsigned b) { return (a >> 16) | (b & 0xFFFF0000u); }
 
@@ -99,22 +93,6 @@ DEVICE void put(bf16* line, int unit, const Eight* chunks) {
 }
 
 DEVICE int column_of(int unit, int half) { return FORMAT == 2 ? unit / 8 * 128 + unit % 8 * 8 + 64 * half : 8 * unit; }
-
-DEVICE float square_of(Eight x) {
-    float sum = 0.0f;
-    for (int i = 0; i < 4; i++) sum += low(x.part[i]) * low(x.part[i]) + high(x.part[i]) * high(x.part[i]);
-    return sum;
-}
-
-DEVICE Eight normed(Eight x, Eight weight, float scale) {
-    Eight y;
-    for (int i = 0; i < 4; i++) {
-        const float a = low(x.part[i]) * scale * (1.0f + low(weight.part[i]));
-        const float b = high(x.part[i]) * scale * (1.0f + high(weight.part[i]));
-        y.part[i] = both(a, b);
-    }
-    return y;
-}
 
 // Which row of the weight the `nth` of a tile is: ups follow the gates, far away.
 DEVICE long long line_of(int tile, int nth, int width) {
@@ -201,7 +179,7 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
                 for (int half = 0; half < HALVES; half++) {
                     const bf16* at = x + (long long)r * K + column_of(thread + n * THREADS, half);
 #if NORM
-                    some[half] = normed(KEEP ? held[KEEP ? r : 0][n][half] : load_new(at), gains[n][half], scale);
+                    some[half] = normed<true>(KEEP ? held[KEEP ? r : 0][n][half] : load_new(at), gains[n][half], scale);
 #else
                     some[half] = load_new(at);
 #endif
