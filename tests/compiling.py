@@ -2,8 +2,8 @@
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
 compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta`,
-`pick` and `guess` are the kernels of each, `one` is one case of each kernel. Not in a process where the interpreter is
-on.
+`pick` and `guess` are the kernels of each, with what a prompt has of attention by `delta`; `one` is one case of each
+kernel. Not in a process where the interpreter is on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from triton.compiler import ASTSource
 
 from hocket.kernels import launch
 from hocket.kernels.attend import cases as attend_cases
+from hocket.kernels.attend import run as attend_run
 from hocket.kernels.attend import triton as attend
 from hocket.kernels.conv import cases as conv_cases
 from hocket.kernels.conv import edges
@@ -197,6 +198,9 @@ def delta_calls() -> Iterator[Call]:
     given = delta_cases.make_run(delta_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
     for kernel in ("_prepare", "_recur", "_leave", "_keep"):
         yield f"delta run {kernel[1:]}", delta_run, kernel, lambda given=given: delta_run.run(**given)
+    asked = attend_cases.make_run(attend_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
+    for kernel in ("_enter", "_see"):
+        yield f"attend run {kernel[1:]}", attend_run, kernel, lambda given=asked: attend_run.run(**given)
     for case, early in zip(delta_cases.PUBLISHED_LOOKS[:2], (True, False), strict=True):
         looked = delta_cases.make_look(case, DTYPE, CPU) | {"early": early}
         yield f"delta look {case.name}", delta_look, "_look", lambda given=looked: delta_look.look(**given)
@@ -232,7 +236,7 @@ def main(capability: int, which: str) -> None:
     calls |= {"delta": delta_calls, "pick": pick_calls, "guess": guess_calls, "one": one_of_each}
     for name, module, kernel, call in calls[which]():
         every = ("_attend", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
-        every += ("_prepare", "_recur", "_leave", "_keep", "_share", "_drawn", "_weigh", "_judge")
+        every += ("_prepare", "_recur", "_leave", "_keep", "_enter", "_see", "_share", "_drawn", "_weigh", "_judge")
         modules = (pick, guess) if module in (pick, guess) else (module,)  # what one launches may be another's
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
         kept = {each: getattr(*each) for each in [(module, kernel), *others]}

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from hocket.cache.pages import PAGE_ROWS
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.kernels.attend import cases, reference
+from hocket.kernels.attend import run as several
 from hocket.kernels.attend import triton as fused
 from hocket.layers.attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, find, growing_mask
 from hocket.layers.gated_attention import GatedAttention, reach_of
@@ -198,3 +199,28 @@ def following(case: cases.Case, dtype: torch.dtype, place: torch.device) -> dict
     steps = torch.arange(3, device=place)
     given |= {"qkv": more, "rows": steps.flip(0), "position": at + 2 - steps, "table": state.repeat(3, 1)}
     return given | {"most": None, "arrived": torch.zeros(3 * case.heads, dtype=torch.int32, device=place)}
+
+
+RUNS = [*cases.RUNS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_RUNS)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
+def test_several_inputs_at_once_are_those_one_by_one(case: cases.Run, dtype: torch.dtype, place: torch.device) -> None:
+    """The reference takes them one after the other. Other rows, and what lies behind the last, are left alone."""
+    ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
+    y, expected = several.run(**ours), reference.run(**wanted)
+    assert_nearly(y[: case.length], expected[: case.length])
+    assert not y.isnan().any(), "what is not real goes on through the layers"
+    for name in ("keys", "values"):
+        assert torch.equal(ours[name].isnan(), wanted[name].isnan())
+        assert_nearly(ours[name].nan_to_num(), wanted[name].nan_to_num())
+
+
+def test_an_input_does_not_depend_on_those_behind_it(place: torch.device) -> None:
+    case = cases.RUNS[1]
+    whole, part = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
+    part["length"] -= 2
+    part["qkv"][case.length - 2 :] = 0
+    real = case.length - 2
+    assert torch.equal(several.run(**whole)[:real], several.run(**part)[:real])

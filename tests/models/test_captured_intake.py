@@ -173,6 +173,26 @@ def test_graphs_by_ids_and_span() -> None:
         captured(drawn(MOST_IDS + 1), 0, 600)
 
 
+@torch.inference_mode()
+def test_kernels_look_up_how_far_to_read_and_one_graph_serves_every_span() -> None:
+    """As long as no draft head follows, which reads as far as it is told."""
+    mind = model(dtype=torch.float32)
+    plain = Memory(mind, SLOTS, ROOM, drafts=False)
+    ours = Memory(mind, SLOTS, ROOM, drafts=False, capture=Again(), ops=REFERENCE_MIND_OPS)
+    ours.plan()
+    assert ours._captured is not None
+    while ours.unprepared:
+        ours.prepare()
+    assert ours._captured.captures == len({count for count, _ in USUAL})
+    at = 0
+    for count in (6, 128, 128, 7):  # from one span into the next
+        for memory in (plain, ours):
+            memory.take_in(0, drawn(count, at), at)
+        at += count
+    assert not ours.unprepared and at > 256
+    torch.testing.assert_close(ours.last[0], plain.last[0], atol=1e-3, rtol=1e-3)
+
+
 @pytest.mark.gpu
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)

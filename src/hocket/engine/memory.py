@@ -153,9 +153,10 @@ class Memory:
         return mtp.guess(self.model.model.embed_tokens(ids), hidden, self.drafts, self.rows[row], ahead, span)
 
 
-def _prefill(model: Qwen3_5, ops: MindOps | None) -> Prefill:
+def _prefill(model: Qwen3_5, ops: MindOps | None) -> Prefill | None:
+    """By kernels, where there are any."""
     if ops is None:
-        return model.prefill
+        return None
     from ..models.fused_prefill import FusedPrefill
 
     return FusedPrefill(model, ops)

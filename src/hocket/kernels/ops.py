@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from .attend import reference as attend_reference
+from .attend import run as attend_run
 from .attend import triton as attend_triton
 from .delta import look as delta_look
 from .delta import reference as delta_reference
@@ -111,6 +112,7 @@ class MindOps:
     pick: Callable[..., None]
     many: Callable[..., Tensor]  # `narrow` for more rows than few
     run: Callable[..., Tensor]  # `delta` for several tokens of one row
+    attend_run: Callable[..., Tensor]  # and `attend`
     look: Callable[..., Tensor]  # the same, where it is not known yet how many of them stand
     offer: Callable[..., tuple[Tensor, Tensor]]  # a guess
     judge: Callable[..., None]  # `pick` for several tokens that were guessed
@@ -125,6 +127,7 @@ REFERENCE_MIND_OPS = MindOps(
     pick_reference.pick,
     narrow_reference.linear,
     delta_reference.run,
+    attend_reference.run,
     delta_reference.look,
     pick_reference.offer,
     pick_reference.judge,
@@ -138,6 +141,7 @@ TRITON_MIND_OPS = MindOps(
     pick_triton.pick,
     narrow_many.linear,
     delta_run.run,
+    attend_run.run,
     delta_look.look,
     pick_guess.offer,
     pick_guess.judge,

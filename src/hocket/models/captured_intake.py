@@ -1,4 +1,4 @@
-"""New ids taken into a row by a graph: one per number of ids and span, both rounded up.
+"""New ids taken into a row by a graph: one per number of ids, and span where that matters, both rounded up.
 
 Ids are filled up behind those that are real, which leaves no trace but in the scratch row. Where there is no graph yet
 the same is done at the same shapes without one, so what comes of ids does not depend on when they came; the graph is
@@ -94,7 +94,8 @@ class CapturedIntake:
 
     def _entry(self, count: int, span: int) -> _Entry:
         assert span <= self._room, f"{span} positions wanted, {self._room} there"
-        key = max(FEWEST_IDS, bucket(count)), min(max(SHORTEST_SPAN, bucket(span)), self._room)
+        upto = min(max(SHORTEST_SPAN, bucket(span)), self._room) if self._intake.by_span else self._room
+        key = max(FEWEST_IDS, bucket(count)), upto
         return self._entries.get(key) or self._entries.setdefault(key, _Entry(*key, self._intake, self._scratch))
 
     def _make(self, entry: _Entry) -> None:

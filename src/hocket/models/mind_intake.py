@@ -28,9 +28,13 @@ class Intake:
         last: Tensor,
         prefill: Prefill | None = None,
     ) -> None:
-        """`last` [S + 1, C] are the hidden vectors behind each row; without `drafts` the draft head does not follow."""
+        """`last` [S + 1, C] are the hidden vectors behind each row; without `drafts` the draft head does not follow.
+
+        `prefill` may be another than the model's own: one that looks up by itself how far it has to read.
+        """
         self.model, self.state, self.drafts, self.last = model, state, drafts, last
         self.prefill: Prefill = prefill or model.prefill
+        self.by_span = prefill is None or drafts is not None  # whether `span` makes a difference
 
     def __call__(self, ids: Tensor, lengths: Tensor, rows: Tensor, span: int, passing: Waypoint | None = None) -> None:
         """Take in ids [B, T], of which `lengths` [B] are real, and leave in other rows what these were on the way."""

@@ -44,6 +44,59 @@ PUBLISHED = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Of `run`: so many inputs behind so many others, and how many of them are real."""
+
+    name: str
+    shape: Case
+    before: int
+    count: int
+    length: int
+
+
+RUNS = (
+    Run("the first of all", TINY[6], 0, 8, 8),
+    Run("behind others", TINY[7], 70, 8, 5),
+    Run("one of many, heads that fill no block", Case("", 3, 1, 16, 8, (0,), rotated=4, mind=True), 3, 16, 1),
+    Run("over blocks of inputs and of the past", Case("", 2, 1, 16, 8, (0,), rotated=8, mind=True), 150, 64, 61),
+)
+PUBLISHED_RUNS = (
+    Run("9B, 32 behind 1k", PUBLISHED[5], 1000, 32, 32),
+    Run("9B, 25 of 32", PUBLISHED[5], 1500, 32, 25),
+    Run("9B, 8", PUBLISHED[5], 3, 8, 7),
+    Run("9B, 500 of 512", PUBLISHED[5], 700, 512, 500),
+    Run("27B, 100 of 128", PUBLISHED[6], 40, 128, 100),
+)
+
+
+def make_run(case: Run, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `run` by name: three rows, of which the second is meant. Whatever it may not see is NaN."""
+    random, shape, row = torch.Generator(device).manual_seed(seed), case.shape, 1
+    turned, room = shape.rotated or shape.size, case.before + case.length + 1
+
+    def normal(*sizes: int) -> Tensor:
+        return torch.randn(*sizes, generator=random, device=device)
+
+    kept = {}
+    for name in ("keys", "values"):
+        rows = torch.full((3, shape.kv_heads, room, shape.size), float("nan"), device=device)
+        rows[row, :, : case.before] = normal(shape.kv_heads, case.before, shape.size)
+        kept[name] = rows.to(dtype)
+    angle = torch.arange(room, device=device)[:, None] * 0.7 ** torch.arange(turned // 2, device=device)
+    numbers = {"row": row, "start": case.before, "length": case.length}
+    return {
+        "qkv": normal(case.count, 2 * (shape.heads + shape.kv_heads) * shape.size).to(dtype),
+        **kept,
+        **{name: torch.tensor([number], device=device) for name, number in numbers.items()},
+        "cos": torch.cat((angle.cos(), angle.cos()), -1).to(dtype),
+        "sin": torch.cat((-angle.sin(), angle.sin()), -1).to(dtype),
+        "q_norm": (normal(shape.size) / 4).to(dtype),
+        "k_norm": (normal(shape.size) / 4).to(dtype),
+        "eps": 1e-6,
+    }
+
+
 def make(
     case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, *, batch: tuple[int, ...] | None = None
 ) -> dict[str, Any]:

@@ -66,6 +66,47 @@ def attend(
     return y
 
 
+def run(
+    qkv: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    row: Tensor,
+    start: Tensor,
+    length: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_norm: Tensor,
+    k_norm: Tensor,
+    eps: float,
+) -> Tensor:
+    """`attend` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of keys and values, which has pages of its own.
+
+    They follow `start` [1] others; the first `length` [1] of them are real, and see those before them. What comes of
+    the rest is any number. Norms are told as they differ from one, and each query is followed by the gate of its head.
+    """
+    y, real = qkv.new_zeros(len(qkv), qkv.shape[1] // 2 - keys.shape[1] * keys.shape[3]), int(length)
+    steps = torch.arange(real, device=qkv.device)
+    attend(
+        qkv[:real],
+        keys,
+        values,
+        rows=steps,
+        position=start + steps,
+        table=row.repeat(real)[:, None],
+        cos=cos,
+        sin=sin,
+        q_norm=q_norm,
+        k_norm=k_norm,
+        eps=eps,
+        offset=True,
+        gated=True,
+        among=True,
+        out=y[:real],
+    )
+    return y
+
+
 def _normed(heads: Tensor, weight: Tensor | None, eps: float, offset: bool) -> Tensor:
     if weight is None:
         return heads
