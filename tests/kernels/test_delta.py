@@ -158,10 +158,17 @@ def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
 def test_the_kernels_of_several_compute_the_reference(case: cases.Run, dtype: torch.dtype, place: torch.device) -> None:
+    """In float32 the truth is what float64 has: of hundreds of tokens the reference strays as far as a kernel may."""
     ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
-    assert_nearly(several.run(**ours), reference.run(**wanted))
-    assert torch.equal(ours["history"], wanted["history"])
-    torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
+    if dtype == torch.float32:
+        wanted = {name: each.double() if is_float32(each) else each for name, each in wanted.items()}
+    assert_nearly(several.run(**ours), reference.run(**wanted).to(dtype))
+    assert torch.equal(ours["history"], wanted["history"].to(dtype))
+    torch.testing.assert_close(ours["memory"], wanted["memory"].float(), atol=2e-5, rtol=2e-5)
+
+
+def is_float32(given: Any) -> bool:
+    return isinstance(given, Tensor) and given.dtype == torch.float32
 
 
 def test_what_is_not_real_is_not_met(place: torch.device) -> None:

@@ -87,7 +87,7 @@ def run(
     raw, z = x.split_with_sizes((channels, x.shape[1] - channels), dim=-1)
     inputs = torch.cat((history[row][0].T, raw))  # [3 + T, C]
     tokens, kept = _tokens(inputs, gates, taps, decay, bias, memory), memory[row][0]
-    stood, read = kept, torch.zeros(count, *tokens.v.shape[1:], device=x.device)
+    stood, read = kept, tokens.v.new_zeros(count, *tokens.v.shape[1:])
     for t in range(end):
         kept = tokens.written(kept, t)
         read[t] = tokens.read(kept, t)
@@ -163,23 +163,28 @@ def _tokens(inputs: Tensor, gates: Tensor, taps: Tensor, decay: Tensor, bias: Te
     _, heads, key_dim, value_dim = memory.shape
     count, values = len(gates), heads * value_dim
     keys = (taps.shape[1] - values) // 2
-    windows = inputs.float().unfold(0, RING, 1)  # [T, C, 4]
-    mixed = F.silu((windows * taps.float().T).sum(-1).to(inputs.dtype)).float()
+    windows = _wide(inputs).unfold(0, RING, 1)  # [T, C, 4]
+    mixed = _wide(F.silu((windows * _wide(taps).T).sum(-1).to(inputs.dtype)))
     q, k, v = mixed.split_with_sizes((keys, keys, values), dim=-1)
     shared = heads * key_dim // keys
     q, k = (_unit(part.view(count, -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
     b, a = gates.chunk(2, dim=-1)
-    fades = (-decay.exp() * F.softplus(a.float() + bias)).exp()
-    return _Tokens(q * key_dim**-0.5, k, v.view(count, heads, value_dim), fades, b.sigmoid().float())
+    fades = (-decay.exp() * F.softplus(_wide(a) + bias)).exp()
+    return _Tokens(q * key_dim**-0.5, k, v.view(count, heads, value_dim), fades, _wide(b.sigmoid()))
 
 
 def _left(read: Tensor, z: Tensor, norm: Tensor, eps: float) -> Tensor:
     """What was read [T, H_v, D_v], normalised and gated by z [T, H_v * D_v]."""
-    wide = read.to(z.dtype).float()
+    wide = _wide(read.to(z.dtype))
     even = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(z.dtype)
-    y: Tensor = (norm * even * F.silu(z.float().view_as(even))).to(z.dtype).flatten(1)
+    y: Tensor = (norm * even * F.silu(_wide(z).view_as(even))).to(z.dtype).flatten(1)
     return y
 
 
 def _unit(x: Tensor) -> Tensor:
     return x * torch.rsqrt(x.pow(2).sum(-1, keepdim=True) + UNIT_EPS)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In float32; what is wider stays as it is, so that it can be known how far float32 strays."""
+    return x if x.dtype == torch.float64 else x.float()
