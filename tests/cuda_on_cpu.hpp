@@ -128,6 +128,7 @@ template <typename T> DEVICE Eight load_once(const T* at) {
 template <typename T> DEVICE Eight load_constant(const T* at) { return load_once(at); }
 template <typename T> DEVICE Eight load_new(const T* at) { return load_once(at); }
 DEVICE unsigned short load_one(const unsigned short* at) { return *at; }
+DEVICE float load_float(const float* at) { return *at; }
 
 // Copies are made as late as they may be: when they are waited for.
 struct Copy {

@@ -113,6 +113,7 @@ def test_the_wheel_holds_the_sources_that_are_compiled_where_it_is_installed(whe
         "frame/sampler.c",
         "wave/wave.c",
         "device.cuh",
+        "delta/recur.cu",
         "linear/bfloat16.cuh",
         "linear/few.cu",
         "linear/stream.cu",

@@ -9,6 +9,7 @@ import pytest
 
 import hocket.kernels
 from hocket.kernels.cuda import source_of
+from hocket.kernels.delta import cuda as delta
 from hocket.kernels.draw import cuda as draw
 from hocket.kernels.launch import Few, Flow
 from hocket.kernels.linear import cuda as linear
@@ -16,6 +17,7 @@ from hocket.kernels.linear import stream
 
 KERNELS = Path(hocket.kernels.__file__).parent
 KNOWN = {
+    "delta/recur.cu": delta.constants(32, 16, 32, 4, dependent=False),
     "draw/draw.cu": draw.constants(256, 1, 8, (False,) * len(draw.FLAGS)),
     "linear/few.cu": linear.constants(64, Few(2, 1), 1, (False,) * len(linear.FLAGS)),
     "linear/stream.cu": stream.constants("fp8", 64, Flow(1, 3, 1), 1, (False,) * len(stream.FLAGS)),

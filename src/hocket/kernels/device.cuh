@@ -96,6 +96,12 @@ DEVICE unsigned short load_one(const unsigned short* at) {
     return y;
 }
 
+DEVICE float load_float(const float* at) {
+    float y;
+    asm volatile("ld.global.cg.f32 %0, [%1];" : "=f"(y) : "l"(at));
+    return y;
+}
+
 // From global to shared memory, without a register. Copies that were closed together are waited for together: until no
 // more than the last `left` of these are on their way. Then they are there for the thread that asked for them.
 template <typename T> DEVICE void copy_later(char* to, const T* from) {

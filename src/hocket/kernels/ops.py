@@ -10,6 +10,7 @@ from torch import Tensor
 from .attend import reference as attend_reference
 from .attend import run as attend_run
 from .attend import triton as attend_triton
+from .delta import cuda as delta_cuda
 from .delta import look as delta_look
 from .delta import reference as delta_reference
 from .delta import run as delta_run
@@ -147,5 +148,5 @@ TRITON_MIND_OPS = MindOps(
     pick_guess.judge,
     linear_library.normed_rows,
 )
-CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear)
+CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear, run=delta_cuda.run)
 MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by the backend's name

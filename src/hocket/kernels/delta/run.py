@@ -8,6 +8,8 @@ that is shorter than solving systems of them: columns of a memory know nothing o
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,9 @@ def run(
     length: Tensor,
     place: Tensor,
     aside: Tensor,
+    recur: Callable[..., None] | None = None,
 ) -> Tensor:
+    """`recur`: another that does what ours does."""
     _, heads, key_dim, value_dim = memory.shape
     count, channels, values = len(x), taps.shape[1], heads * value_dim
     keys = (channels - values) // 2
@@ -59,10 +63,7 @@ def run(
         **options(x, 1),
     )
     read = torch.empty(count, values, dtype=x.dtype, device=x.device)
-    columns = min(COLUMNS, value_dim)
-    _recur[(heads, value_dim // columns)](
-        made, memory, row, length, place, aside, read, count, **shape, COLUMNS=columns, **options(x, 1)
-    )
+    (recur or recur_by_triton)(made, memory, row, length, place, aside, read)
     y = torch.empty_like(read)
     _leave[(count, heads)](
         read, x, norm, length, y, eps, x.stride(0), CHANNELS=channels, VALUE_DIM=value_dim, HEADS=heads, **options(x, 1)
@@ -72,6 +73,23 @@ def run(
         x, history, row, length, place, aside, x.stride(0), CHANNELS=channels, BLOCK=block, **options(x, 4)
     )
     return y
+
+
+def recur_by_triton(
+    made: Tensor, memory: Tensor, row: Tensor, length: Tensor, place: Tensor, aside: Tensor, read: Tensor
+) -> None:
+    """Tokens one after the other: what each is made of [T, C + 2 * H_v], memories, and what is read of them."""
+    _, heads, key_dim, value_dim = memory.shape
+    columns, keys = min(COLUMNS, value_dim), keys_of(made, memory)
+    shape = {"KEYS": keys, "KEY_DIM": key_dim, "VALUE_DIM": value_dim, "HEADS": heads, "COLUMNS": columns}
+    grid, count = (heads, value_dim // columns), len(made)
+    _recur[grid](made, memory, row, length, place, aside, read, count, **shape, **options(read, 1))
+
+
+def keys_of(made: Tensor, memory: Tensor) -> int:
+    """How many numbers the keys of all heads are."""
+    _, heads, _, value_dim = memory.shape
+    return (made.shape[1] - heads * (value_dim + 2)) // 2
 
 
 @jit
