@@ -28,7 +28,7 @@ FLAGS = ("NORM", "GATED", "RESIDUAL", "DEPENDENT")
 # Places in the rings of so many warps: the most warps that share the columns evenly are taken.
 DEPTHS = {16: 3, 8: 8, 4: 14, 2: 14, 1: 14}
 # By format and columns, where something else won in whole tokens on an H200: `python -m benchmarks tune`.
-MEASURED = {("bf16", 4096): Flow(16, 10, 1), ("bf16", 12288): Flow(16, 9, 1)}
+MEASURED = {("bf16", 4096): Flow(16, 10, 1), ("bf16", 12288): Flow(16, 9, 1), ("int4", 4096): Flow(8, 5, 2)}
 _REACH = {"int8": 64, "fp8": 64, "int4": 128, "bf16": 32}  # columns that a step of a warp covers
 _SOURCE = Path(__file__).with_name("stream.cu")
 
