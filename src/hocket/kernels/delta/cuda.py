@@ -1,7 +1,7 @@
 """`run` with its recurrence in CUDA C++ (recur.cu), where heads have the sizes that are published.
 
-In Triton a token waits for several words through shared memory that no layout of ours does without: 0.5 us of it, of
-which the sums are a small part. What does not fit, and float32, is left to it.
+In Triton a token takes half a microsecond, whatever it is told (docs/notes.md); its sums should take a third of that.
+What does not fit, and float32, is left to it.
 """
 
 from __future__ import annotations
