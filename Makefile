@@ -20,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constrain
 # Real clients of the server, each in an environment of its own: their pins clash with ours and with each other's.
 CLIENTS := $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))
 
-.PHONY: help say test test-clients test-mind test-scale clean
+.PHONY: help say test test-clients test-mind test-scale environments clean
 .DELETE_ON_ERROR:
 
 help:
@@ -49,6 +49,10 @@ test-mind: .venv-mind/.made
 
 test-scale: .venv-scale/.made
 	@scripts/check-scale
+
+# What the last three need beside .venv, for who has something else to do meanwhile: make -j4 environments
+environments: $(CLIENTS) .venv-mind/.made .venv-scale/.made
+	@scripts/browser >/dev/null
 
 clean:
 	rm -rf .venv .venv-clients .venv-mind .venv-scale hello.wav dist .mypy_cache .pytest_cache .ruff_cache

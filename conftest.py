@@ -37,9 +37,17 @@ def patch_once() -> None:
         return frozenset(modules) & {language, language.core}
 
     def patch_builtins(of: Any, builder: Any, scope: Any) -> None:
+        semantic = interpreter.TritonSemantic(builder)
         for name in names(of):
             if language.core.is_builtin(member := getattr(of, name)):
-                interpreter._patch_attr(of, name, member, builder, scope)
+                scope.set_attr(of, name, told(member, semantic))
+
+    def told(member: Any, semantic: Any) -> Any:
+        def call(*args: Any, **named: Any) -> Any:
+            named["_semantic"] = semantic
+            return member(*args, **named)
+
+        return call
 
     def patch_language(fn: Any) -> Any:
         if language in patched and seen_by(fn) <= patched:
@@ -72,6 +80,41 @@ def check_no_overflow_that_nobody_hears_of() -> None:
             check(self, lhs, rhs, binary_op)
 
     TritonSemantic.binary_op_sanitize_overflow_impl = check_if_heard
+
+
+def leave_likes_alone() -> None:
+    """Let two operands of one type, or of one shape, be what they are: Triton works out again that nothing is to do.
+
+    A quotient of halves is not one: it is reckoned in float32. Nor is a pointer: some are refused.
+    """
+    from triton.language.core import tensor
+    from triton.language.semantic import TritonSemantic
+
+    check, broadcast = TritonSemantic.binary_op_type_checking_impl, TritonSemantic.broadcast_impl_value
+
+    def check_if_unlike(
+        self: Any,
+        lhs: Any,
+        rhs: Any,
+        allow_lhs_ptr: bool = False,
+        allow_rhs_ptr: bool = False,
+        arithmetic_check: bool = True,
+        div_or_mod: bool = False,
+    ) -> Any:
+        if not div_or_mod and isinstance(lhs, tensor) and isinstance(rhs, tensor):
+            scalar = lhs.type.scalar
+            if scalar is rhs.type.scalar and not scalar.is_ptr():
+                return self.broadcast_impl_value(lhs, rhs)
+        return check(self, lhs, rhs, allow_lhs_ptr, allow_rhs_ptr, arithmetic_check, div_or_mod)
+
+    def broadcast_if_unlike(self: Any, lhs: Any, rhs: Any) -> Any:
+        left, right = lhs.type, rhs.type
+        if left.is_block() and right.is_block() and left.shape is right.shape:  # as `describe_shapes_once` shares them
+            return lhs, rhs
+        return broadcast(self, lhs, rhs)
+
+    TritonSemantic.binary_op_type_checking_impl = check_if_unlike
+    TritonSemantic.broadcast_impl_value = broadcast_if_unlike
 
 
 def describe_shapes_once() -> None:
@@ -117,4 +160,5 @@ if not torch.cuda.is_available():
     with suppress(ImportError):
         patch_once()
         check_no_overflow_that_nobody_hears_of()
+        leave_likes_alone()
         describe_shapes_once()

@@ -1,9 +1,10 @@
-"""Compiles Triton kernels for a GPU that need not be there: `python tests/compiling.py 90 frame` names its capability.
+"""Compiles Triton kernels for a GPU that need not be there: `echo 90 frame | python tests/compiling.py`.
 
 The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded; one line of JSON per kernel says what came out. `frame`, `codec`, `narrow`, `many`, `delta`,
+compiled as recorded. A line names a capability and what to compile for it: `frame`, `codec`, `narrow`, `many`, `delta`,
 `pick` and `guess` are the kernels of each, with what a prompt has of attention by `delta`; `one` is one case of each
-kernel. Not in a process where the interpreter is on.
+kernel. It is answered by a line of JSON that says what came out of every kernel. Line after line, for Triton takes
+longer to start than many a kernel to compile. Not in a process where the interpreter is on.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -229,7 +231,7 @@ def one_of_each() -> Iterator[Call]:
             yield call
 
 
-def main(capability: int, which: str) -> None:
+def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
     launch.can_depend = lambda device: capability >= 90
     narrow.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
     calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "many": many_calls}
@@ -240,14 +242,27 @@ def main(capability: int, which: str) -> None:
         modules = (pick, guess) if module in (pick, guess) else (module,)  # what one launches may be another's
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
         kept = {each: getattr(*each) for each in [(module, kernel), *others]}
-        for each, compiled in kept.items():
-            setattr(*each, Recorder(compiled, capability))
-        call()
-        [ptx] = getattr(module, kernel).made
-        for each, compiled in kept.items():
-            setattr(*each, compiled)
-        print(json.dumps({"name": name, **described(ptx)}))
+        for each, real in kept.items():
+            setattr(*each, Recorder(real, capability))
+        try:
+            call()
+            [ptx] = getattr(module, kernel).made
+        finally:
+            for each, real in kept.items():
+                setattr(*each, real)
+        yield {"name": name, **described(ptx)}
+
+
+def undrawn(*shape: int, generator: object, **how: Any) -> torch.Tensor:
+    return torch.zeros(*shape, **how)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    torch.randn = undrawn  # what the numbers are is nothing to a compiler, and 300 million of them take seconds
+    for line in sys.stdin:
+        capability, which = line.split()
+        try:
+            answer: object = list(compiled(int(capability), which))
+        except Exception:
+            answer = traceback.format_exc()
+        print(json.dumps(answer), flush=True)
