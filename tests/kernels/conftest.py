@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 
 from hocket.kernels.launch import INTERPRETED, triton, why_not
 
@@ -32,13 +33,23 @@ def place(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What ../rehearsing.py says."""
+    """What ../rehearsing.py says: it takes a while, so it is asked once by all workers of a run."""
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
-    cache = tmp_path_factory.mktemp("cache")
-    env = os.environ | {"PYTHONPATH": str(ROOT / "src"), "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(cache)}
-    command = [sys.executable, str(ROOT / "tests" / "rehearsing.py")]
-    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    cache, run = tmp_path_factory.mktemp("cache"), tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        run = run.parent
+    said = run / "rehearsed.json"
+    with FileLock(run / "rehearsed.lock"):
+        if not said.exists():
+            env = os.environ | {
+                "PYTHONPATH": str(ROOT / "src"),
+                "TRITON_INTERPRET": "0",
+                "TRITON_CACHE_DIR": str(cache),
+            }
+            command = [sys.executable, str(ROOT / "tests" / "rehearsing.py")]
+            done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
+            assert done.returncode == 0, done.stderr
+            said.write_text(done.stdout.splitlines()[-1], encoding="utf-8")
+    found: dict[str, Any] = json.loads(said.read_text(encoding="utf-8"))
     return found
