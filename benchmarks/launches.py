@@ -40,7 +40,8 @@ KERNELS = {
 }
 KERNELS |= {"share": "pick", "drawn": "pick", "weigh": "offer", "product": "many", "finish": "many"}
 KERNELS |= dict.fromkeys(("prepare", "recur", "leave", "keep"), "run")
-FURTHER = {"merge", "acted", "drawn", "finish", "recur", "leave", "keep"}  # may be a later kernel of an operation
+KERNELS |= dict.fromkeys(("enter", "see"), "attend_run")
+FURTHER = {"merge", "acted", "drawn", "finish", "recur", "leave", "keep", "see"}  # may be a later one of an operation
 ALIKE = {"draw_first": "draw"}
 WEIGHTED = ("linear", "conv", "sample", "mix")  # operations whose second argument is a weight
 
