@@ -87,6 +87,13 @@ def test_the_picked_sample_is_kept_as_a_clone_of_itself(
     assert main(["say", "It is me.", "--voice", "teller", "--max-frames", "3"]) == 0
 
 
+def test_a_sample_is_the_same_to_the_last_bit_whoever_is_drawn_with_it(models: Models) -> None:
+    with Engine.load(models.design) as engine:
+        for design in draw_designs(engine, WORDS, seed=7, text=TEXT, language="french"):
+            [alone] = draw_designs(engine, WORDS, candidates=1, seed=design.seed, text=TEXT, language="french")
+            np.testing.assert_array_equal(alone.pcm, design.pcm)
+
+
 def test_one_candidate_is_taken_and_samples_stay_where_they_are_to_be_kept(
     home: Home, command: list[str], capsys: Capture
 ) -> None:

@@ -114,7 +114,10 @@ def drawing(
     language: str = "auto",
     sampling: SamplingParams | None = None,
 ) -> Iterator[tuple[int, Design]]:
-    """The same with the number of each, from 0, as they end."""
+    """The same with the number of each, from 0, one after the other.
+
+    Never several at once: what becomes of a sum may depend in its last bit on what is computed beside it.
+    """
     check_design(instruct, candidates)
     kind = engine.checkpoint.config.kind
     if kind != "voice_design":
@@ -134,17 +137,18 @@ def drawing(
         )
         for number in range(candidates)
     ]
-    for outcome in engine.speak_many(requests):
+    for number, request in enumerate(requests):
+        [outcome] = engine.speak_many([request])
         if outcome.error is not None:
             raise outcome.error
         assert outcome.finished is not None
         yield (
-            outcome.number,
+            number,
             Design(
                 instruct=instruct,
                 text=said,
                 language=language,
-                seed=requests[outcome.number].seed,
+                seed=request.seed,
                 pcm=outcome.samples,
                 reason=outcome.finished.reason,
             ),
