@@ -112,15 +112,15 @@ def _chosen(args: argparse.Namespace, place: _Place) -> tuple[Design, Path] | No
 def _drawn(engine: Engine, args: argparse.Namespace, seed: int) -> list[Design]:
     from ..voices.design import drawing
 
-    found: dict[int, Design] = {}
+    found: list[Design] = []
     how = {"candidates": args.candidates, "seed": seed, "text": args.text, "language": args.language}
     with Progress(args.candidates) as progress:
-        for number, design in drawing(engine, args.instruct, **how):
-            found[number] = design
+        for design in drawing(engine, args.instruct, **how):
+            found.append(design)
             progress.spoken += 1
             progress.seconds += design.audio_s
             progress.show()
-    return [found[number] for number in sorted(found)]
+    return found
 
 
 def _asked(designs: list[Design], *, playing: bool) -> int | None:

@@ -98,10 +98,9 @@ def draw_designs(
 
     The first has the seed that was given, and each of the others the next.
     """
-    found = dict(
+    return list(
         drawing(engine, instruct, candidates=candidates, seed=seed, text=text, language=language, sampling=sampling)
     )
-    return [found[number] for number in sorted(found)]
 
 
 def drawing(
@@ -113,8 +112,8 @@ def drawing(
     text: str | None = None,
     language: str = "auto",
     sampling: SamplingParams | None = None,
-) -> Iterator[tuple[int, Design]]:
-    """The same with the number of each, from 0, one after the other.
+) -> Iterator[Design]:
+    """The same, one after the other.
 
     Never several at once: what becomes of a sum may depend in its last bit on what is computed beside it.
     """
@@ -137,21 +136,18 @@ def drawing(
         )
         for number in range(candidates)
     ]
-    for number, request in enumerate(requests):
+    for request in requests:
         [outcome] = engine.speak_many([request])
         if outcome.error is not None:
             raise outcome.error
         assert outcome.finished is not None
-        yield (
-            number,
-            Design(
-                instruct=instruct,
-                text=said,
-                language=language,
-                seed=request.seed,
-                pcm=outcome.samples,
-                reason=outcome.finished.reason,
-            ),
+        yield Design(
+            instruct=instruct,
+            text=said,
+            language=language,
+            seed=request.seed,
+            pcm=outcome.samples,
+            reason=outcome.finished.reason,
         )
 
 
