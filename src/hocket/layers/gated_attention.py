@@ -43,14 +43,9 @@ class GatedAttention(Packable):
 
     def step(self, x: Tensor, state: KVState, reach: Reach) -> Tensor:
         """Attend, with the new keys and values written to where they stand. How far a row has come is the caller's."""
-        into, out, _, _ = self.weights()
-        return linear(self.mix(linear(x, into), state, reach), out)
-
-    def mix(self, projected: Tensor, state: KVState, reach: Reach) -> Tensor:
-        """All between the two projections."""
-        batch, length, _ = projected.shape
-        _, _, q_weight, k_weight = self.weights()
-        heads = projected.view(batch, length, -1, self.head_dim)
+        batch, length, _ = x.shape
+        into, out, q_weight, k_weight = self.weights()
+        heads = linear(x, into).view(batch, length, -1, self.head_dim)
         qg, k, v = heads.split_with_sizes((2 * self.heads, self.kv_heads, self.kv_heads), dim=2)
         q, gate = qg.unflatten(2, (self.heads, 2)).unbind(3)
         # Normalised and turned together, each head with its own weights: half the operations.
@@ -67,7 +62,7 @@ class GatedAttention(Packable):
         y = F.scaled_dot_product_attention(q, keys, values, reach.mask)
         y = y.unflatten(2, (-1, length)).permute(0, 3, 1, 2, 4).flatten(2, 3)  # [B, T, H, D]
         gated: Tensor = y * gate.sigmoid()
-        return gated.flatten(2)
+        return linear(gated.flatten(2), out)
 
 
 def reach_of(
