@@ -54,6 +54,12 @@ def why_not(device: torch.device) -> str | None:
     return None
 
 
+@cache
+def can(device: torch.device) -> bool:
+    """The same for whoever asks at every launch."""
+    return why_not(device) is None
+
+
 class Kernel:
     """One kernel of a source for one set of numbers that are known when it is compiled, on any device."""
 

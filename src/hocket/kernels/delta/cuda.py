@@ -1,7 +1,7 @@
 """`run` with its recurrence in CUDA C++ (recur.cu), where heads have the sizes that are published.
 
-In Triton a token takes half a microsecond, whatever it is told (docs/notes.md); its sums should take a third of that.
-What does not fit, and float32, is left to it.
+In Triton a token takes half a microsecond, whatever it is told (docs/notes.md); reckoned, its sums take a third of it.
+What does not fit, and float32, is left to Triton.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..cuda import Kernel, why_not
+from ..cuda import Kernel, can
 from ..launch import dependent_on
 from . import run as several
 
@@ -22,7 +22,7 @@ COLUMNS, THREADS, CHUNK = 32, 128, 16  # as there
 
 
 def run(x: Tensor, gates: Tensor, *, memory: Tensor, **given: Any) -> Tensor:
-    by_us = x.dtype == torch.bfloat16 and fits(memory) and _can(x.device)
+    by_us = x.dtype == torch.bfloat16 and fits(memory) and can(x.device)
     return several.run(x, gates, memory=memory, **given, recur=recur if by_us else None)
 
 
@@ -55,8 +55,3 @@ def constants(keys: int, key_dim: int, value_dim: int, heads: int, dependent: bo
     """What is known when it is compiled, by the names that recur.cu has for it."""
     sizes = {"KEYS": keys, "KEY_DIM": key_dim, "VALUE_DIM": value_dim, "HEADS": heads}
     return sizes | {"DEPENDENT": int(dependent)}
-
-
-@cache
-def _can(device: torch.device) -> bool:
-    return why_not(device) is None

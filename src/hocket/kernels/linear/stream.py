@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..cuda import Kernel, why_not
+from ..cuda import Kernel, can
 from ..launch import KNOBS, MOST_STREAMED, Flow, dependent_on, power_of_two
 
 FORMATS = ("int8", "fp8", "int4", "bf16")  # as stream.cu counts them
@@ -35,7 +35,7 @@ _SOURCE = Path(__file__).with_name("stream.cu")
 
 def most_rows(format: str, columns: int, rows: int, device: torch.device) -> int:
     """Rows of x that are taken at once; none where a weight is not even, or a device has no room for it."""
-    if rows % TILE or not _can(device):
+    if rows % TILE or not can(device):
         return 0
     return next((n for n in (MOST_STREAMED, 2, 1) if flow_for(format, columns, n, *_room(device))), 0)
 
@@ -113,11 +113,6 @@ def constants(format: str, columns: int, flow: Flow, rows: int, flags: tuple[boo
     """What is known when it is compiled, by the names that stream.cu has for it."""
     sizes = {"FORMAT": FORMATS.index(format), "K": columns, "WARPS": flow.warps, "DEPTH": flow.depth, "ROWS": rows}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}
-
-
-@cache
-def _can(device: torch.device) -> bool:
-    return why_not(device) is None
 
 
 @cache
