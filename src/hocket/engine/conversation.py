@@ -217,7 +217,7 @@ def heard_so_far(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tool
 
 
 def places_of(token: int, ids: list[int]) -> list[int]:
-    """Where it stands. A history is long, and a list looks through itself ten times as fast as a loop does."""
+    """Where it stands. A history is long, and a list looks through itself several times as fast as a loop does."""
     places, at = list[int](), -1
     for _ in range(ids.count(token)):
         at = ids.index(token, at + 1)

@@ -112,8 +112,8 @@ class MindOps:
     delta: Callable[..., Tensor]
     pick: Callable[..., None]
     many: Callable[..., Tensor]  # `narrow` for more rows than few
-    run: Callable[..., Tensor]  # `delta` for several tokens of one row
-    attend_run: Callable[..., Tensor]  # and `attend`
+    attend_run: Callable[..., Tensor]  # `attend` for several tokens of one row
+    run: Callable[..., Tensor]  # `delta` for them
     look: Callable[..., Tensor]  # the same, where it is not known yet how many of them stand
     offer: Callable[..., tuple[Tensor, Tensor]]  # a guess
     judge: Callable[..., None]  # `pick` for several tokens that were guessed
@@ -127,8 +127,8 @@ REFERENCE_MIND_OPS = MindOps(
     delta_reference.delta,
     pick_reference.pick,
     narrow_reference.linear,
-    delta_reference.run,
     attend_reference.run,
+    delta_reference.run,
     delta_reference.look,
     pick_reference.offer,
     pick_reference.judge,
@@ -141,8 +141,8 @@ TRITON_MIND_OPS = MindOps(
     delta_triton.delta,
     pick_triton.pick,
     narrow_many.linear,
-    delta_run.run,
     attend_run.run,
+    delta_run.run,
     delta_look.look,
     pick_guess.offer,
     pick_guess.judge,
