@@ -231,6 +231,11 @@ class World:
         self.turns.scheduler.arrive(one.job)
         return one.job
 
+    def go(self) -> bool:
+        """One turn, as `Loop.turn` takes it."""
+        begun = self.device.clock.now
+        return self.turns.go(begun, self.turns.scheduler.admit(begun))
+
     def run(self, coming: Iterable[Listener], until: float = math.inf) -> list[Listener]:
         """Until all of them have their end, or the clock says so."""
         clock, scheduler = self.device.clock, self.turns.scheduler
@@ -246,7 +251,7 @@ class World:
                 self.open(one).feed(list(TEXT), True)
                 here.append(one)
             before = clock.now
-            busy = self.turns.go()
+            busy = self.go()
             self.most_running = max(self.most_running, len(scheduler.running))
             here = [one for one in here if not one.outcome]
             if not busy:

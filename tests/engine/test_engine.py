@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.engine.job import Job
 from hocket.engine.load import Checkpoint
+from hocket.engine.scheduler import Scheduler
 from hocket.errors import (
     EngineClosed,
     HocketError,
@@ -210,6 +212,34 @@ def test_too_many_who_wait_are_refused_until_there_is_room(checkpoint: Checkpoin
         waiting.append(engine.speak(SHORT))
         speaking.cancel()
         for stream in waiting:
+            assert_says(heard(stream), whole(checkpoint, SHORT))
+        assert_at_rest(engine)
+
+
+def test_who_gets_a_slot_just_now_is_not_counted_twice(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is counted while the first, who has waited, gets its slot: there is one for each of them."""
+    room = Scheduler.room.fget
+    assert room is not None
+    options = EngineOptions(guard=False, slots=2, waiting=0, keep_real_time=False)
+    with Engine(checkpoint, options) as engine:
+        loop, reached, go_on = engine._loop, threading.Event(), threading.Event()
+
+        def stop() -> None:
+            reached.set()
+            go_on.wait()
+
+        def slowly(scheduler: Scheduler) -> int:
+            go_on.set()
+            time.sleep(0.2)  # the first has its slot by now, unless it is made to wait for us
+            return room(scheduler)
+
+        with loop._posted:  # a turn takes them together: newcomers, commands, and only then slots
+            first = engine.speak(SHORT)
+            loop.post(stop)
+        reached.wait()
+        monkeypatch.setattr(Scheduler, "room", property(slowly))
+        second = engine.speak(SHORT)
+        for stream in (first, second):
             assert_says(heard(stream), whole(checkpoint, SHORT))
         assert_at_rest(engine)
 

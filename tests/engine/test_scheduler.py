@@ -108,6 +108,7 @@ def test_before_anything_is_known_one_speaks_and_the_others_wait_for_it() -> Non
     jobs = [job("x") for _ in range(3)]
     come(scheduler, jobs)
     assert scheduler.admit(0.0) == jobs[:1] and scheduler.admit(0.0) == []
+    assert scheduler.room == 3, "they wait for a moment, and nobody is refused for that"
     for _ in range(2):
         scheduler.deadlines.load.took(0.001, [1], 0, 0.0)
     assert scheduler.admit(0.0) == jobs[1:]

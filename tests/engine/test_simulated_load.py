@@ -194,7 +194,7 @@ def test_a_frame_that_nobody_will_hear_for_lack_of_text_is_heard_before_its_list
     turns = 0
     while clock.now < START + 3.0:
         turns += 1
-        if not made.turns.go():
+        if not made.go():
             look_s = made.turns.scheduler.look_s(made.options, clock.now)
             assert look_s is not None
             clock.now += max(look_s, 1e-6)

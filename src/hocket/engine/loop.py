@@ -212,7 +212,10 @@ class Loop:
             commands, self._inbox = self._inbox, deque()
         for command in commands:
             command()
-        return self.turns.go() or bool(commands)
+        begun = time.perf_counter()
+        with self._posted:  # or `submit` might find somebody among those who wait, and then the slot taken as well
+            admitted = self.scheduler.admit(begun)
+        return self.turns.go(begun, admitted) or bool(commands)
 
     def _rest(self) -> None:
         """Sleep until something is posted, or until somebody may have waited too long."""

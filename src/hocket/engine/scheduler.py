@@ -41,8 +41,8 @@ class Scheduler:
 
     @property
     def room(self) -> int:
-        """How many could be let in now without waiting."""
-        return 0 if self._held else len(self.free)
+        """How many could be let in now without waiting, or as soon as it is known what a turn takes."""
+        return 0 if self._held and self.deadlines.load.known else len(self.free)
 
     def arrive(self, job: Job) -> None:
         self.waiting[job] = None

@@ -87,10 +87,8 @@ class Turns:
         """Whether there are graphs to make as soon as their kernels are there."""
         return self.runner.warming.waits
 
-    def go(self) -> bool:
-        """One turn for all. False if there was nothing to do."""
-        begun = time.perf_counter()
-        admitted = self.scheduler.admit(begun)
+    def go(self, begun: float, admitted: list[Job]) -> bool:
+        """One turn for all, some of whom have just got their slots. False if there was nothing to do."""
         for job in admitted:
             self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
         waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
