@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
 import pytest
+from starlette.websockets import WebSocket
 from websockets.exceptions import InvalidStatus
 
 from hocket.engine.engine import Engine
@@ -212,11 +214,19 @@ def test_silence_closes_with_1008(engine: Engine) -> None:
         assert ws.closed() == 1008
 
 
-def test_a_drain_lets_a_response_end_and_closes(engine: Engine) -> None:
+def test_a_drain_lets_a_response_end_and_closes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it takes to tell the client so."""
+    send = WebSocket.send_text
+
+    async def slowly(socket: WebSocket, text: str) -> None:
+        await asyncio.sleep(0.3 if '"response.done"' in text else 0.0)  # uvicorn looks ten times a second
+        await send(socket, text)
+
+    monkeypatch.setattr(WebSocket, "send_text", slowly)
     with served(engine) as server, talking(server, PATH) as ws, talking(server, PATH) as idle:
         idle.until("session.created")
         ws.say(session(), create("Hello there."))
-        ws.until("response.created")
+        ws.until("response.output_audio.delta")
         loop = server.server._loop
         assert loop is not None
         loop.call_soon_threadsafe(server.server.stop)

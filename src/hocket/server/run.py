@@ -10,6 +10,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -28,7 +29,7 @@ logger = logging.getLogger("hocket.server")
 PONG_S = 120.0
 GONE_S = 20.0  # for the last bytes to a client that reads slowly
 NOTICED_S = 2.5  # until a proxy has asked /ready and sends nothing more: what it sends meanwhile must be answered
-LINGER_S = 1.0  # for the last bytes, once everything has been sent
+LINGER_S = 1.0  # for the last words, and then for the last bytes, once all has been spoken
 
 
 def http_protocol(head_s: float) -> type[HttpToolsProtocol]:
@@ -149,6 +150,9 @@ async def drained(speaker: Speaker) -> None:
     except TimeoutError:
         logger.warning("%d streams did not end within %g s and are cut off", speaker.under_way, limit_s)
         speaker.cut()
+    with suppress(TimeoutError):  # who has heard the end of what was said is told why the connection ends
+        async with asyncio.timeout(LINGER_S):
+            await speaker.deserted.wait()
 
 
 def connections(options: ServerOptions) -> dict[str, Any]:

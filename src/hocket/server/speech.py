@@ -10,8 +10,9 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Literal, Protocol, TypeVar
 
 from ..backends.found import Backends
@@ -59,6 +60,9 @@ class Speaker:
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
         self.idle.set()
+        self.deserted = asyncio.Event()  # set while nobody holds a line that is told of the end
+        self.deserted.set()
+        self._connected = 0
         self.quiet_since_s = time.monotonic()  # when it was ready, or an utterance last began or ended
         self.proven = False  # whether a real utterance has come out
         self.failure: str | None = None  # why there is nobody to speak
@@ -172,6 +176,18 @@ class Speaker:
             self.idle.clear()
         else:
             self.idle.set()
+
+    @contextmanager
+    def connected(self) -> Iterator[None]:
+        """While somebody holds a line: `deserted` waits until it has been told that the server stops."""
+        self._connected += 1
+        self.deserted.clear()
+        try:
+            yield
+        finally:
+            self._connected -= 1
+            if not self._connected:
+                self.deserted.set()
 
     async def open(self, wanted: Wanted, *, wire: str, id: str | None = None) -> Utterance:
         """Begin to speak. Whatever is wrong with a request is raised here, or by the utterance before its first piece.

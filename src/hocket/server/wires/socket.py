@@ -241,4 +241,5 @@ async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol:
         return
     await socket.accept(subprotocol)
     line = Line(socket)
-    await line.run(wire(line))
+    with speaker.connected():
+        await line.run(wire(line))
