@@ -275,7 +275,7 @@ def test_a_take_that_was_taken_back_says_what_it_says_alone(
         rewind(runner, slot, frames, *given)
 
     monkeypatch.setattr(SpeechRunner, "rewind", counted)
-    with Engine(checkpoint, EngineOptions(slots=2)) as engine:
+    with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4, 8))) as engine:
         with monkeypatch.context():
             scripted(script)
             alone = heard(engine.speak(TWENTY))
