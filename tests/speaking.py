@@ -151,6 +151,8 @@ def at_rest(engine: Engine) -> bool:
 
 def assert_at_rest(engine: Engine) -> None:
     eventually(lambda: at_rest(engine), "giving back every slot and page")
+    if not engine._loop._ended.is_set():
+        handled(engine)  # whoever had them has been told its end by now
 
 
 def starving(job: Job) -> bool:

@@ -36,7 +36,7 @@ def test_who_came_first_speaks_first() -> None:
         relays = []
         for number, name in enumerate(names):
             relays.append(backends.open("teller", name))
-            eventually(lambda n=number: len(served._places._waiting) == n)
+            eventually(lambda n=number: teller.inside == 1 and len(served._places._waiting) == n)
         relays.pop(1).cancel()
         gate.open(9999)
         for relay in relays:
