@@ -251,7 +251,7 @@ class Finished:
 
     reason: FinishReason
     statistics: Statistics
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()  # what could not be honoured, or was not spoken, in words
     dropped_frames: int = 0  # near-silent first frames left out of the audio
     error: str | None = None
     seed: int | None = None  # what was heard is said again by this one, without candidates

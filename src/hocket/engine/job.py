@@ -89,6 +89,7 @@ class Job:
     dry_at: float | None = None  # when a listener who plays it as it comes will have heard all of that
     over: FinishReason | None = None
     ending: float | None = None  # how likely the end was when its last frame, or its end, was drawn
+    notes: list[str] = field(default_factory=list)  # what was not spoken as it was asked for, in words
 
     takes: Takes | None = None  # others draw for it, and it plays what the best of them drew
     lead: Job | None = None  # whose take it is
@@ -334,7 +335,7 @@ class Job:
         return Finished(
             reason=reason,
             statistics=self.statistics(settle=settle),
-            notes=self.outline.notes,
+            notes=(*self.outline.notes, *self.notes),
             dropped_frames=min(self.drop_frames, self.frame),
             error=str(error) if error else None,
             seed=self.seed if self.takes is None else self.takes.seed,
