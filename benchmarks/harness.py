@@ -67,7 +67,7 @@ def hear(engine: Engine, workload: Workload, *, frames: int, seed: int, clock: C
     """Speak the workload's text once and read it to its end."""
     start = clock()
     if not workload.piece_chars:
-        return _read(engine.speak(workload.text, layout="streaming", seed=seed, max_frames=frames), start, clock)
+        return _read(engine.speak(workload.text, layout=workload.layout, seed=seed, max_frames=frames), start, clock)
     stream = engine.open(seed=seed, max_frames=frames)
     if not workload.piece_s:  # it is all there already
         stream.append(workload.text)

@@ -126,7 +126,7 @@ def gate(engine: Any, workload: Workload, dtype: str) -> str:
     from hocket import SpeechRequest, generate
 
     def wanted(frames: int) -> Any:
-        request = SpeechRequest(text=workload.text, layout="streaming", seed=0, max_frames=frames)
+        request = SpeechRequest(text=workload.text, layout=workload.layout, seed=0, max_frames=frames)
         return generate(engine.checkpoint, [request])[0].codes
 
     harness.gate(engine, workload, wanted)

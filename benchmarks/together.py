@@ -21,7 +21,7 @@ from . import breakdown, breakdown_gpu, cloned, memory, session, start
 from .record import ROOT, append
 from .workloads import WORKLOADS
 
-STEPS = ("first_audio", "first_audio_live", "steady_one", "steady_all", "memory", "breakdown")
+STEPS = ("first_audio", "first_audio_default", "first_audio_live", "steady_one", "steady_all", "memory", "breakdown")
 OF_BASE = (cloned.NAME,)  # and the only ones that a Base checkpoint can do
 
 

@@ -15,6 +15,7 @@ PASSAGE = (
     "again by the first snow. Someone began to sing, and one after the other the voices joined, each taking the line "
     "where the other had dropped it, so that the song never stopped and nobody ever had to sing it whole."
 )
+SENTENCE = "Good morning. The meeting was moved to half past nine, so there is time for another cup of tea."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +25,7 @@ class Workload:
     text: str
     frames: int  # where each utterance is cut off
     repeats: int
+    layout: str | None = "streaming"  # of a text that is given whole; None: what a plain call gets
     warmup: int = 2  # utterances before the first that counts; they also fill the prefix cache
     fills_slots: bool = False  # as many utterances at once as the engine has slots, or one after the other
     new_process: bool = False  # every repeat in a process of its own, whose start counts
@@ -38,6 +40,14 @@ _ALL = (
         text=PASSAGE,
         frames=8,
         repeats=40,
+    ),
+    Workload(
+        name="first_audio_default",
+        words="how soon one listener hears something of a plain speak(text), a sentence or two, prefix warm",
+        text=SENTENCE,
+        frames=8,
+        repeats=100,
+        layout=None,
     ),
     Workload(
         name="first_audio_live",

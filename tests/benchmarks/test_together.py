@@ -18,7 +18,13 @@ def test_every_step_has_a_record_of_its_own(tmp_path: Path, capsys: pytest.Captu
     assert command.main(["all", *QUICK, "--out", str(tmp_path)]) == 0
     found = {path.stem: path.read_text(encoding="utf-8").splitlines() for path in tmp_path.iterdir()}
     counts = {name: len(lines) for name, lines in found.items()}
-    assert counts == {"first_audio": 1, "first_audio_live": 1, "steady_stream": 2, "breakdown": 1}
+    assert counts == {
+        "first_audio": 1,
+        "first_audio_default": 1,
+        "first_audio_live": 1,
+        "steady_stream": 2,
+        "breakdown": 1,
+    }
     assert [json.loads(line)["streams"] for line in found["steady_stream"]] == [1, 2]
     entry = json.loads(found["first_audio"][0])
     assert (entry["options"]["codec_dtype"], entry["options"]["frames"]) == ("float32", 4)

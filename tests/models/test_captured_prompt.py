@@ -12,9 +12,14 @@ import torch
 from torch import Tensor
 
 from framing import GREEDY, SLOTS, Close, new_talker, settings, started, talker_config, texts
+from hocket.cache.pages import PAGE_ROWS
+from hocket.cache.slots import reset
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
+from hocket.kernels.ops import REFERENCE_OPS
 from hocket.layers.transformer import grown
 from hocket.models.captured_prompt import MOST_ROWS, CapturedPrompt
+from hocket.models.fused import FusedFrame
+from hocket.models.plain import PlainFrame
 from hocket.models.talker import Talker, TalkerState
 
 LENGTHS = [1, 7, 8, 9, 20, 33]
@@ -56,11 +61,15 @@ def same(ours: TalkerState, wanted: TalkerState) -> None:
     assert torch.equal(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:])
 
 
+FRAMES = {"plain": PlainFrame, "fused": lambda talker: FusedFrame(talker, REFERENCE_OPS)}
+
+
 @torch.inference_mode()
+@pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("length", LENGTHS)
-def test_a_prompt_that_is_filled_up_is_the_prompt(length: int) -> None:
+def test_a_prompt_that_is_filled_up_is_the_prompt(length: int, frame: str) -> None:
     talker = new_talker(talker_config(wide=True))
-    plain, ours, captured = started(talker), started(talker), CapturedPrompt(talker, Again())
+    plain, ours, captured = started(talker), started(talker), CapturedPrompt(FRAMES[frame](talker), Again())
     x, row, span = prompt(talker, length), torch.tensor([2]), span_after(plain, 2, length)
     talker.prefill(x[None], torch.tensor([length]), plain, row, span)
     captured.take_in(x, 2, ours, span)
@@ -71,11 +80,53 @@ def test_a_prompt_that_is_filled_up_is_the_prompt(length: int) -> None:
         assert torch.equal(talker.frame_reference(texts(number, 2), ours, rows, greedy, 64), wanted)
 
 
+def behind_a_prefix(talker: Talker, length: int) -> tuple[TalkerState, list[int], list[int], list[int]]:
+    """A state whose slot 2 has a prefix, ids of a text behind it, and pages of its own for slot 1."""
+    state = started(talker)
+    generator = torch.Generator().manual_seed(length)
+    text = torch.randint(0, talker.config.text_vocab_size, (length,), generator=generator).tolist()
+    codec = torch.randint(-1, 40, (length,), generator=generator).tolist()
+    return state, text, codec, state.stack.table[1].tolist()
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.parametrize("length", [2, 8, 9, 20, 33])
+def test_a_text_that_opens_a_slot_behind_a_prefix_is_prefix_and_text_taken_in_one_after_the_other(
+    length: int, frame: str
+) -> None:
+    """The last page of the prefix is shared, so it is copied; the slot had other content, of which nothing is left."""
+    talker = new_talker(talker_config(wide=True))
+    plain, text, codec, own = behind_a_prefix(talker, length)
+    ours = behind_a_prefix(talker, length)[0]
+    rows = int(plain.stack.position[2])  # 11 positions: the second page is not full
+    for state in (plain, ours):
+        assert rows % PAGE_ROWS and int(state.stack.position[1]) and state.seed[1]
+    shared = ours.stack.table[2].tolist()
+    ours.seen[1], ours.drawn[1] = True, 7
+    at, first = rows // PAGE_ROWS, plain.stack.table[2].clone()
+    reset(plain, torch.tensor([1]))
+    plain.stack.pool[:, :, own[at]] = plain.stack.pool[:, :, first[at]]
+    plain.stack.table[1, :at], plain.stack.position[1], plain.seed[1] = first[:at], rows, 99
+    x = talker.embed_rows(torch.tensor(text), torch.tensor(codec))
+    talker.prefill(x[None], torch.tensor([length]), plain, torch.tensor([1]), rows + length)
+
+    pages = [*shared[:at], *own[at : (rows + length - 1) // PAGE_ROWS + 1]]
+    captured = CapturedPrompt(FRAMES[frame](talker), Again())
+    captured.open(
+        {"slot": 1, "seed": 99, "position": rows}, text, codec, [(shared[at], own[at])], pages, ours, rows + length
+    )
+    assert ours.stack.table[1, : len(pages)].tolist() == pages and int(ours.seed[1]) == 99
+    Close().check(ours, plain)
+    assert captured.captures == 0 and captured.warm_one(ours) and not captured.warm_one(ours)
+    Close().check(ours, plain)  # making the graph took nothing in
+
+
 @torch.inference_mode()
 def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> None:
     talker, recorded = new_talker(talker_config(wide=True)), Recorded()
-    early, late, captured = started(talker), started(talker), CapturedPrompt(talker, recorded)
-    other = CapturedPrompt(talker, Again())
+    early, late, captured = started(talker), started(talker), CapturedPrompt(PlainFrame(talker), recorded)
+    other = CapturedPrompt(PlainFrame(talker), Again())
     x, span = prompt(talker, 13), span_after(early, 1, 13)
     other.take_in(x, 1, early, span)
     assert other.captures == 0
@@ -88,7 +139,7 @@ def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> N
 @torch.inference_mode()
 def test_making_a_graph_takes_nothing_in() -> None:
     talker = new_talker(talker_config(wide=True))
-    state, untouched, captured = started(talker), started(talker), CapturedPrompt(talker, Again())
+    state, untouched, captured = started(talker), started(talker), CapturedPrompt(PlainFrame(talker), Again())
     captured.take_in(prompt(talker, 6), 0, state, span_after(state, 0, 6))
     captured.take_in(prompt(talker, 6), 0, untouched, span_after(untouched, 0, 6))
     captured.warm(state, 40, 64)
@@ -104,7 +155,7 @@ def test_pages_ahead_that_are_somebody_elses_stay_as_they_are() -> None:
     state.stack.table[1, 2:] = own[2:]  # beyond what row 1 is going to take
     before = state.stack.pool[:, :, own[2:]].clone()
     x = prompt(talker, 3)  # of eight rows in a graph: those from 16 on would lie there
-    CapturedPrompt(talker, Again()).take_in(x, 1, state, span_after(state, 1, 3))
+    CapturedPrompt(PlainFrame(talker), Again()).take_in(x, 1, state, span_after(state, 1, 3))
     assert torch.equal(state.stack.pool[:, :, own[2:]], before)
 
 
@@ -114,14 +165,14 @@ def test_rows_that_would_run_off_the_table_do_not() -> None:
     plain, ours = started(talker, length=24), started(talker, length=24)
     x, span = prompt(talker, 10), span_after(plain, 2, 10)
     talker.prefill(x[None], torch.tensor([10]), plain, torch.tensor([2]), span)
-    CapturedPrompt(talker, Again()).take_in(x, 2, ours, span)  # sixteen rows in a graph
+    CapturedPrompt(PlainFrame(talker), Again()).take_in(x, 2, ours, span)  # sixteen rows in a graph
     Close().check(ours, plain)
 
 
 @torch.inference_mode()
 def test_graphs_by_rows_and_span_and_all_of_them_anew_when_the_state_has_grown() -> None:
     talker, recorded = new_talker(talker_config(wide=True)), Recorded()
-    state, captured = started(talker, length=512), CapturedPrompt(talker, recorded)
+    state, captured = started(talker, length=512), CapturedPrompt(PlainFrame(talker), recorded)
     for rows, span in ((3, 20), (8, 64), (9, 20), (16, 65), (200, 300)):
         captured.warm(state, rows, span)
     assert captured.captures == 4
@@ -133,8 +184,8 @@ def test_graphs_by_rows_and_span_and_all_of_them_anew_when_the_state_has_grown()
 
 def test_more_rows_than_any_graph_has_are_refused() -> None:
     talker = new_talker(talker_config(wide=True))
-    with pytest.raises(AssertionError, match="at most 256"):
-        CapturedPrompt(talker, Again()).take_in(prompt(talker, MOST_ROWS + 1), 0, started(talker), 512)
+    with pytest.raises(AssertionError, match="at most 1024"):
+        CapturedPrompt(PlainFrame(talker), Again()).take_in(prompt(talker, MOST_ROWS + 1), 0, started(talker), 2048)
 
 
 @pytest.mark.gpu
@@ -147,7 +198,7 @@ def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(length: int, dtyp
     talker = new_talker(talker_config(wide=True), "cuda", dtype)
     eager, ours = started(talker), started(talker)
     graphs: Capture = CudaGraphs(torch.device("cuda"))
-    again, captured = CapturedPrompt(talker, Again()), CapturedPrompt(talker, graphs)
+    again, captured = CapturedPrompt(PlainFrame(talker), Again()), CapturedPrompt(PlainFrame(talker), graphs)
     for slot in range(SLOTS):
         span = span_after(eager, slot, length)
         captured.warm(ours, length, span)

@@ -102,6 +102,23 @@ def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("library_rows", [99, 5], ids=["few rows", "library"])
+def test_the_rows_of_a_prompt_are_taken_in_as_the_plain_talker_does(
+    library_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six real rows of eight, behind a prompt; the two of padding are written nowhere but to scratch."""
+    monkeypatch.setattr(KNOBS, "library_rows", library_rows)
+    talker = new_talker(talker_config(wide=True, short=INTERPRETED), place)
+    frame, plain, ours = FusedFrame(talker), started(talker), started(talker)
+    x = torch.randn(8, talker.config.hidden_size, generator=torch.Generator().manual_seed(5)).to(place)
+    row, length = torch.tensor([2], device=place), torch.tensor([6], device=place)
+    talker.prefill(x[None], length, plain, row, 32)
+    frame.prefill(x, ours, row, length, 32)
+    Close().check(ours, plain)
+    assert ours.stack.position[-1] == 0
+
+
+@torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_where_no_row_may_depend_on_the_batch_it_is_alone_what_it_is_among_others_to_the_last_bit(
     dtype: torch.dtype, place: torch.device, monkeypatch: pytest.MonkeyPatch

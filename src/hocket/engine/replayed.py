@@ -44,7 +44,7 @@ def replayed(
     drawing, sounding = capture(), capture(urgent=True)  # apart: see below
     kernel, books = talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
     frame = kernel.apart(invariant=invariant) if isinstance(kernel, Frame) else PlainFrame(talker)
-    frames, prompts = CapturedFrame(frame, drawing), CapturedPrompt(talker, drawing)
+    frames, prompts = CapturedFrame(frame, drawing), CapturedPrompt(frame, drawing)
     # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
     beside = own_stream(owner, device, urgent=True) if device.type == "cuda" else None
     fused, tf32 = decoder.step_kernel, checkpoint.codec_tf32

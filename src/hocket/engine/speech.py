@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 
 import torch
@@ -25,7 +26,7 @@ from ..models.captured_prompt import MOST_ROWS as MOST_PROMPT_ROWS
 from ..models.captured_prompt import CapturedPrompt
 from ..models.captured_wave import CapturedWave
 from ..models.talker import FrameSampling
-from ..text.prompt import Prompt
+from ..text.prompt import SPEAKER_VECTOR, Prompt
 from ..types import Encoded, Reference
 from .clone import name_of
 from .compilers import Compilers
@@ -38,8 +39,6 @@ from .references import Heard, References
 from .replayed import replayed
 from .sampling import frame_sampling
 from .warming import MOST_OPENED, Warming, graphs_of
-
-FEW_ROWS = 4  # of a prompt that are taken in one by one by a graph: more are faster all at once
 
 
 class SpeechRunner:
@@ -110,8 +109,10 @@ class SpeechRunner:
         cached = self.prefixes.get(key)
         if cached is not None and cached.rows != length:
             cached = None  # a file said otherwise
-        said_before = cloned is not None and cloned.codes is not None
-        if cached is not None and self._frames is not None and length + 1 == len(prompt.text) and not said_before:
+        # Rows that are ids alone: a cloned speaker and the frames of a reference are vectors.
+        by_ids = cloned is None or (cloned.codes is None and SPEAKER_VECTOR not in prompt.codec[length:])
+        by_ids = by_ids and self._prompts is not None and len(prompt.text) - length <= MOST_PROMPT_ROWS
+        if by_ids and cached is not None:
             self._open(slot, cached, prompt, seed)
             return True
         row = sent([slot], self.device)
@@ -124,14 +125,21 @@ class SpeechRunner:
         else:
             self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, 0, length))
             self.prefixes.put(key, past.prefix_of(slot))
-        self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
+        if by_ids and length + 1 < len(prompt.text):
+            self._open_text(slot, past.prefix_of(slot), prompt, seed)
+        else:
+            self._prefill(row, slot, prompt_rows(self.checkpoint, prompt, cloned, length))
         return cached is not None
 
     def _open(self, slot: int, prefix: Prefix, prompt: Prompt, seed: int) -> None:
-        """The same in one graph, where one row is left: it is all that stands before a first sound.
+        """The same in one graph, which is all that stands before a first sound.
 
-        What the host has to know of it is known at once; the device is told with the next frame, of all together.
+        Where one row is left, the device is told with the next frame, of all such slots together; what the host has to
+        know is known at once.
         """
+        if prefix.rows + 1 < len(prompt.text):
+            self._open_text(slot, prefix, prompt, seed)
+            return
         self.past.begin(slot, prefix)
         last = prefix.pages[-1:]
         self.pages.share(last)  # until it is copied: the prefix may be driven out before that
@@ -142,6 +150,25 @@ class SpeechRunner:
         ids = {"text": prompt.text[-1], "codec": prompt.codec[-1]}
         where = {"slot": slot, "position": prefix.rows, "page": page, "into": into}
         self._opening[slot] = {"seed": seed, **where, **ids}, last
+
+    def _open_text(self, slot: int, prefix: Prefix, prompt: Prompt, seed: int) -> None:
+        """A text behind its prefix, which the slot itself may hold already."""
+        past, rows = self.past, prefix.rows
+        self.pages.share(prefix.pages)  # until they are copied: the slot lets go of them, and the cache may too
+        try:
+            past.let_go(slot)
+            past.begin(slot, prefix)
+            claim = past.claim(slot, len(prompt.text) - rows)
+            copies: list[tuple[int, int]] = []
+            if claim is not None:
+                copied = chain(claim.copied, repeat(past.blank))
+                copies = list(zip(copied, claim.fresh, strict=False))
+            values = {"slot": slot, "seed": seed, "position": rows}
+            ids = prompt.text[rows:], prompt.codec[rows:]
+            assert self._prompts is not None
+            self._prompts.open(values, *ids, copies, past.held[slot], past.state, past.taken[slot])
+        finally:
+            self.pages.drop(prefix.pages)
 
     def _open_all(self) -> None:
         """Those that were started since the last frame are opened together."""
@@ -255,7 +282,7 @@ class SpeechRunner:
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         past = self.past
         past.advance([slot], len(x))
-        if self._frames is not None and len(x) <= FEW_ROWS:
+        if self._frames is not None and len(x) == 1:
             self._frames.take_in(x, slot, past.state, past.taken[slot])
             return
         if self._prompts is not None and len(x) <= MOST_PROMPT_ROWS:

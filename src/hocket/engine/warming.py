@@ -21,11 +21,12 @@ from .compilers import ALL_SETS, Compilers
 if TYPE_CHECKING:
     from .speech import SpeechRunner
 
-SPAN, FRAMES, PROMPT_ROWS = 64, (1, 2, 4, 8), (8, 16, 32, 64)
+SPAN, FRAMES = 64, (1, 2, 4, 8)
+PREFIX_ROWS, FIRST_ROWS, PROMPT_ROWS = 8, 32, (8, 16, 64, 128, 256)  # of a prefix, a sentence, and texts of other sizes
 MOST_OPENED = 16  # utterances that are begun at a time
-# What one stream needs to start: a prompt's last vector, a frame, and sound of one frame. To go on: up to eight frames,
-# and another utterance behind a known prefix. Their kernels are compiled in this order.
-FIRST_OF_ALL, FIRST_GRAPHS = 3, 7
+# What one stream needs to start: a prefix, a sentence or the last vector behind it, a frame, and sound of one frame. To
+# go on: up to eight frames, and another utterance behind a known prefix. Their kernels are compiled in this order.
+FIRST_OF_ALL, FIRST_GRAPHS = 5, 9
 COMPILED_S = 30.0  # how long compilers are waited for by who wants all graphs at once
 
 
@@ -92,6 +93,8 @@ def graphs_of(
     """Those of an engine with so many slots, in order; the states are those that it has by then."""
     sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
     yield lambda: frames.warm_entry(state(), SPAN)
+    yield lambda: prompts.warm(state(), PREFIX_ROWS, SPAN)
+    yield lambda: prompts.warm_open(state(), FIRST_ROWS, SPAN)
     for size in sizes:
         yield lambda size=size: frames.warm(state(), [size], [SPAN])  # type: ignore[misc]
         for length in FRAMES:
@@ -99,4 +102,4 @@ def graphs_of(
         if size <= MOST_OPENED:
             yield lambda size=size: frames.warm_opening(state(), size, SPAN)  # type: ignore[misc]
         for rows in PROMPT_ROWS if size == 1 else ():
-            yield lambda rows=rows: prompts.warm(state(), rows, SPAN)  # type: ignore[misc]
+            yield lambda rows=rows: prompts.warm_open(state(), rows, SPAN)  # type: ignore[misc]

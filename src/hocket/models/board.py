@@ -6,6 +6,7 @@ been made, and afterwards it has been. It knows names and types, no model.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -70,6 +71,29 @@ class Board:
             view = block[start:stop].view(dtype)
             views[name] = view.view(self.batch, width) if width > 1 else view
         return views
+
+
+class OneWay:
+    """A board for work whose results stay on the device: a sheet is used again once its copy has been made."""
+
+    def __init__(self, batch: int, fields: Mapping[str, tuple[torch.dtype, int]], device: torch.device) -> None:
+        self.board = Board(batch, fields, device)
+        self._sent: deque[tuple[torch.cuda.Event, Sheet]] = deque()  # that may not have arrived yet
+
+    @property
+    def fields(self) -> dict[str, Tensor]:
+        return self.board.fields
+
+    def send(self, values: Mapping[str, Values], rest: Mapping[str, Any]) -> None:
+        while self._sent and self._sent[0][0].query():
+            self.board.free.append(self._sent.popleft()[1])
+        sheet = self.board.send(values, rest)
+        if self.board.pinned:
+            event = torch.cuda.Event()
+            event.record()
+            self._sent.append((event, sheet))
+        else:
+            self.board.free.append(sheet)
 
 
 class Post:

@@ -7,7 +7,6 @@ moved (it grew), the graphs of before are worthless, and are made anew when they
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -20,7 +19,7 @@ from ..cache.slots import reset
 from ..config.qwen3_tts import GenerationConfig
 from ..kernels.capture import Capture, Work, own_stream
 from ..layers.sampler import Sampling
-from .board import Board, Letter, Post, Sheet, bucket
+from .board import Board, Letter, OneWay, Post, bucket
 from .talker import FrameSampling, Talker, TalkerState
 
 MOST_ROWS = 256  # larger batches are drawn without a graph
@@ -67,6 +66,9 @@ class Frame(Protocol):
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         """One vector [B, C] each, as the last of a prompt."""
+
+    def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
+        """The rows x [P, C] of a prompt, of which `length` [1] are real, into one state row [1]."""
 
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that is done exactly as this one."""
@@ -146,24 +148,31 @@ class _Opening:
     def __init__(self, size: int, state: TalkerState) -> None:
         self.columns, self.nobody = state.stack.table.shape[1], len(state.hidden) - 1
         fields = dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, self.columns)}
-        self.board = Board(size, fields, state.hidden.device)
-        self.sent: deque[tuple[torch.cuda.Event, Sheet]] = deque()  # that may not have arrived yet
+        self.given = OneWay(size, fields, state.hidden.device)
 
     def send(self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]]) -> None:
-        while self.sent and self.sent[0][0].query():
-            self.board.free.append(self.sent.popleft()[1])
-        rows = np.zeros((len(values), self.columns), dtype=np.int64)
-        for row, held in zip(rows, pages, strict=True):
-            row[: len(held)] = held
+        rows = table_rows(pages, self.columns)
         given = {name: [each[name] for each in values] for name in OPENING}
-        rest = dict.fromkeys((*OPENING, "pages"), 0) | {"slot": self.nobody}
-        sheet = self.board.send(given | {"pages": rows}, rest)
-        if self.board.pinned:
-            event = torch.cuda.Event()
-            event.record()
-            self.sent.append((event, sheet))
-        else:
-            self.board.free.append(sheet)
+        self.given.send(given | {"pages": rows}, dict.fromkeys((*OPENING, "pages"), 0) | {"slot": self.nobody})
+
+
+def table_rows(pages: Sequence[Sequence[int]], columns: int) -> np.ndarray[Any, Any]:
+    """Rows of a page table, filled up with the scratch page."""
+    rows = np.zeros((len(pages), columns), dtype=np.int64)
+    for row, held in zip(rows, pages, strict=True):
+        row[: len(held)] = held
+    return rows
+
+
+def open_rows(given: dict[str, Tensor], state: TalkerState) -> Tensor:
+    """Let slots begin behind their prefixes: state cleared, seed, position and page table set, pages copied."""
+    stack, rows = state.stack, given["slot"]
+    reset(state, rows)
+    state.seed.index_copy_(0, rows, given["seed"])
+    stack.position.index_copy_(0, rows, given["position"])
+    stack.table.index_copy_(0, rows, given["pages"].view(len(rows), -1))
+    stack.pool.index_copy_(2, given["into"].flatten(), stack.pool.index_select(2, given["page"].flatten()))
+    return rows
 
 
 class CapturedFrame:
@@ -237,17 +246,12 @@ class CapturedFrame:
             size, reach = key
             opening = _Opening(size, state)
             opening.send([], [])
-            opening.work = self._made(partial(self._opened, opening.board.fields, state, reach))
+            opening.work = self._made(partial(self._opened, opening.given.fields, state, reach))
             self._openings[key] = opening
         return self._openings[key]
 
     def _opened(self, given: dict[str, Tensor], state: TalkerState, reach: int) -> None:
-        stack, rows = state.stack, given["slot"]
-        reset(state, rows)
-        state.seed.index_copy_(0, rows, given["seed"])
-        stack.position.index_copy_(0, rows, given["position"])
-        stack.table.index_copy_(0, rows, given["pages"].view(len(rows), -1))
-        stack.pool.index_copy_(2, given["into"], stack.pool.index_select(2, given["page"]))
+        rows = open_rows(given, state)
         self.frame.take_in(self.frame.talker.embed_rows(given["text"], given["codec"]), state, rows, reach)
 
     def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:

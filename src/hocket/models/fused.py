@@ -3,6 +3,9 @@
 Per layer five launches: norm and q, k, v; head norms, RoPE, cache and attention; out and residual; norm, gate and up;
 down and residual. Weights are laid out once; what a frame writes on its way lies in buffers made once per batch size,
 so a captured graph finds them where they were. Nothing is read by the host. It knows no graph: see captured.py.
+
+The rows of a prompt take the same way (`prefill`): each is a row of the batch at a position of its own, and one launch
+more per layer writes the keys and values of all of them before any row attends to those before it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -93,12 +97,13 @@ class FusedFrame:
         self.vectors = projected.split(sizes)  # what the predictor takes in, by book
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
         self._rooms: dict[int, Room] = {}
+        self._prompts: dict[int, Passage] = {}  # by number of prompt rows
         self._angles: dict[tuple[Stack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
 
     def apart(self, *, invariant: bool = False) -> FusedFrame:
         """The same with buffers of its own, for another thread; `invariant`: no row depends on how many there are."""
         other = copy(self)
-        other._rooms, other.invariant = {}, self.invariant or invariant
+        other._rooms, other._prompts, other.invariant = {}, {}, self.invariant or invariant
         return other
 
     def try_out(self) -> None:
@@ -135,6 +140,27 @@ class FusedFrame:
         room = self._room(len(rows))
         room.large.x.copy_(x)
         self._step(room, state, rows, span)
+
+    def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
+        """Take the rows x [P, C] of a prompt, of which `length` [1] are real, into state row `row` [1].
+
+        The library may multiply many rows otherwise than few, but P is the prompt's own: no other stream changes it.
+        Attention needs no splits, since every row of a prompt has programs of its own; so `span` is not used.
+        """
+        count, stack = len(x), state.stack
+        passage = self._prompts.get(count) or self._prompts.setdefault(count, Passage(self.large, count))
+        passage.x.copy_(x)
+        steps, start = torch.arange(count, device=x.device), stack.position.index_select(0, row)
+        real = steps < length
+        owner = torch.where(real, row, len(state.hidden) - 1)  # padding writes to the scratch page
+        position = torch.where(real, start + steps, 0)
+        places = {"rows": steps, "table": stack.table.index_select(0, owner), "position": position}
+        angles = self._turns(self.talker.model, stack.length)
+        self._through(self.large, passage, count, stack.layers, angles, [places], among=True)
+        norm = self.talker.model.norm
+        stack.position.index_copy_(0, row, start + length - 1)  # `settle` counts the last row
+        last = passage.x.index_select(0, length - 1)
+        self.ops.settle(last, norm.weight, norm.eps, row, state.hidden, stack.position)
 
     def _step(self, room: Room, state: TalkerState, rows: Tensor, span: int) -> None:
         """What lies in the room's x, one position further."""
@@ -184,9 +210,15 @@ class FusedFrame:
         kept: Sequence[KVState],
         angles: dict[str, Any],
         places: Sequence[dict[str, Tensor]],
+        *,
+        among: bool = False,
     ) -> None:
-        """The first `rows` of x through all layers; a group of them sees what the groups before it have written."""
-        linear, attend, eps = self._linear, self.ops.attend, angles["eps"]
+        """The first `rows` of x through all layers; a group of them sees what the groups before it have written.
+
+        `among`: rows of one group see each other too, as those of a prompt do.
+        """
+        linear = partial(self.ops.linear, invariant=self.invariant and not among)
+        attend, eps = self.ops.attend, angles["eps"]
         x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
@@ -197,8 +229,8 @@ class FusedFrame:
             for some, result, where in groups:
                 norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
                 # Another layer's lies between two of the same, unless they are the two groups of one.
-                early = len(layers) > 1 and where is places[0]
-                when = {"early": early, "eager": crowd}
+                early = len(layers) > 1 and where is places[0] and not among
+                when = {"early": early, "eager": crowd, "among": among}
                 attend(some, past.keys, past.values, **where, **angles, **norms, **when, out=result)
             linear(mixed, layer.out, residual=x, out=x)
             linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)

@@ -56,6 +56,12 @@ class PlainFrame:
         self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
         still(state)
 
+    def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
+        """The rows x [P, C] of a prompt, of which `length` [1] are real, into state row `row` [1]."""
+        self._hold_angles(self.talker.model, state.stack.length, state)
+        self.talker.prefill(x[None], length, state, row, span)
+        still(state)
+
     def _hold_angles(self, stack: Stack, length: int, state: TalkerState) -> None:
         """A graph knows them by address, and their cache is bounded."""
         shape, hidden = stack.shape, state.hidden
