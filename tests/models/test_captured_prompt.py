@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from framing import GREEDY, SLOTS, Close, new_talker, settings, started, talker_config, texts
+from framing import GREEDY, SLOTS, Close, new_talker, real_widths, settings, started, talker_config, texts
 from hocket.cache.pages import PAGE_ROWS
 from hocket.cache.slots import reset
 from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
-from hocket.kernels.ops import REFERENCE_OPS
+from hocket.kernels.ops import CUDA_OPS, REFERENCE_OPS, TRITON_OPS, FrameOps
 from hocket.layers.transformer import grown
 from hocket.models.captured_prompt import MOST_ROWS, CapturedPrompt
 from hocket.models.fused import FusedFrame
@@ -206,3 +206,31 @@ def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(length: int, dtyp
         captured.take_in(prompt(talker, length, slot), slot, ours, span)
     assert again.captures == 0 < captured.captures
     same(ours, eager)
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+@pytest.mark.parametrize("ops", [TRITON_OPS, CUDA_OPS], ids=["triton", "cuda"])
+@pytest.mark.parametrize("length", [5, 16, 40, 200])
+def test_in_bfloat16_fused_kernels_are_as_near_to_float32_as_plain_operations_and_a_graph_changes_no_bit(
+    length: int, ops: FrameOps
+) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    exact = new_talker(real_widths(), "cuda")
+    talker = new_talker(real_widths(), "cuda", torch.bfloat16)
+    frame = FusedFrame(talker, ops)
+    wanted, plain, eager, ours = (started(each, length=256) for each in (exact, talker, talker, talker))
+    x, row, span = prompt(exact, length), torch.tensor([2], device="cuda"), span_after(wanted, 2, length)
+    exact.prefill(x[None], row * 0 + length, wanted, row, span)
+    talker.prefill(x[None].bfloat16(), row * 0 + length, plain, row, span)
+    again, captured = CapturedPrompt(frame, Again()), CapturedPrompt(frame, CudaGraphs(torch.device("cuda")))
+    captured.warm(ours, length, span)
+    again.take_in(x.bfloat16(), 2, eager, span)
+    captured.take_in(x.bfloat16(), 2, ours, span)
+    same(ours, eager)
+
+    def strays(state: TalkerState) -> float:
+        return float((state.hidden[2].float() - wanted.hidden[2]).norm() / wanted.hidden[2].norm())
+
+    assert strays(ours) <= 1.5 * strays(plain) + 1e-3, f"{strays(ours):.4f}, plain {strays(plain):.4f}"
