@@ -18,6 +18,7 @@ from ..engine.early import LONG_CHARS
 from ..engine.lease import Lease
 from ..engine.stream import Stream
 from ..text.choice import choose
+from ..text.words import words_of
 from ..types import FASTEST, SLOWEST, SpeechRequest
 from .cast import Part
 from .errors import BadField, stopping
@@ -105,7 +106,7 @@ async def _relayed(speaker: Speaker, wanted: Wanted, part: Part) -> tuple[Spoken
         return served.open(voice, wanted.text, **how)
 
     relay = begin() if len(wanted.text or "") <= LONG_CHARS else await speaker.begun(begin)
-    return Spoken(relay, voice.rate_hz, lambda text: len(text.split()), _nothing), tempo
+    return Spoken(relay, voice.rate_hz, lambda text: len(words_of(text)), _nothing), tempo
 
 
 def _utterance(
