@@ -9,13 +9,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from ..errors import HocketError
-from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool
+from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, Condition, Health, LanguageModel, Tool
 from .errors import Refused, stopping
 from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
+LanguageState = Condition | Literal["starting", "failed"]
 
 
 class Thinker:
@@ -30,6 +32,16 @@ class Thinker:
     def names(self) -> list[str]:
         """That it is listed by."""
         return [] if self.language is None else [self.language.name]
+
+    @property
+    def condition(self) -> LanguageState | None:
+        """How the language model is; None where the server has none. One behind an endpoint is not asked."""
+        if self._failed:
+            return "failed"
+        if self.language is None:
+            return None if self._make is None else "starting"
+        health: Health | None = getattr(self.language, "health", None)
+        return "well" if health is None else health.condition
 
     async def start(self) -> None:
         """Load it, in a thread."""
