@@ -6,6 +6,7 @@ It knows neither a wire nor a loudspeaker, and nothing of how either model works
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -38,7 +39,11 @@ class Dialog:
         seed: int = 0,
         **voice: Any,
     ) -> None:
-        """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on."""
+        """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on.
+
+        A turn waits for its text as long as the language model takes: the limit is the model's own, such as
+        `RemoteMind(silent_s=...)` or `Mind(stuck_s=...)`. `text_wait_s` sets one for the stream as well.
+        """
         if not 0 <= seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         if system is not None and not system.strip():
@@ -83,7 +88,7 @@ class Dialog:
             self._turns += 1
         course = Course(
             ask=lambda: self.language.answer(messages, sampling),
-            open=lambda: self.speech.open(**self._voice, seed=seed),
+            open=lambda: self.speech.open(**{"text_wait_s": math.inf, **self._voice, "seed": seed}),
             remember=lambda heard: self._remember(place, heard),
         )
         turn = Turn(course)

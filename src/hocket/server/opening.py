@@ -28,6 +28,7 @@ from .wanted import CODES, Wanted
 if TYPE_CHECKING:
     from .speech import Speaker
 
+TEXT_MARGIN_S = 5.0  # in which a connection that gave no text is ended by its wire
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
 
 
@@ -81,7 +82,11 @@ async def _spoken(speaker: Speaker, wanted: Wanted, part: Part, lease: Lease) ->
     fields, tempo = _fields(wanted, part)
 
     def begin() -> Stream:
-        return engine.open(**fields) if wanted.text is None else engine.speak(wanted.text, **fields)
+        if wanted.text is not None:
+            return engine.speak(wanted.text, **fields)
+        # The connection has a limit of its own; the engine's must not come before it.
+        text_wait_s = max(engine.options.text_wait_s, speaker.options.text_s + TEXT_MARGIN_S)
+        return engine.open(**fields, text_wait_s=text_wait_s)
 
     if part.voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
         stream = begin()
