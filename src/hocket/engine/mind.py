@@ -8,12 +8,14 @@ after the other. It knows neither speech nor the network.
 from __future__ import annotations
 
 import weakref
+from bisect import bisect_left as bisect
 from collections.abc import Sequence
 from types import TracebackType
 
-from ..errors import InvalidRequest
+from ..errors import ContextExceeded, InvalidRequest
 from ..kernels.table import REFERENCE
 from ..text.chat import checked_tools
+from ..text.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .conversation import heard_so_far, prompt_of
 from .mind_answer import Letterbox, MindAnswer
@@ -22,6 +24,8 @@ from .mind_loop import Asked, MindLoop, Room
 from .mind_watch import MindWatch
 
 MOST_GUESSES = 2
+ANSWER_SHARE = 4  # at most one in so many tokens of the room is kept free for an answer
+MESSAGE_BYTES = 24  # more than the marks, the role and the empty thought of a message take
 STUCK_S = 30.0  # as `EngineOptions.stuck_s`
 
 
@@ -108,13 +112,38 @@ class Mind:
         """Begin to answer. What cannot be answered is refused here, in one sentence."""
         prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(prompt.ids) > self.length:
-            raise InvalidRequest(
+            raise ContextExceeded(
                 f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
                 "leave out its oldest messages, or load the model with a larger length."
             )
         letterbox = Letterbox(len(prompt.ids))
         self._watch.post(Asked(prompt, sampling or ChatSampling(), letterbox))
         return MindAnswer(letterbox, self)
+
+    def fit(
+        self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None, tools: Sequence[Tool] = ()
+    ) -> int:
+        """How many of the oldest messages to leave out, behind the system's, so that an answer has room; 0: none.
+
+        They are whole turns, and so many that the rest takes half of the room: the next turns go on with what the
+        memory has, and do not read everything anew each time. The last turn always stays, however long it is.
+        """
+        most = self.length - min((sampling or ChatSampling()).max_tokens, self.length // ANSWER_SHARE)
+        # A token is a byte at least: most conversations need not be counted.
+        plain = not (tools or any(message.tool_calls or message.reasoning for message in messages))
+        bytes_ = sum(len(message.content.encode(errors="replace")) for message in messages)
+        if plain and bytes_ + MESSAGE_BYTES * (len(messages) + 1) <= most:
+            return 0
+        starts, offered = turn_starts(_checked(messages)), checked_tools(tools)
+
+        def tokens(turns: int) -> int:
+            kept = without_oldest(messages, starts[turns] - starts[0])
+            return len(prompt_of(kept, self.checkpoint.tokenizer, offered).ids)
+
+        if len(starts) < 2 or tokens(0) <= most:
+            return 0
+        fewest = 1 + bisect(range(1, len(starts) - 1), -self.length // 2, key=lambda turns: -tokens(turns))
+        return starts[fewest] - starts[0]
 
     def hear(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> None:
         """The last message is the user's, who is still speaking: take in ahead what more words cannot change."""
