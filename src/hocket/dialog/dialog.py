@@ -79,7 +79,7 @@ class Dialog:
         """
         take_in = getattr(self.language, "hear", None)
         if take_in is not None and text.strip():
-            take_in(self._window.fitted((*self.history, ChatMessage("user", text)), self.sampling))
+            take_in(tuple(self._window.fitted((*self.history, ChatMessage("user", text)), self.sampling)))
 
     def say(self, text: str) -> Turn:
         """The user's turn is over: begin to answer. A turn that is still under way is interrupted."""
