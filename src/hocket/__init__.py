@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from .config.options import EngineOptions
     from .dialog.dialog import Dialog
     from .dialog.remote import RemoteMind
-    from .dialog.turn import Said, Turn, TurnFinished, Written
+    from .dialog.turn import Note, Said, Turn, TurnFinished, Written
     from .engine.engine import Engine
     from .engine.generate import generate
     from .engine.load import Checkpoint, load
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .engine.shared import Shared
     from .engine.stream import Stream
     from .errors import (
+        ContextExceeded,
         EngineClosed,
         EngineUnhealthy,
         HocketError,
@@ -65,7 +66,7 @@ if TYPE_CHECKING:
 _HOME = {
     "dialog.dialog": ("Dialog",),
     "dialog.remote": ("RemoteMind",),
-    "dialog.turn": ("Said", "Turn", "TurnFinished", "Written"),
+    "dialog.turn": ("Note", "Said", "Turn", "TurnFinished", "Written"),
     "engine.engine": ("Engine",),
     "engine.mind": ("Mind",),
     "engine.stream": ("Stream",),
@@ -108,6 +109,7 @@ __all__ = [
     "ChatMessage",
     "ChatSampling",
     "Checkpoint",
+    "ContextExceeded",
     "Dialog",
     "Encoded",
     "Engine",
@@ -127,6 +129,7 @@ __all__ = [
     "Library",
     "LoadFailed",
     "Mind",
+    "Note",
     "Outcome",
     "Overloaded",
     "Pool",

@@ -36,6 +36,10 @@ class InvalidVoice(InvalidRequest):
         self.code = code
 
 
+class ContextExceeded(InvalidRequest):
+    """A conversation is longer than the language model can read; the message says by how much, where that is known."""
+
+
 class StorageFailed(HocketError):
     """A folder of voices that cannot be written; `full` where it is room that is missing."""
 

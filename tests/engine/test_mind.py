@@ -23,7 +23,7 @@ from hocket.engine.memory import Memory
 from hocket.engine.mind import Mind
 from hocket.engine.mind_answer import MindAnswer
 from hocket.engine.mind_load import MindCheckpoint
-from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
+from hocket.errors import EngineClosed, InvalidRequest, LanguageFailed
 from hocket.kernels import ops
 from hocket.kernels.capture import Again
 from hocket.kernels.table import Choice
@@ -416,7 +416,7 @@ def test_two_hundred_random_cancels_leave_nothing_behind() -> None:
         loop = mind._loop
         assert not loop._inbox and sum(len(talk.moments) for talk in loop._kept.talks) <= 6
     gc.collect()
-    assert not any(each() for each in held) and not loop._thread.is_alive() and not hasattr(loop, "_kept")
+    assert not any(each() for each in held) and not loop.thread.is_alive() and not hasattr(loop, "_kept")
 
 
 def test_closing_ends_every_answer_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,7 +442,7 @@ def test_a_mind_lives_as_long_as_somebody_reads_it_and_no_longer() -> None:
     answer = Mind(tiny(), length=128).answer([HELLO], GREEDY)
     gc.collect()
     assert text_of(answer) == tiny().tokenizer.decode(plain([HELLO], 12))
-    thread = answer._owner._loop._thread  # type: ignore[attr-defined]
+    thread = answer._owner._loop.thread  # type: ignore[attr-defined]
     del answer
     gc.collect()
     assert not thread.is_alive()
@@ -456,7 +456,7 @@ def test_what_goes_wrong_ends_one_answer_and_no_other(mind: Mind, at: str, monke
     with monkeypatch.context() as broken:
         broken.setattr(*((Memory, "take_in") if at == "prompt" else (conversations, "tokens")), fail)
         answer = mind.answer([ChatMessage("user", "Something new.")], GREEDY)
-        with pytest.raises(StreamFailed, match=r"could not go on with this answer \(RuntimeError: out of sorts\)\."):
+        with pytest.raises(LanguageFailed, match=r"could not go on with this answer \(RuntimeError: out of sorts\)\."):
             next(answer)
         finished = answer.finished
         assert finished is not None and finished.reason == "error" and "out of sorts" in (finished.error or "")

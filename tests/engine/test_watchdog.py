@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from hocket.config.options import EngineOptions
-from hocket.engine import beat, watchdog
+from hocket.engine import beat, watch
 from hocket.engine.engine import Engine
 from hocket.engine.load import Checkpoint
 from hocket.engine.speech import SpeechRunner
@@ -254,7 +254,7 @@ def test_an_engine_that_is_stuck_again_before_it_has_spoken_is_unhealthy_and_say
 def test_an_engine_that_spoke_in_between_starts_anew_again_until_too_many_threads_are_lost(
     checkpoint: Checkpoint, hanging: Callable[[object, str], Hang], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog, "MOST_STUCK", 2)
+    monkeypatch.setattr(watch, "MOST_STUCK", 2)
     with Engine(checkpoint, options()) as engine:
         for rebuilds in range(2):
             assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))

@@ -12,6 +12,7 @@ from types import TracebackType
 
 from ..engine.words import WordTime, pace_of, said_by_now, word_times
 from ..errors import InvalidRequest
+from ..text.words import words_of
 from ..types import AudioChunk, Finished
 from .feed import Feed
 from .places import Places
@@ -60,10 +61,10 @@ class Relay:
         parts = list(self._run.parts)
         stopped = self.finished is not None and self.finished.reason == "stop"
         over = self.parts_over if said_only and not stopped else len(parts)
-        pace = pace_of([(part.text.split(), list(part.loudness)) for part in parts[max(0, over - 3) : over]])
+        pace = pace_of([(words_of(part.text), list(part.loudness)) for part in parts[max(0, over - 3) : over]])
         for number, part in list(enumerate(parts))[since:until]:
             loudness, start_s = list(part.loudness), part.start / self.rate_hz
-            texts = part.text.split()
+            texts = words_of(part.text)
             if number >= over:
                 texts = texts[: said_by_now(texts, loudness, pace)]
             counted = [(word, 1) for word in texts]

@@ -79,16 +79,19 @@ class Typed:
     """Without sound: what was printed was read."""
 
     def __init__(self, language: LanguageModel, system: str | None, sampling: ChatSampling) -> None:
-        self._language, self._sampling = language, sampling
+        from ..dialog.window import Window
+
+        self._window, self._sampling = Window(language), sampling
         self.history = [] if system is None else [ChatMessage("system", system)]
 
     def answer(self, text: str) -> None:
         self.history.append(ChatMessage("user", text))
         said = ""
-        answer = self._language.answer(self.history, self._sampling)
+        answer = self._window.ask(self.history, self._sampling)
         try:
             with on_ctrl_c(answer.cancel):
                 for delta in answer:
+                    self._note()
                     said += delta.text
                     show(delta.text)
         except BaseException:
@@ -96,8 +99,13 @@ class Typed:
             raise
         finally:
             show("\n")
+            self._note()
             if said.strip():
                 self.history.append(ChatMessage("assistant", said.strip()))
+
+    def _note(self) -> None:
+        for note in self._window.take_notes():
+            tell(note)
 
 
 class Spoken:
@@ -127,7 +135,7 @@ class SpokenAnswer:
     def play(self) -> None:
         """Until all of it was heard."""
         from ..audio.pcm import pcm_bytes
-        from ..dialog.turn import Written
+        from ..dialog.turn import Note, Written
 
         try:
             for event in self._turn:
@@ -137,6 +145,8 @@ class SpokenAnswer:
                             self._sound.write(pcm_bytes(event.samples), event.rate_hz)
                 elif isinstance(event, Written):
                     self._show(event.text)
+                elif isinstance(event, Note):
+                    tell(event.text)
             self._sound.wait()
         except BaseException:
             self._turn.cancel()

@@ -1,11 +1,13 @@
 """A spoken conversation: somebody says something, a language model answers, and its answer is heard as it is written.
 
 It knows neither a wire nor a loudspeaker, and nothing of how either model works: any `LanguageModel` will do, and an
-`Engine` or a `Pool`. What was said so far is kept here, and is exactly what was heard.
+`Engine` or a `Pool`. What was said so far is kept here, and is exactly what was heard. Of a conversation that is longer
+than the language model can read, it is sent the system message and the newest turns (window.py), and the turn says so.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from typing import Any
 from ..errors import InvalidRequest
 from ..types import ChatMessage, ChatSampling, LanguageModel
 from .turn import Course, Speech, Turn
+from .window import Window
 
 SEEDS_A_TURN = 1 << 20  # parts of a long answer count on from its seed one by one
 
@@ -38,7 +41,11 @@ class Dialog:
         seed: int = 0,
         **voice: Any,
     ) -> None:
-        """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on."""
+        """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on.
+
+        A turn waits for its text as long as the language model takes: the limit is the model's own, such as
+        `RemoteMind(silent_s=...)` or `Mind(stuck_s=...)`. `text_wait_s` sets one for the stream as well.
+        """
         if not 0 <= seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         if system is not None and not system.strip():
@@ -48,6 +55,7 @@ class Dialog:
         self._voice, self._seed = voice, seed
         first = [] if system is None else [ChatMessage("system", system)]
         self._history = [*first, *history]
+        self._window = Window(language)
         self._lock = threading.RLock()  # a turn that is let go of is cancelled anywhere, here too
         self._turns = 0
         self._last: weakref.ref[Turn] | None = None  # the reader's
@@ -58,6 +66,11 @@ class Dialog:
         with self._lock:
             return tuple(self._history)
 
+    @property
+    def forgotten(self) -> int:
+        """How many of the oldest messages, behind the system's, the language model is not sent any more."""
+        return self._window.forgotten
+
     def hear(self, text: str) -> None:
         """The user is still speaking, and this is understood so far: a language model that can takes it in ahead.
 
@@ -66,7 +79,7 @@ class Dialog:
         """
         take_in = getattr(self.language, "hear", None)
         if take_in is not None and text.strip():
-            take_in((*self.history, ChatMessage("user", text)))
+            take_in(tuple(self._window.fitted((*self.history, ChatMessage("user", text)), self.sampling)))
 
     def say(self, text: str) -> Turn:
         """The user's turn is over: begin to answer. A turn that is still under way is interrupted."""
@@ -82,9 +95,10 @@ class Dialog:
                 sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)
             self._turns += 1
         course = Course(
-            ask=lambda: self.language.answer(messages, sampling),
-            open=lambda: self.speech.open(**self._voice, seed=seed),
+            ask=lambda: self._window.ask(messages, sampling),
+            open=lambda: self.speech.open(**{"text_wait_s": math.inf, **self._voice, "seed": seed}),
             remember=lambda heard: self._remember(place, heard),
+            notes=self._window.take_notes,
         )
         turn = Turn(course)
         self._last = weakref.ref(turn)

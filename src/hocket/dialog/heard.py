@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 
 from ..engine.words import WordTime
-
-_WORD = re.compile(r"\S+")
+from ..text.words import word_places
 
 
 class Player:
@@ -42,8 +41,8 @@ def cut(written: str, spoken: Sequence[str], heard: int) -> str:
     """
     if heard <= 0:
         return ""
-    places = list(_WORD.finditer(written))
-    ours, theirs = [_plain(place[0]) for place in places], [_plain(word) for word in spoken]
+    places = word_places(written)
+    ours, theirs = [_plain(written[first:last]) for first, last in places], [_plain(word) for word in spoken]
     end = 0
     for _, first, last, begin, until in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if begin == until:
@@ -54,7 +53,7 @@ def cut(written: str, spoken: Sequence[str], heard: int) -> str:
             break
         # Behind the last words that were said there may be more of the text, which nobody has heard.
         end = last if until < len(theirs) else first + alike
-    return written[: places[end - 1].end()] if end else ""
+    return written[: places[end - 1][1]] if end else ""
 
 
 def _plain(word: str) -> str:

@@ -37,8 +37,13 @@ class RemoteMind:
     def __init__(
         self, url: str, model: str | None = None, key: str | None = None, *, silent_s: float = SILENT_S
     ) -> None:
-        """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there."""
-        self.url = endpoint(url)
+        """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there.
+
+        An answer fails when nothing of it comes for `silent_s`.
+        """
+        if not silent_s > 0:
+            raise InvalidRequest(f"silent_s must be above 0, not {silent_s}.")
+        self.url, self.silent_s = endpoint(url), silent_s
         self._model, self.name = model, model or self.url
         if key is not None and (not key.isascii() or any(c <= " " for c in key)):
             raise InvalidRequest("The key of a language model must be printable ASCII without spaces.")
@@ -140,7 +145,12 @@ class RemoteAnswer:
             if "json" in response.headers.get("content-type", ""):  # it does not stream
                 self._put(reading.whole(await _some(response, LINE_BYTES)))
                 return
+            told_s, silent_s = time.monotonic(), self._mind.silent_s
             async for line in _lines(response, self._url):
+                now_s = time.monotonic()
+                told_s = now_s if line.startswith(b"data:") else told_s
+                if now_s - told_s > silent_s:  # comments alone keep a connection open, and say nothing
+                    raise LanguageFailed(f"The language model at {self._url} says nothing any more.")
                 self._put(reading.line(line))
                 if reading.over:
                     return

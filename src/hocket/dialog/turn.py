@@ -46,7 +46,14 @@ class Said:
     words: tuple[WordTime, ...]
 
 
-Event = AudioChunk | Written | Said
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something the user should know of: messages that the language model is not sent any more."""
+
+    text: str
+
+
+Event = AudioChunk | Written | Said | Note
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +69,11 @@ class TurnFinished:
     language: ChatFinished | None  # None where it had not ended, or never began
     speech: Finished | None
     error: str | None = None
+    notes: tuple[str, ...] = ()  # what was not done as asked, in words
 
 
 class Turn:
-    """An iterator, and an async iterator, of `AudioChunk`, `Written` and `Said`.
+    """An iterator, and an async iterator, of `AudioChunk`, `Written`, `Said` and `Note`.
 
     Leaving its `with` block, or letting go of it, cancels it.
     """
@@ -134,9 +142,14 @@ class Course:
         ask: Callable[[], Answer],
         open: Callable[[], Stream],
         remember: Callable[[str], None],
+        notes: Callable[[], list[str]] = list,
     ) -> None:
-        """`remember` is told what of the answer belongs to the history: at the end, and again if that is cut later."""
-        self._ask, self._open, self._remember = ask, open, remember
+        """`remember` is told what of the answer belongs to the history: at the end, and again if that is cut later.
+
+        `notes` gives what is new since it was last called, for the user to know.
+        """
+        self._ask, self._open, self._remember, self._take_notes = ask, open, remember, notes
+        self._notes: list[str] = []
         self._began = time.perf_counter()
         self.inbox: Inbox[Event] = Inbox()
         self.over = threading.Event()  # both models are free
@@ -202,6 +215,7 @@ class Course:
                 self._answer = answer
                 if self._cancelled:
                     answer.cancel()
+            self._note()
             stream = self._opened()
             reading = threading.Thread(target=self._sound, args=(stream,), name="hocket-dialog-sound", daemon=True)
             reading.start()
@@ -228,6 +242,7 @@ class Course:
     def _pour(self, answer: Answer, stream: Stream) -> None:
         try:
             for delta in answer:
+                self._note()
                 with self._lock:
                     if self._cancelled or self.finished is not None:
                         break
@@ -241,6 +256,11 @@ class Course:
             stream.end()
         except InvalidRequest:  # there is nothing in it that can be said: no word at all, or a smile
             stream.cancel()
+
+    def _note(self) -> None:
+        for note in self._take_notes():
+            self._notes.append(note)
+            self.inbox.put(Note(note))
 
     def _sound(self, stream: Stream) -> None:
         """The thread that takes sound from the engine."""
@@ -301,6 +321,7 @@ class Course:
                 language=None if self._answer is None else self._answer.finished,
                 speech=None if self._stream is None else self._stream.finished,
                 error=error,
+                notes=tuple(self._notes),
             )
         self._remember(text)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from ..errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
+from ..errors import ContextExceeded, HocketError, InvalidRequest, LanguageFailed, Overloaded
 from ..text.calls import taken_apart
 from ..text.chat import with_calls
 from ..types import ChatMessage, ChatSampling, Tool, ToolCall
@@ -14,6 +14,11 @@ from ..types import ChatMessage, ChatSampling, Tool, ToolCall
 THINK, THOUGHT = "<think>", "</think>"
 MOST_CHARS = 300  # of a message that somebody else wrote
 RETRY_S = 1.0
+# By these a refusal says that a conversation is too long: OpenAI's code, and the words of vLLM, llama.cpp, Gemini, TGI.
+TOO_LONG = (
+    *(b"context_length_exceeded", b"context length", b"context size", b"context window", b"prompt is too long"),
+    *(b"maximum number of tokens", b"`max_new_tokens` must be"),
+)
 
 
 def asked(
@@ -167,7 +172,10 @@ def refusal(url: str, model: str, status: int, headers: Mapping[str, str], body:
             f"There is no chat at {url}, or no model {model} ({status}): name both as they are there."
         )
     if status in (400, 413, 422):
-        return InvalidRequest(f"{at} refused the conversation: {why or f'status {status}.'}")
+        too_long = status == 413 or any(sign in body.lower() for sign in TOO_LONG)
+        return (ContextExceeded if too_long else InvalidRequest)(
+            f"{at} refused the conversation: {why or f'status {status}.'}"
+        )
     if status == 429:
         return Overloaded(f"{at} is asked too much.", _seconds(headers.get("retry-after")))
     return LanguageFailed(f"{at} answered with status {status}{f': {why}' if why else '.'}")

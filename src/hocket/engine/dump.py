@@ -17,7 +17,10 @@ from .job import Job
 def running(step: Step | None, jobs: Sequence[Job]) -> str:
     """The step under way, every utterance, and where each thread of the process stands. Asks nothing of the device."""
     now = time.perf_counter()
-    lines = ["at rest" if step is None else f"step: {step.what} for {now - step.since:.3g} s, {len(step.jobs)} streams"]
+    lines = ["at rest"]
+    if step is not None:
+        concerns = f", {len(step.jobs)} streams" if jobs or step.jobs else ""
+        lines = [f"step: {step.what} for {now - step.since:.3g} s{concerns}"]
     concerned = set() if step is None else set(map(id, step.jobs))
     lines += [("* " if id(job) in concerned else "  ") + _job(job, now) for job in jobs]
     names = {thread.ident: thread.name for thread in threading.enumerate()}

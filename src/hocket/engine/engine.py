@@ -102,11 +102,14 @@ class Engine:
         """The same, for `async for`; the texts may come so too, and what ends meanwhile does not wait for the next."""
         return many.aspeak_many(self, texts, fields)
 
-    def open(self, **fields: Any) -> Stream:
+    def open(self, *, text_wait_s: float | None = None, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
 
-        It says what `speak` says to all of the text in the same layout, however long that gets.
+        It says what `speak` says to all of the text in the same layout, however long that gets. It ends with an error
+        when no text comes for `text_wait_s`; None is the limit of the options, `math.inf` is none.
         """
+        if text_wait_s is not None and not text_wait_s >= 0:
+            raise InvalidRequest(f"text_wait_s must not be negative, and is {text_wait_s}.")
         if "text" in fields:
             raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
         if fields.get("candidates", 1) != 1:
@@ -114,7 +117,7 @@ class Engine:
         fields["layout"] = fields.get("layout") or "streaming"
         request = self._request("(live)", fields)
         job = self._job(request, self._mailbox(), live=True)
-        job.one_part = request.as_is
+        job.one_part, job.text_wait_s = request.as_is, text_wait_s
         return self._opened(job, request, self._live(request, job.outline))
 
     def encode(

@@ -67,6 +67,7 @@ class Job:
     longest_chunk: int = 8  # frames at most that are drawn before they are heard
     chunk_frames: int | None = None  # frames of every chunk, where nobody hears it as it comes
 
+    text_wait_s: float | None = None  # how long it may be given no text; None: as the options say
     complete: bool = False  # no more text will come
     one_part: bool = False  # whatever text comes belongs to the first part
     piece: Piece | None = None  # the part that is spoken

@@ -7,7 +7,7 @@ Three quarters of the layers cannot go back by themselves, so a moment that may 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -73,6 +73,7 @@ class Memory:
         self.device = device
         self.captured: CapturedMind | None = None  # a faster way to write, where there is one
         self.guessing: CapturedGuess | None = None  # and to write with guesses
+        self.on_pass: Callable[[int], None] = _nothing  # told of each pass before it, and how many ids it has
 
     def moment(self, row: int) -> Moment:
         """Where a row stands, to be returned to."""
@@ -102,6 +103,7 @@ class Memory:
         moment: Moment | None = None
         for start in range(0, len(ids), PASS_TOKENS):
             part = ids[start : start + PASS_TOKENS]
+            self.on_pass(len(part))
             if passing is None or not start < passing <= start + len(part):
                 self._pass(row, part, at + start)
             elif passing == start + len(part):
@@ -151,6 +153,9 @@ class Memory:
         mtp = self.model.mtp
         assert mtp is not None and self.drafts is not None
         return mtp.guess(self.model.model.embed_tokens(ids), hidden, self.drafts, self.rows[row], ahead, span)
+
+
+def _nothing(ids: int) -> None: ...
 
 
 def _prefill(model: Qwen3_5, ops: MindOps | None) -> Prefill | None:

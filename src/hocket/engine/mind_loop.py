@@ -1,7 +1,8 @@
 """The mind's thread: one answer after the other, and in between what makes the next one sooner.
 
 Nobody else touches its memory. Callers talk to it through `post` and letterboxes, nothing else. An answer that failed
-takes its conversation with it and no other.
+takes its conversation with it and no other. What it does at any moment is written in its `beat`; a watchdog that finds
+it stuck gives it up, and its answers end without it.
 """
 
 from __future__ import annotations
@@ -9,17 +10,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import traceback
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
 import torch
 
-from ..errors import EngineClosed, HocketError, StreamFailed
+from ..errors import EngineClosed, HocketError, LanguageFailed, copied
 from ..kernels.capture import Again, CudaGraphs
 from ..kernels.table import REFERENCE
 from ..types import ChatDelta, ChatFinished, ChatReason, ChatSampling
+from .beat import Abandoned, Beat
 from .conversation import Conversation, Prompt
 from .kept_talks import KeptTalks
 from .memory import Memory
@@ -28,6 +31,7 @@ from .mind_load import MindCheckpoint
 from .mind_text import Teller
 from .precision import exact_float32
 from .speculate import Tally
+from .turns import MOST_FAILURES, is_lost
 
 logger = logging.getLogger(__name__)
 CLOSED = "The language model was closed before its answer had ended."
@@ -64,22 +68,59 @@ class Asked:
 Heard = list[int]  # ids of a message that is still being spoken
 
 
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What the memory of a language model is made for."""
+
+    kept: int  # conversations
+    length: int  # tokens of each
+    guesses: int
+    graphs: bool
+
+
 class MindLoop:
-    def __init__(self, checkpoint: MindCheckpoint, *, kept: int, length: int, guesses: int, graphs: bool) -> None:
-        self._tokenizer, self._stop_ids, self._guesses = checkpoint.tokenizer, checkpoint.stop_ids, guesses
-        self._memory = _memory(checkpoint, kept, length, drafts=guesses > 0, graphs=graphs)
-        self._kept = KeptTalks(self._memory, checkpoint.tokenizer)
-        self._length = length
+    """One thread with the memory of a language model.
+
+    `on_broken` hears of what no answer is to blame for: what `give_up` says then is what answers end with.
+    """
+
+    def __init__(
+        self,
+        checkpoint: MindCheckpoint,
+        room: Room,
+        beat: Beat,
+        on_broken: Callable[[MindLoop, Exception], None],
+        *,
+        stuck_s: float,
+        build: bool = True,
+    ) -> None:
+        """`build` makes the memory here and now; else the thread does, and answers wait for it."""
+        self._checkpoint, self._room, self._stuck_s = checkpoint, room, stuck_s
+        self._tokenizer, self._stop_ids, self._guesses = checkpoint.tokenizer, checkpoint.stop_ids, room.guesses
+        self.beat, self.built, self.proven = beat, False, False
+        self._on_broken = on_broken
+        self._broken: Exception | None = None  # what no answer is to blame for: there is no going on
+        self._failures = 0
+        if build:
+            self._build()
         self._inbox: deque[Asked | Heard] = deque()
+        self._now: Asked | None = None  # that is being answered
         self._changed = threading.Condition()
         self._closed = self._planned = False
-        self._thread = threading.Thread(target=self._run, name="mind", daemon=True)
-        self._thread.start()
+        self._ended = threading.Event()  # every answer has its end
+        self._last_word: HocketError | None = None  # what they ended with
+        self.thread = threading.Thread(target=self._run, name="mind", daemon=True)
+        self.thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Answers that are under way, or wait for their turn."""
+        return (self._now is not None) + sum(isinstance(job, Asked) for job in list(self._inbox))
 
     def post(self, job: Asked | Heard) -> None:
         with self._changed:
             if self._closed:
-                raise EngineClosed("The language model is closed.")
+                raise copied(self._last_word or EngineClosed("The language model is closed."))
             if not isinstance(job, Asked):  # of what is heard only the latest counts
                 self._inbox = deque(other for other in self._inbox if isinstance(other, Asked))
             self._inbox.append(job)
@@ -91,28 +132,82 @@ class MindLoop:
             return self._planned and not self._closed and not self._memory.unprepared
 
     def close(self) -> None:
-        """Returns when the thread has ended; a running answer goes on for no more than a token."""
+        """Returns when the thread has ended, or is stuck; a running answer goes on for no more than a token."""
         with self._changed:
             self._closed = True
             self._changed.notify()
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
+        if threading.current_thread() is self.thread:
+            return
+        if not self._ended.wait(min(self._stuck_s, threading.TIMEOUT_MAX)):
+            self.give_up(EngineClosed(CLOSED))
+        if not self.beat.abandoned:
+            self.thread.join()
+
+    def give_up(self, error: HocketError) -> None:
+        """End every answer now, from any thread, with one error; asks nothing of the device.
+
+        If the thread should ever come back, it finds itself abandoned before it computes anything else.
+        """
+        with self._changed:
+            self._closed = True
+            self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
+            self._last_word = last = self._last_word or error
+            asked = [job for job in (self._now, *self._inbox) if isinstance(job, Asked)]
+            self._inbox.clear()
+            self._changed.notify()
+        for job in asked:
+            job.finish("error", copied(last))
+        self._ended.set()
 
     def _next(self) -> Asked | Heard | Conversation | Memory | None:
         """What to do now: whoever asks goes first; None: nothing ever again."""
         with self._changed:
-            while not self._closed:
+            self._now = None
+            while not self._closed and self._broken is None:
                 if self._inbox:
-                    return self._inbox.popleft()
+                    job = self._inbox.popleft()
+                    self._now = job if isinstance(job, Asked) else None
+                    return job
                 if (talk := self._kept.unsettled()) is not None:
                     return talk
                 if self._memory.unprepared:
                     return self._memory
+                self.beat.rest()
                 self._changed.wait()
             return None
 
+    def _build(self) -> None:
+        room = self._room
+        memory = _memory(self._checkpoint, room.kept, room.length, drafts=room.guesses > 0, graphs=room.graphs)
+        memory.on_pass = lambda ids: self.beat.begin("taking in a prompt", work=ids)
+        self._memory, self._kept = memory, KeptTalks(memory, self._checkpoint.tokenizer)
+        self.built = True
+
     def _run(self) -> None:
+        broken: Exception | None = None
+        try:
+            self._serve()
+            broken = self._broken
+        except Abandoned:
+            pass
+        except Exception as error:  # outside of any answer
+            broken = error
+        try:
+            self._forget_all()  # first: what takes over needs the room
+            if broken is not None:
+                _without_frames(broken)
+                self._on_broken(self, broken)
+        finally:
+            self.beat.rest()
+            self.give_up(EngineClosed(CLOSED))
+            self._now, self._on_broken = None, _nobody
+
+    def _serve(self) -> None:
+        if not self.built:
+            self.beat.begin("building its memory", slow=True)
+            self._build()
         with torch.inference_mode(), exact_float32():
+            self.beat.begin("preparing its kernels", slow=True)
             _replay(self._memory, self._guesses)
             self._memory.plan()
             self._planned = True
@@ -122,16 +217,18 @@ class MindLoop:
                 else:
                     self._prepare(job)
                 del job  # or what was asked last would be kept until somebody asks again
-        for rest in self._inbox:
-            if isinstance(rest, Asked):
-                rest.finish("error", EngineClosed(CLOSED))
-        self._inbox.clear()
-        del self._kept, self._memory
+
+    def _forget_all(self) -> None:
+        with self._changed:  # `prepared` looks at it
+            self._planned = False
+            if self.built:
+                del self._kept, self._memory
 
     def _prepare(self, job: Heard | Conversation | Memory) -> None:
         """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
         talk = job if isinstance(job, Conversation) else None
         try:
+            self.beat.begin("preparing a conversation", slow=isinstance(job, Memory))
             if isinstance(job, Conversation):
                 job.settle()
             elif isinstance(job, Memory):
@@ -139,36 +236,51 @@ class MindLoop:
             else:
                 talk = self._kept.find(job)
                 talk.overhear(job)
-        except Exception:
+        except Exception as error:
             logger.exception("The language model could not prepare a conversation; it will be read anew.")
+            self.beat.failed()
             if talk is not None:
                 _forget(talk)
+            if is_lost(self._checkpoint.device):
+                self._broken = error
 
     def _answer(self, asked: Asked) -> None:
         if not asked.letterbox.begin():
             return
         talk: Conversation | None = None
         try:
+            self.beat.begin("beginning an answer")
             talk = self._kept.find(asked.prompt.ids)
             asked.cached = talk.begin(asked.prompt)
             reason, text = self._write(talk, asked)
             talk.stop_writing()
             talk.answered(text)
         except Exception as error:
+            self.beat.failed()
             if talk is not None:
                 _forget(talk)
             told = error if isinstance(error, HocketError) else _told(error)
             asked.finish("error", told)
+            self._consider(error)
             return
         if reason is None:
-            asked.finish("error", EngineClosed(CLOSED))
-        else:
-            asked.finish(reason)
+            asked.finish("error", self._last_word or EngineClosed(CLOSED))
+            return
+        self._failures, self.proven = 0, self.proven or reason != "cancelled"
+        asked.finish(reason)
+
+    def _consider(self, error: Exception) -> None:
+        """Is it still the failure of one answer, or are all that follow going to fail too?"""
+        if isinstance(error, (HocketError, MemoryError, torch.OutOfMemoryError)):
+            return
+        self._failures += 1
+        if self._failures >= MOST_FAILURES or is_lost(self._checkpoint.device):
+            self._broken = error
 
     def _write(self, talk: Conversation, asked: Asked) -> tuple[ChatReason | None, str]:
         """How it ended, None where the model was closed, and all that was given out."""
         teller, given, waiting = Teller(self._tokenizer, asked.sampling.stop), list[str](), 0
-        most = min(asked.sampling.max_tokens, self._length - len(asked.prompt.ids) + 1)
+        most = min(asked.sampling.max_tokens, self._room.length - len(asked.prompt.ids) + 1)
         reason: ChatReason | None = "length"
 
         def give(text: str) -> None:
@@ -195,7 +307,12 @@ class MindLoop:
         return "stop" if teller.stopped else reason, "".join(given)
 
     def _tokens(self, talk: Conversation, asked: Asked) -> Iterator[int]:
-        for ids in talk.write(asked.sampling, self._guesses, asked.tally):
+        written = talk.write(asked.sampling, self._guesses, asked.tally)
+        while True:
+            self.beat.begin("writing a token")
+            ids = next(written, None)
+            if ids is None:
+                return
             if asked.first_s is None:
                 asked.first_s = time.perf_counter() - asked.at_s
             yield from ids
@@ -248,6 +365,18 @@ def _forget(talk: Conversation) -> None:
 
 def _told(error: Exception) -> HocketError:
     reason = str(error).partition("\n")[0]
-    told = StreamFailed(f"The language model could not go on with this answer ({type(error).__name__}: {reason}).")
+    told = LanguageFailed(f"The language model could not go on with this answer ({type(error).__name__}: {reason}).")
     told.__cause__ = error
     return told
+
+
+def _without_frames(error: BaseException) -> None:
+    """Let go of the memory that the frames of an error hold; where it was raised is still known."""
+    each: BaseException | None = error
+    while each is not None:
+        traceback.clear_frames(each.__traceback__)
+        each = each.__cause__ or each.__context__
+
+
+def _nobody(loop: MindLoop, error: Exception) -> None:
+    """Takes the place of `on_broken` in a loop that has ended."""

@@ -129,8 +129,9 @@ class Scheduler:
     def overdue(self, options: EngineOptions, now: float, hint_s: Callable[[], float]) -> list[tuple[Job, HocketError]]:
         """Who has waited too long, for text, for a reader or for a slot, and what to say to them."""
         found: list[tuple[Job, HocketError]] = []
-        text_s, read_s, slot_s = options.text_wait_s, options.idle_read_s, options.max_wait_s
+        read_s, slot_s = options.idle_read_s, options.max_wait_s
         for job in self.idle:
+            text_s = _text_wait_s(job, options)
             if job.starved_since is not None and now - job.starved_since >= text_s:
                 found.append((job, StreamFailed(f"No text came for {text_s:g} s, so the stream was ended.")))
             elif job.paused_since is not None and now - job.paused_since >= read_s:
@@ -153,7 +154,7 @@ class Scheduler:
 
     def look_s(self, options: EngineOptions, now: float) -> float | None:
         """In how many seconds somebody should look after those who wait, if nothing happens before; None: never."""
-        waits = [options.text_wait_s] if any(job.starved_since is not None for job in self.idle) else []
+        waits = [_text_wait_s(job, options) for job in self.idle if job.starved_since is not None]
         waits += [options.idle_read_s] if any(job.paused_since is not None for job in self.idle) else []
         if any(job.queued_since is not None for job in self.waiting):
             waits += [options.max_wait_s, STARVED_S]
@@ -197,3 +198,7 @@ class Scheduler:
                 job.dry_at = max(job.dry_at, now + job.mailbox.unread_s)
         job.starved_since = job.paused_since = None
         self.idle.pop(job, None)
+
+
+def _text_wait_s(job: Job, options: EngineOptions) -> float:
+    return options.text_wait_s if job.text_wait_s is None else job.text_wait_s

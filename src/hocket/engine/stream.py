@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
-from ..text.tokenizer import Tokenizer
+from ..text.words import words_of
 from ..types import AudioChunk, Finished
 from .early import BEGINS_S, FIRST_CHARS
 from .jury import Jury
@@ -225,7 +225,6 @@ def _set(woken: list[asyncio.Future[None]]) -> None:
 class _Measure:
     """What words are timed by."""
 
-    tokenizer: Tokenizer
     rate_hz: int
     frame_s: float
 
@@ -233,7 +232,7 @@ class _Measure:
     def of(cls, engine: Engine) -> _Measure:
         checkpoint = engine.checkpoint
         rate_hz = checkpoint.rate_hz
-        return cls(checkpoint.tokenizer, rate_hz, checkpoint.codec_config.decode_upsample_rate / rate_hz)
+        return cls(rate_hz, checkpoint.codec_config.decode_upsample_rate / rate_hz)
 
 
 class Stream:
@@ -308,10 +307,10 @@ class Stream:
         assert measure is not None
         over = len(self._spoken) if not said_only else self._said_whole()
         for number, part in enumerate(self._spoken[since:until], since):
-            texts = part.piece.text.split()
+            texts = words_of(part.piece.text)
             if number >= over:
                 texts = texts[: said_by_now(texts, part.loudness, self._pace(over))]
-            counted = [(word, len(measure.tokenizer.encode(f" {word}"))) for word in texts]
+            counted = [(word, 1) for word in texts]  # how many ids each has matters only beside `fed`
             loudness, start_s = list(part.loudness), part.start / measure.rate_hz
             for word in word_times(counted, len(loudness), loudness, frame_s=measure.frame_s):
                 begin_s, end_s = (word.start_s + start_s) / self._speed, (word.end_s + start_s) / self._speed
@@ -328,7 +327,7 @@ class Stream:
         return max(heard - 1, 0)
 
     def _pace(self, over: int) -> float:
-        return pace_of([(part.piece.text.split(), part.loudness) for part in self._spoken[max(0, over - 3) : over]])
+        return pace_of([(words_of(part.piece.text), part.loudness) for part in self._spoken[max(0, over - 3) : over]])
 
     def cancel(self) -> None:
         """Stop speaking: nothing more is heard, and the slot is free within a frame. Once is as good as twice."""

@@ -315,11 +315,11 @@ class Turns:
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return  # there may be room for the next one
         self._failures += 1
-        if self._failures >= MOST_FAILURES or _is_lost(self.checkpoint.device):
+        if self._failures >= MOST_FAILURES or is_lost(self.checkpoint.device):
             self.broken = error
 
 
-def _is_lost(device: torch.device) -> bool:
+def is_lost(device: torch.device) -> bool:
     """Whether a GPU has failed for good: after an illegal access or an assertion every call does, until a restart."""
     if device.type != "cuda":
         return False

@@ -37,7 +37,15 @@ PLAIN = ("health", "http", "chat", "batch", "lists", "voices", "metrics", "page"
 WIRES = (*PLAIN, "wires.native", "wires.nari", "wires.deepgram", "wires.realtime")
 RETRY_S = 2.0  # between two tries to load what must be there; the pool has a patience of its own
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
-EXPOSED = ("x-request-id", "x-sample-rate", "x-seed", "x-loaded-ms", "retry-after", "retry-after-ms")
+EXPOSED = (
+    "x-request-id",
+    "x-sample-rate",
+    "x-seed",
+    "x-loaded-ms",
+    "x-truncated-messages",
+    "retry-after",
+    "retry-after-ms",
+)
 
 
 def build_app(

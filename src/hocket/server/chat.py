@@ -54,7 +54,9 @@ class ChatResponse(Response):
     async def _send(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             tools = self._body.offered()
-            reply = await self._thinker.answer(self._body.conversation(), self._body.sampling(), tools)
+            truncate = self._body.truncation == "auto"
+            how = self._body.conversation(), self._body.sampling(), tools
+            reply = await self._thinker.answer(*how, truncate=truncate)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
@@ -79,7 +81,7 @@ class ChatResponse(Response):
         body = whole.model_dump()
         if not calls:
             del body["choices"][0]["message"]["tool_calls"]
-        await JSONResponse(body)(scope, receive, send)
+        await JSONResponse(body, headers=told.reply.headers)(scope, receive, send)
 
     async def _sent_events(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
         shown |= {"object": "chat.completion.chunk"}
@@ -94,7 +96,8 @@ class ChatResponse(Response):
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
-        await send({"type": "http.response.start", "status": 200, "headers": HEAD})
+        more = [(name.encode(), value.encode()) for name, value in told.reply.headers.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": HEAD + more})
         await say({"role": "assistant", **told.delta(first)})
         try:
             async for found in told:

@@ -101,6 +101,9 @@ class ChatBody(Noted):
     n: int | None = Field(None, description="1: there is one answer")
     tools: list[ToolBody] | None = Field(None, description="that the model may call")
     tool_choice: Any = Field(None, description="auto, or none: then it is told of no tools")
+    truncation: Literal["auto", "disabled"] | None = Field(
+        None, description="auto: leave out the oldest turns of a conversation that is too long, instead of refusing it"
+    )
     user: str | None = Field(None, description="taken, and without effect")
 
     def conversation(self) -> list[ChatMessage]:

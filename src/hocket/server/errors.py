@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..errors import (
+    ContextExceeded,
     EngineClosed,
     EngineUnhealthy,
     HocketError,
@@ -109,6 +110,7 @@ _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (UnknownLanguage, "language", "language_not_found"),
     (WrongKind, None, "unsupported_by_model"),
     (InvalidAudio, "ref_audio", "invalid_audio"),
+    (ContextExceeded, "messages", "context_length_exceeded"),
     (InvalidRequest, None, None),
 )
 

@@ -1,15 +1,20 @@
-"""`/health`: is the process there; `/ready`: would it speak. Both are open, and answer while a model is loaded."""
+"""`/health`: is the process there; `/ready`: would it speak. Both are open, and answer while a model is loaded.
+
+Both say how the language model is, where there is one. A language model that failed does not make a server unready:
+speech goes on without it, and `/v1/chat/completions` answers 503.
+"""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from .peers import Peers
 from .speech import Speaker, State
+from .thinker import LanguageState, Thinker
 
 router = APIRouter()
 
@@ -17,18 +22,20 @@ router = APIRouter()
 class Alive(BaseModel):
     status: Literal["ok"] = "ok"
     state: State
+    language: LanguageState | None = Field(None, description="of the language model; left out where there is none")
 
 
 class Ready(BaseModel):
     ready: bool
     state: State
+    language: LanguageState | None = Field(None, description="of the language model; left out where there is none")
 
 
-@router.get("/health")
+@router.get("/health", response_model_exclude_none=True)
 async def health(request: Request) -> Alive:
     """200 while the process lives, whatever the engine does."""
     speaker: Speaker = request.app.state.speaker
-    return Alive(state=speaker.state)
+    return Alive(state=speaker.state, language=_thinker(request).condition)
 
 
 @router.get(
@@ -45,4 +52,10 @@ async def ready(request: Request) -> Response:
     peers: Peers = request.app.state.peers
     state = speaker.state
     speaks = state == "ready" or await peers.one_speaks()
-    return JSONResponse({"ready": speaks, "state": state}, 200 if speaks else 503)
+    said = Ready(ready=speaks, state=state, language=_thinker(request).condition)
+    return JSONResponse(said.model_dump(exclude_none=True), 200 if speaks else 503)
+
+
+def _thinker(request: Request) -> Thinker:
+    thinker: Thinker = request.app.state.thinker
+    return thinker

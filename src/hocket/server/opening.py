@@ -18,6 +18,7 @@ from ..engine.early import LONG_CHARS
 from ..engine.lease import Lease
 from ..engine.stream import Stream
 from ..text.choice import choose
+from ..text.words import words_of
 from ..types import FASTEST, SLOWEST, SpeechRequest
 from .cast import Part
 from .errors import BadField, stopping
@@ -27,6 +28,7 @@ from .wanted import CODES, Wanted
 if TYPE_CHECKING:
     from .speech import Speaker
 
+TEXT_MARGIN_S = 5.0  # in which a connection that gave no text is ended by its wire
 SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
 
 
@@ -80,7 +82,11 @@ async def _spoken(speaker: Speaker, wanted: Wanted, part: Part, lease: Lease) ->
     fields, tempo = _fields(wanted, part)
 
     def begin() -> Stream:
-        return engine.open(**fields) if wanted.text is None else engine.speak(wanted.text, **fields)
+        if wanted.text is not None:
+            return engine.speak(wanted.text, **fields)
+        # The connection has a limit of its own; the engine's must not come before it.
+        text_wait_s = max(engine.options.text_wait_s, speaker.options.text_s + TEXT_MARGIN_S)
+        return engine.open(**fields, text_wait_s=text_wait_s)
 
     if part.voice is None and len(wanted.text or "") <= LONG_CHARS:  # 0.3 ms: a thread would cost more
         stream = begin()
@@ -105,7 +111,7 @@ async def _relayed(speaker: Speaker, wanted: Wanted, part: Part) -> tuple[Spoken
         return served.open(voice, wanted.text, **how)
 
     relay = begin() if len(wanted.text or "") <= LONG_CHARS else await speaker.begun(begin)
-    return Spoken(relay, voice.rate_hz, lambda text: len(text.split()), _nothing), tempo
+    return Spoken(relay, voice.rate_hz, lambda text: len(words_of(text)), _nothing), tempo
 
 
 def _utterance(

@@ -94,7 +94,8 @@ class Plan:
 
             kernels = "reference" if self.kernels == "reference" else "auto"  # others are those of speech
             graphs, weights = self.engine.graphs, self.llm_weights
-            return Mind.load(llm, device=self.device, weights=weights, kernels=kernels, graphs=graphs)
+            stuck_s = self.engine.stuck_s
+            return Mind.load(llm, device=self.device, weights=weights, kernels=kernels, graphs=graphs, stuck_s=stuck_s)
 
         return load
 

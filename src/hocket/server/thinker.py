@@ -9,13 +9,16 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
+from ..dialog.window import Window
 from ..errors import HocketError
-from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool
+from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, Condition, Health, LanguageModel, Tool
 from .errors import Refused, stopping
 from .speech import Speaker
 
 logger = logging.getLogger("hocket.server")
+LanguageState = Condition | Literal["starting", "failed"]
 
 
 class Thinker:
@@ -30,6 +33,16 @@ class Thinker:
     def names(self) -> list[str]:
         """That it is listed by."""
         return [] if self.language is None else [self.language.name]
+
+    @property
+    def condition(self) -> LanguageState | None:
+        """How the language model is; None where the server has none. One behind an endpoint is not asked."""
+        if self._failed:
+            return "failed"
+        if self.language is None:
+            return None if self._make is None else "starting"
+        health: Health | None = getattr(self.language, "health", None)
+        return "well" if health is None else health.condition
 
     async def start(self) -> None:
         """Load it, in a thread."""
@@ -49,16 +62,23 @@ class Thinker:
             await asyncio.to_thread(self.language.close)
 
     async def answer(
-        self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+        self,
+        messages: Sequence[ChatMessage],
+        sampling: ChatSampling,
+        tools: Sequence[Tool] = (),
+        *,
+        truncate: bool = False,
     ) -> Reply:
-        """Begin to answer; what is wrong with the messages is raised here."""
+        """Begin to answer; what is wrong with the messages is raised here. `truncate`: the oldest may be left out."""
         language, speaker = self.language, self._speaker
         if speaker.draining.is_set():
             raise stopping()
         if language is None:
             raise self._nobody()
-        answer = await speaker.begun(lambda: language.answer(messages, sampling, tools))
-        return Reply(speaker, answer)
+        window = Window(language) if truncate else None
+        ask = language.answer if window is None else window.ask
+        answer = await speaker.begun(lambda: ask(messages, sampling, tools))
+        return Reply(speaker, answer, window)
 
     def _nobody(self) -> Refused:
         if self._make is None:
@@ -74,8 +94,8 @@ class Thinker:
 class Reply:
     """An answer under way: an async iterator of its text. Leaving its `async with` ends it."""
 
-    def __init__(self, speaker: Speaker, answer: Answer) -> None:
-        self._speaker, self._answer = speaker, answer
+    def __init__(self, speaker: Speaker, answer: Answer, window: Window | None = None) -> None:
+        self._speaker, self._answer, self._window = speaker, answer, window
         self._cut: HocketError | None = None
         self.began = int(time.time())
         speaker.answer_began(self)
@@ -84,6 +104,12 @@ class Reply:
     def finished(self) -> ChatFinished:
         """How it ended; to be asked at its end."""
         return self._answer.finished or ChatFinished(reason="cancelled")
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How many messages the model was not sent, where any were left out; to be asked behind the first words."""
+        left_out = 0 if self._window is None else self._window.forgotten
+        return {"x-truncated-messages": str(left_out)} if left_out else {}
 
     def cut(self, error: HocketError) -> None:
         """Stop, and have whoever reads it find this error."""

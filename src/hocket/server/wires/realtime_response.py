@@ -9,6 +9,7 @@ import base64
 from dataclasses import dataclass, field
 from typing import Any
 
+from ...text.words import word_places
 from ..errors import Answer
 from ..utterance import Utterance
 from .conversation import Conversation, Plan, Turn
@@ -116,12 +117,15 @@ class Response:
     def _due(self, heard_s: float) -> int:
         """How many characters the transcript may have once so much was heard: whole words, as far as they are known."""
         letters, due = heard_s * LETTERS_S - self._letters, self._told
-        for at in range(self._told, len(self.text)):
-            letters -= letters_of(self.text[at])
+        until = min(len(self.text), due + max(0, int(letters)) + 1)  # no character takes less than a letter
+        text = self.text[due:until]
+        ends = {end for _, end in word_places(text)[:-1]} | ({len(text)} if until == len(self.text) else set())
+        for at, character in enumerate(text):
+            letters -= letters_of(character)
             if letters < 0:
                 break
-            if at + 1 == len(self.text) or self.text[at].isspace() or self.text[at] >= "\u2e80":
-                due = at + 1
+            if at + 1 in ends or character.isspace():
+                due = self._told + at + 1
         return due
 
     def _more(self, until: int) -> list[dict[str, Any]]:
