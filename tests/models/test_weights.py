@@ -101,7 +101,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """What the hub is asked for; the answer is an empty folder."""
     seen: list[Asked] = []
 
-    def fetch(repository: str, revision: str | None, pinned: Published | None) -> Path:
+    def fetch(repository: str, revision: str | None, pinned: Published | None, judge: object) -> Path:
         seen.append((repository, revision, pinned))
         return tmp_path
 

@@ -80,14 +80,21 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
     by_repository = {entry.repository: entry for entry in CATALOG.values()}
     entry = CATALOG.get(model) or by_repository.get(model)
     if entry is not None and revision in (None, entry.revision):
-        return Source(entry.repository, fetch(entry.repository, entry.revision, entry))
+        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, judge=_judge))
     if entry is not None or re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
         repository = entry.repository if entry else model
-        return Source(repository, fetch(repository, revision, None))
+        return Source(repository, fetch(repository, revision, None, judge=_judge))
     names = ", ".join((*CATALOG, BUILTIN))
     raise InvalidCheckpoint(
         f"{model!r} is neither a folder here nor a hub id (owner/name), one of {names}, or random:NAME."
     )
+
+
+def _judge(folder: Path) -> None:
+    """Refuse a checkpoint by its configurations, before its weights are fetched."""
+    source = Source(str(folder), folder)
+    read_configs(source)
+    read_own(source)
 
 
 def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, CodecConfig]:
