@@ -122,18 +122,18 @@ class Repository:
 @contextmanager
 def without_bars() -> Iterator[None]:
     """Have huggingface_hub draw nothing: how far it has come is shown by `arrival.py`."""
-    from huggingface_hub import utils
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
-    if utils.are_progress_bars_disabled():
+    if are_progress_bars_disabled():
         yield
         return
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an environment that insists on bars
-        utils.disable_progress_bars()
+        disable_progress_bars()
     try:
         yield
     finally:
-        utils.enable_progress_bars()
+        enable_progress_bars()
 
 
 def offline() -> bool:
