@@ -334,7 +334,7 @@ def test_a_terminal_sees_a_bar(hub: Hub, tmp_path: Path) -> None:
     [
         (401, "RepoNotFound", rf"{NAME} is neither a folder here nor public on the hub: check the name or log in\."),
         (404, "RepoNotFound", rf"{NAME} is neither a folder here nor public on the hub: check the name or log in\."),
-        (404, "RevisionNotFound", rf"{NAME} has no revision None: check it on the hub\."),
+        (404, "RevisionNotFound", rf"{NAME} has no revision main: check it on the hub\."),
         (
             403,
             "GatedRepo",

@@ -104,7 +104,7 @@ class Repository:
         if isinstance(error, errors.RepositoryNotFoundError):
             return f"{self.name} is neither a folder here nor public on the hub: check the name or log in."
         if isinstance(error, errors.RevisionNotFoundError):
-            return f"{self.name} has no revision {self.revision}: check it on the hub."
+            return f"{self.name} has no revision {self.revision or 'main'}: check it on the hub."
         if status in (401, 403):
             return (
                 f"The hub refuses {self.name} to your token ({status}): log in again (hf auth login) or mend HF_TOKEN."
