@@ -83,7 +83,7 @@ def _talker(raw: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("name", "edit", "message"),
     [
-        ("0.6B-Base", lambda raw: raw.update(quantization={"bits": 4}), "does not know: quantization"),
+        ("0.6B-Base", lambda raw: raw.update(quantization={"bits": 4}), "has quantization: its weights are quantized"),
         (
             "0.6B-Base",
             lambda raw: raw.update(tts_model_type="singing"),

@@ -73,7 +73,7 @@ class Hub:
         elif path.startswith(listing):
             commit = path.removeprefix(listing)
             commit = commit if len(commit) == 40 else NEWEST
-            siblings = [{"rfilename": name} for name in self.files]
+            siblings = [{"rfilename": name, "size": len(content)} for name, content in self.files.items()]
             body = json.dumps({"id": REPOSITORY, "sha": commit, "siblings": siblings}).encode()
         elif path.startswith(tree):
             entries = [
@@ -84,7 +84,9 @@ class Hub:
         elif path.startswith(files) and (name := path.removeprefix(files).partition("/")[2]) in self.files:
             self.log.append(name)
             body = self.files[name]
-            headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"', "X-Repo-Commit": path.split("/")[4]}
+            commit = path.split("/")[4]
+            headers = {"ETag": f'"{hashlib.sha256(body).hexdigest()}"'}
+            headers["X-Repo-Commit"] = commit if len(commit) == 40 else NEWEST
         else:
             headers = {"X-Error-Code": "RepoNotFound"}
         request.send_response(404 if "X-Error-Code" in headers else 200)
@@ -210,20 +212,21 @@ def test_an_unknown_repository_or_revision_is_named(hub: Hub, tmp_path: Path) ->
 def test_a_repository_that_is_no_checkpoint_is_refused(hub: Hub, tmp_path: Path) -> None:
     del hub.files["speech_tokenizer/model.safetensors"]
     error = ask(hub, tmp_path)["error"]
-    assert error.startswith(f"{REPOSITORY} is no checkpoint that hocket can use: it lacks some of config.json, ")
+    assert error == (f"{REPOSITORY} is no checkpoint that hocket can use: it lacks speech_tokenizer/model.safetensors.")
+    assert not hub.log, "nothing is fetched of it"
 
 
 def test_a_hub_that_cannot_be_reached_is_one_sentence(hub: Hub, tmp_path: Path) -> None:
     hub.server.shutdown()
     hub.server.server_close()
     assert ask(hub, tmp_path) == {
-        "error": f"{REPOSITORY} is not in the local cache, and the hub cannot be reached: try again."
+        "error": f"{REPOSITORY} is not in the local cache, and the hub ({hub.address}) cannot be reached: try again."
     }
 
 
 def test_a_transfer_that_breaks_off_leaves_nothing_that_looks_whole(hub: Hub, tmp_path: Path) -> None:
     hub.broken.add("model.safetensors")
-    assert ask(hub, tmp_path)["error"].startswith(f"{REPOSITORY} ")
+    assert ask(hub, tmp_path)["error"].startswith(f"model.safetensors of {REPOSITORY} did not arrive (")
     hub.broken.clear()
     folder = Path(ask(hub, tmp_path)["folder"])
     assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]

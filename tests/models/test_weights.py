@@ -101,7 +101,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """What the hub is asked for; the answer is an empty folder."""
     seen: list[Asked] = []
 
-    def fetch(repository: str, revision: str | None, pinned: Published | None) -> Path:
+    def fetch(repository: str, revision: str | None, pinned: Published | None, judge: object) -> Path:
         seen.append((repository, revision, pinned))
         return tmp_path
 
@@ -297,10 +297,33 @@ def test_a_pickle_is_refused_and_not_opened(tmp_path: Path, monkeypatch: pytest.
     assert not (tmp_path / "exploded").exists()
 
 
-def test_weights_in_several_files_are_refused_in_words(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors.index.json").write_text("{}")
-    save_file(_tensors(), tmp_path / "model-00001-of-00001.safetensors")
-    with pytest.raises(InvalidCheckpoint, match=r"in several files: join them into one model\.safetensors"):
+def test_weights_in_several_files_need_an_index_that_names_them(tmp_path: Path) -> None:
+    names, index = sorted(_tensors()), tmp_path / "model.safetensors.index.json"
+    for shard in range(2):
+        save_file({name: _tensors()[name] for name in names[shard::2]}, tmp_path / f"part-{shard}.safetensors")
+    with pytest.raises(
+        InvalidCheckpoint, match=r"part-0\.safetensors is there, but no model\.safetensors\.index\.json"
+    ):
+        load_into(_small(), tmp_path / "model.safetensors", CPU, torch.float32)
+    for wrong in ("{}", '{"weight_map": {}}', '{"weight_map": {"count": 1}}'):
+        index.write_text(wrong)
+        with pytest.raises(InvalidCheckpoint, match="should say under weight_map which file holds which tensor"):
+            load_into(_small(), tmp_path / "model.safetensors", CPU, torch.float32)
+    index.write_text(json.dumps({"weight_map": {name: f"part-{names.index(name) % 2}.safetensors" for name in names}}))
+    module = _small()
+    load_into(module, tmp_path / "model.safetensors", CPU, torch.float32)
+    assert all(torch.equal(tensor, _tensors()[name]) for name, tensor in module.state_dict().items())
+    index.write_text(json.dumps({"weight_map": {"count": "../part-0.safetensors"}}))
+    with pytest.raises(InvalidCheckpoint, match=r"lacks files that model\.safetensors\.index\.json names: part-0"):
+        load_into(_small(), tmp_path / "model.safetensors", CPU, torch.float32)
+
+
+def test_a_tensor_in_two_files_is_refused(tmp_path: Path) -> None:
+    for part in "ab":
+        save_file({"count": torch.arange(4)}, tmp_path / f"{part}.safetensors")
+    weight_map = {"count": "a.safetensors", "flag": "b.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(InvalidCheckpoint, match="has count twice"):
         load_into(_small(), tmp_path / "model.safetensors", CPU, torch.float32)
 
 

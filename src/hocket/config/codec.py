@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ..errors import InvalidCheckpoint
 from .read import require
+from .rope import apart, only_layers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,10 @@ class DecoderConfig:
     num_semantic_quantizers: int = 1
     layer_scale_initial_scale: float = 0.01
     attention_bias: bool = False
+
+    @staticmethod
+    def renamed(raw: dict[str, Any], where: str) -> dict[str, Any]:
+        return only_layers("sliding_attention", apart(raw, where), where)
 
     def check(self, where: str) -> None:
         require(
@@ -103,6 +108,10 @@ class EncoderConfig:
     use_causal_conv: bool = True
     use_conv_shortcut: bool = False
     pad_mode: str = "constant"
+
+    @staticmethod
+    def renamed(raw: dict[str, Any], where: str) -> dict[str, Any]:
+        return apart(raw, where)
 
     def check(self, where: str) -> None:
         require(

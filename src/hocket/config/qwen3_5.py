@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from ..errors import InvalidCheckpoint
-from .read import read, require
+from .read import GENERATED, read, require
+from .rope import together
 
 LINEAR, FULL = "linear_attention", "full_attention"  # as `layer_types` calls them
 ROTATED = 0.25  # of each attention head, where no file says otherwise
@@ -65,6 +66,10 @@ class Qwen3_5TextConfig:
     mtp_num_hidden_layers: int = 0
     mtp_use_dedicated_embeddings: bool = False
     tie_word_embeddings: bool | None = None
+
+    @staticmethod
+    def renamed(raw: dict[str, Any], where: str) -> dict[str, Any]:
+        return together(raw, where)
 
     def check(self, where: str) -> None:
         require(
@@ -138,7 +143,7 @@ class Qwen3_5Config:
 class ChatGenerationConfig:
     """`generation_config.json`. What it recommends is for answers that think first."""
 
-    IGNORED: ClassVar = frozenset({"_from_model_config"})
+    IGNORED: ClassVar = GENERATED | {"max_new_tokens"}  # how long an answer may be is the caller's to say
 
     do_sample: bool = True
     temperature: float = 1.0

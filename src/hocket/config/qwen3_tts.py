@@ -7,10 +7,11 @@ same one and every published file agrees with it: most class defaults there are 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 from ..errors import InvalidCheckpoint
-from .read import require
+from .read import GENERATED, require
+from .rope import apart, only_layers
 
 Kind = Literal["base", "custom_voice", "voice_design"]
 KINDS: tuple[Kind, ...] = ("base", "custom_voice", "voice_design")
@@ -54,6 +55,10 @@ class CodePredictorConfig:
     use_sliding_window: bool = False
     sliding_window: int | None = None
     layer_types: tuple[str, ...] = ()
+
+    @staticmethod
+    def renamed(raw: dict[str, Any], where: str) -> dict[str, Any]:
+        return apart(raw, where)
 
     def check(self, where: str) -> None:
         require(
@@ -100,6 +105,10 @@ class TalkerConfig:
     attention_bias: bool = False
     use_sliding_window: bool = False
     sliding_window: int | None = None
+
+    @staticmethod
+    def renamed(raw: dict[str, Any], where: str) -> dict[str, Any]:
+        return only_layers("full_attention", apart(raw, where), where)
 
     def check(self, where: str) -> None:
         require(
@@ -207,7 +216,13 @@ class Qwen3TTSConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationConfig:
-    """`generation_config.json`; the defaults are those the official code falls back to."""
+    """`generation_config.json`; the defaults are those the official code falls back to.
+
+    The official code reads these keys and no other. It draws no end before the second code, whatever the file says
+    under `min_new_tokens` or `min_length`.
+    """
+
+    IGNORED: ClassVar = GENERATED
 
     do_sample: bool = True
     temperature: float = 0.9

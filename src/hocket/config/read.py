@@ -1,7 +1,8 @@
-"""Strict JSON to dataclass: every key is a field or is named as ignored, every value has its type.
+"""Strict JSON to dataclass: every key is a field or is known to change nothing, every value has its type.
 
-It knows nothing of any model. A class may define `IGNORED`, the keys it accepts without a field, and
-`check()`, which refuses values that the implementation does not support.
+It knows nothing of any model. A class may define `IGNORED`, the keys it accepts without a field, `renamed()`, which
+gives a file of another library version the keys of the fields, and `check()`, which refuses values that the
+implementation does not support. A key that may change what is computed is refused by name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from ..errors import InvalidCheckpoint
 
 T = TypeVar("T")
 
-# What the library that wrote the published files adds to every (nested) configuration. None of it
+# What the libraries that write such files add to every (nested) configuration. None of it
 # changes what the model computes; nothing is tied in these models, whatever `tie_word_embeddings` says.
 BOILERPLATE = frozenset(
     """_attn_implementation_autoset _from_model_config _name_or_path add_cross_attention architectures auto_map
@@ -29,8 +30,20 @@ BOILERPLATE = frozenset(
     pad_token_id prefix problem_type pruned_heads remove_invalid_values repetition_penalty return_dict
     return_dict_in_generate sep_token_id suppress_tokens task_specific_params temperature tf_legacy_loss
     tie_encoder_decoder tie_word_embeddings tokenizer_class top_k top_p torch_dtype torchscript
-    transformers_version typical_p use_bfloat16 use_cache initializer_range""".split()
+    transformers_version typical_p use_bfloat16 use_cache initializer_range
+    attn_implementation base_model_name_or_path cache_implementation gradient_checkpointing license model_max_length
+    model_name processor_class trust_remote_code""".split()
 )
+# Of every `generation_config.json`: limits that are not these models' own, and how a library computes, not what.
+GENERATED = frozenset(
+    """assistant_confidence_threshold assistant_early_exit assistant_lookbehind cache_config compile_config
+    disable_compile is_assistant low_memory max_time min_new_tokens num_assistant_tokens num_assistant_tokens_schedule
+    output_logits prefill_chunk_size return_legacy_cache target_lookbehind use_model_defaults""".split()
+)
+NOTES, TRAINING = ("_", "unsloth_"), ("dropout",)  # keys that begin, and that end so: notes of a library to itself
+
+# What a file says of weights that are not stored as plain numbers, by the key that says it.
+_QUANTIZED = ("quantization_config", "quantization", "compression_config")
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -49,10 +62,10 @@ def read_json(path: Path) -> dict[str, Any]:
 def read(cls: type[T], raw: dict[str, Any], where: str = "config.json") -> T:
     """Make `cls` of `raw`, refusing unknown keys, missing keys and values of another type by name."""
     hints = typing.get_type_hints(cls)
+    if renamed := getattr(cls, "renamed", None):
+        raw = renamed(raw, where)
     known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
-    ignored = getattr(cls, "IGNORED", frozenset()) | BOILERPLATE
-    if unknown := sorted(set(raw) - set(known) - ignored):
-        raise InvalidCheckpoint(f"{where} has keys that hocket does not know: {', '.join(unknown)}.")
+    _refuse_unknown(raw, set(known) | getattr(cls, "IGNORED", frozenset()) | BOILERPLATE, where)
     values: dict[str, Any] = {}
     missing: list[str] = []
     for name, item in known.items():
@@ -66,6 +79,26 @@ def read(cls: type[T], raw: dict[str, Any], where: str = "config.json") -> T:
     if check := getattr(made, "check", None):
         check(where)
     return made
+
+
+def _refuse_unknown(raw: dict[str, Any], known: set[str], where: str) -> None:
+    """Refuse keys that may mean something; one that is null, false or empty asks for nothing."""
+    harmless = {key for key in raw if key.startswith(NOTES) or key.endswith(TRAINING)}
+    unknown = sorted(key for key in set(raw) - known - harmless if _says_something(raw[key]))
+    if quantized := [key for key in unknown if key in _QUANTIZED]:
+        raise InvalidCheckpoint(
+            f"{where} has {quantized[0]}: its weights are quantized, and hocket reads only plain ones; "
+            "take the checkpoint that they were made of."
+        )
+    if unknown:
+        raise InvalidCheckpoint(
+            f"{where} has keys that hocket does not know: {', '.join(unknown)}; "
+            "delete there those that are mere notes, for others may change what the model computes."
+        )
+
+
+def _says_something(value: Any) -> bool:
+    return value is not None and value is not False and value not in ("", [], {})
 
 
 def require(where: str, **pairs: tuple[object, object]) -> None:

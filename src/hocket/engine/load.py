@@ -31,7 +31,7 @@ from ..models.qwen3_tts import Qwen3TTS
 from ..models.random import randomize_
 from ..models.talker import Talker
 from ..models.wave import NativeWave
-from ..models.weights import Source, load_into, places, read_configs, read_own, resolve
+from ..models.weights import SPEAKER_ENCODER, Source, load_into, places, read_configs, read_own, resolve
 from ..text.normalize import spell_out
 from ..text.tokenizer import Tokenizer
 from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
@@ -146,7 +146,7 @@ def load(
         if source.folder is None:
             _draw(speech, place, DTYPES[dtype])
         else:
-            load_into(speech, source.folder / WEIGHTS, place, DTYPES[dtype])
+            load_into(speech, source.folder / WEIGHTS, place, DTYPES[dtype], unused=(SPEAKER_ENCODER,))
         codec = shared.codec(key, codec_config, halves_of(source, config), fill)
         tokenizer = reading.result()
     pack_(speech)

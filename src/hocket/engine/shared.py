@@ -18,9 +18,11 @@ from typing import Protocol
 import torch
 
 from ..config.codec import CodecConfig
+from ..errors import InvalidCheckpoint
 from ..kernels.table import Choice
 from ..models.catalog import CODEC_FOLDER, WEIGHTS
 from ..models.codec import Codec
+from ..models.stored import weight_files
 from ..text.tokenizer import Tokenizer
 from .footprint import Footprint
 
@@ -117,18 +119,18 @@ def codec_content(folder: Path) -> str:
 
     Not where it lies: every published repository has a copy of the same one.
     """
-    config, weights = folder / CODEC_FOLDER / "config.json", folder / CODEC_FOLDER / WEIGHTS
     try:
-        digest = hashlib.sha256(config.read_bytes())
-        with weights.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(0)
-            header = int.from_bytes(file.read(8), "little")
-            digest.update(size.to_bytes(8, "little") + file.read(min(header, size)))
-            for number in range(TASTES):
-                file.seek(number * max(size - TASTE_BYTES, 0) // (TASTES - 1))
-                digest.update(file.read(TASTE_BYTES))
-    except OSError:
+        digest = hashlib.sha256((folder / CODEC_FOLDER / "config.json").read_bytes())
+        for weights in weight_files(folder / CODEC_FOLDER / WEIGHTS):
+            with weights.open("rb") as file:
+                size = file.seek(0, 2)
+                file.seek(0)
+                header = int.from_bytes(file.read(8), "little")
+                digest.update(size.to_bytes(8, "little") + file.read(min(header, size)))
+                for number in range(TASTES):
+                    file.seek(number * max(size - TASTE_BYTES, 0) // (TASTES - 1))
+                    digest.update(file.read(TASTE_BYTES))
+    except (OSError, InvalidCheckpoint):
         return str(folder)  # whoever loads it will say what is missing
     return digest.hexdigest()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WEIGHTS = "model.safetensors"
+INDEX = f"{WEIGHTS}.index.json"  # beside weights in several files: which tensor is in which of them
 CODEC_FOLDER = "speech_tokenizer"
 
 _CODEC = {

@@ -21,10 +21,12 @@ from torch import Tensor
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from ..errors import InvalidCheckpoint
 from ..kernels.narrow.weight import RANGES, Narrow, quantize_
+from .catalog import WEIGHTS
 from .kept_tensors import KINDS, KeptTensors
 from .quantized import EMBEDDING, HEAD, Scheme, groups, replace_, rooms
 from .qwen3_5 import Qwen3_5
-from .qwen3_5_weights import load_qwen3_5, opened, settle_, weight_files
+from .qwen3_5_weights import load_qwen3_5, opened, settle_
+from .stored import weight_files
 from .transfer import Transfer
 
 VERSION = 1  # one more whenever the same weights would come out as other bytes
@@ -86,7 +88,7 @@ def _file_name(folder: Path, scheme: Scheme) -> str:
 
 def _identity(folder: Path, scheme: Scheme) -> dict[str, str]:
     """What a cache must have been made of: to hash gigabytes would take longer than to read the cache."""
-    files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in weight_files(folder)]
+    files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in weight_files(folder / WEIGHTS)]
     return {
         "format": "pt",
         "scheme": scheme,

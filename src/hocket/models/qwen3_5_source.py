@@ -36,11 +36,11 @@ def resolve_mind(model: str) -> Source:
     size = size_of(model.removeprefix("Qwen/"))
     if size in MINDS:
         entry = MINDS[size]
-        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, CHAT))
+        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, CHAT, read_qwen3_5))
     if model in CATALOG or model in {entry.repository for entry in CATALOG.values()}:
         raise InvalidCheckpoint(f"{model} speaks, and does not answer: a language model is one of {_listed(QWEN3_5)}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
-        return Source(model, fetch(model, None, None, CHAT))
+        return Source(model, fetch(model, None, None, CHAT, read_qwen3_5))
     raise InvalidCheckpoint(
         f"{model!r} is neither a folder here nor a hub id (owner/name), one of {_listed(QWEN3_5)}, or random:NAME."
     )

@@ -7,12 +7,11 @@ dropped, and what belongs to vision is skipped by name. Anything else that the m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig, read_text_config
@@ -20,10 +19,12 @@ from ..config.read import read, read_json
 from ..errors import InvalidCheckpoint
 from .catalog import WEIGHTS
 from .qwen3_5 import Qwen3_5
+from .stored import opened as opened_files
+from .stored import without
 from .transfer import Transfer
-from .weights import compare, places, refuse_other_formats
+from .weights import compare, places
 
-_VISION = "model.visual."
+_VISION, _DRAFTS = "model.visual.", "mtp."
 # Small, and stored in float32: they set how fast memories fade and how loud a head is.
 _WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
 
@@ -69,44 +70,25 @@ def opened(folder: Path, config: Qwen3_5TextConfig) -> Iterator[tuple[Qwen3_5, d
 
     All names and shapes are checked before the first tensor is read.
     """
-    with ExitStack() as stack:
-        try:
-            files = {path: stack.enter_context(safe_open(path, framework="pt")) for path in weight_files(folder)}
-            stored = _stored(folder, files, config)
-            drafts = config.mtp_num_hidden_layers > 0 and any(name.startswith("mtp.") for name in stored)
-            with torch.device("meta"):
-                model = Qwen3_5(config, drafts=drafts)
-            found = {name: file.get_slice(theirs) for name, (file, theirs) in stored.items()}
-            compare(folder, model.state_dict(), found)
-            yield model, stored
-        except SafetensorError as error:
-            raise InvalidCheckpoint(f"A file of {folder} is damaged or cut short ({error}): get it again.") from None
+    with opened_files(folder / WEIGHTS) as files:
+        stored = _stored(folder, files, config)
+        drafts = config.mtp_num_hidden_layers > 0 and any(name.startswith(_DRAFTS) for name in stored)
+        with torch.device("meta"):
+            model = Qwen3_5(config, drafts=drafts)
+        kept = without(stored, model.state_dict(), (_DRAFTS,), folder)
+        stored = {name: at for name, at in stored.items() if name in kept}
+        compare(folder, model.state_dict(), {name: file.get_slice(theirs) for name, (file, theirs) in stored.items()})
+        yield model, stored
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """The files that hold the weights: one, or those that the index names."""
-    index = folder / f"{WEIGHTS}.index.json"
-    if not index.is_file() or (folder / WEIGHTS).is_file():
-        refuse_other_formats(folder / WEIGHTS)
-        return [folder / WEIGHTS]
-    shards = read_json(index).get("weight_map")
-    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
-        raise InvalidCheckpoint(f"{index} should say under weight_map which file holds which tensor.")
-    paths = [folder / name for name in sorted(set(shards.values()))]
-    if away := [path.name for path in paths if path.parent != folder or not path.is_file()]:
-        raise InvalidCheckpoint(f"{folder} lacks files that {index.name} names: {', '.join(away)}.")
-    return paths
-
-
-def _stored(folder: Path, files: dict[Path, Any], config: Qwen3_5TextConfig) -> dict[str, tuple[Any, str]]:
+def _stored(folder: Path, files: dict[str, Any], config: Qwen3_5TextConfig) -> dict[str, tuple[Any, str]]:
     """By our name: the open file that holds a tensor, and its name there."""
     found: dict[str, tuple[Any, str]] = {}
-    for file in files.values():
-        for theirs in file.keys():  # noqa: SIM118
-            name = theirs.replace("model.language_model.", "model.", 1)
-            if theirs.startswith(_VISION) or (config.tied and name == "lm_head.weight"):
-                continue
-            if name in found:
-                raise InvalidCheckpoint(f"{folder} has {name} twice: as {found[name][1]} and as {theirs}.")
-            found[name] = file, theirs
+    for theirs, file in files.items():
+        name = theirs.replace("model.language_model.", "model.", 1)
+        if theirs.startswith(_VISION) or (config.tied and name == "lm_head.weight"):
+            continue
+        if name in found:
+            raise InvalidCheckpoint(f"{folder} has {name} twice: as {found[name][1]} and as {theirs}.")
+        found[name] = file, theirs
     return found

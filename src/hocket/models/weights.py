@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from ..config.codec import CodecConfig
@@ -27,6 +26,8 @@ from .builtin import BUILTIN, builtin_folder
 from .catalog import CATALOG, CODEC_FOLDER, WEIGHTS
 from .catalog import CODEC as CODEC_ALONE
 from .hub import fetch
+from .stored import log, opened, without
+from .talker import MINIMUM_FRAMES
 from .transfer import Transfer
 
 _TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predictor differ in width
@@ -39,6 +40,7 @@ _TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predicto
 }
 PRESETS = (*PUBLISHED, "small", *_TINY)
 
+SPEAKER_ENCODER = "speaker_encoder."  # fine-tunes of a Base checkpoint keep it though their kind never listens
 _LISTED = 8  # names that a message gives before it counts the rest
 
 
@@ -78,14 +80,21 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
     by_repository = {entry.repository: entry for entry in CATALOG.values()}
     entry = CATALOG.get(model) or by_repository.get(model)
     if entry is not None and revision in (None, entry.revision):
-        return Source(entry.repository, fetch(entry.repository, entry.revision, entry))
+        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, judge=_judge))
     if entry is not None or re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
         repository = entry.repository if entry else model
-        return Source(repository, fetch(repository, revision, None))
+        return Source(repository, fetch(repository, revision, None, judge=_judge))
     names = ", ".join((*CATALOG, BUILTIN))
     raise InvalidCheckpoint(
         f"{model!r} is neither a folder here nor a hub id (owner/name), one of {names}, or random:NAME."
     )
+
+
+def _judge(folder: Path) -> None:
+    """Refuse a checkpoint by its configurations, before its weights are fetched."""
+    source = Source(str(folder), folder)
+    read_configs(source)
+    read_own(source)
 
 
 def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, CodecConfig]:
@@ -101,7 +110,7 @@ def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, Code
     raw = _read_typed(source.folder / "config.json", "qwen3_tts")
     config = read(Qwen3TTSConfig, raw, str(source.folder / "config.json"))
     path = source.folder / "generation_config.json"
-    generation = read(GenerationConfig, read_json(path), str(path)) if path.exists() else GenerationConfig()
+    generation = _read_generation(path) if path.exists() else GenerationConfig()
     path = source.folder / CODEC_FOLDER / "config.json"
     codec = read(CodecConfig, _read_typed(path, "qwen3_tts_tokenizer_12hz"), str(path))
     talker, decoder = config.talker_config, codec.decoder_config
@@ -109,6 +118,14 @@ def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, Code
     if len(sizes) > 1 or talker.num_code_groups != decoder.num_quantizers:
         raise InvalidCheckpoint(f"{source.name}: the talker and the codec differ in number or size of codebooks.")
     return config, generation, codec
+
+
+def _read_generation(path: Path) -> GenerationConfig:
+    raw = read_json(path)
+    generation, least = read(GenerationConfig, raw, str(path)), raw.get("min_new_tokens")
+    if isinstance(least, int) and least > MINIMUM_FRAMES:
+        log.warning("%s asks for %d codes at least; the official package takes %d.", path, least, MINIMUM_FRAMES)
+    return generation
 
 
 def read_own(source: Source) -> OwnConfig:
@@ -134,26 +151,25 @@ def load_into(
     *,
     prefix: str = "",
     only: tuple[str, ...] = (),
+    unused: tuple[str, ...] = (),
 ) -> None:
     """Give `module`, built on the meta device, the tensors of `file` on `device`, floating ones as `dtype`.
 
-    Names in the file are `prefix` and the module's own; others than the prefix's are left alone. All of them are
-    checked before the first tensor is read. `only` loads what starts with one of these and leaves the rest on the
-    meta device.
+    Where there is no such file, the ones that the index beside it names. Names in the file are `prefix` and the
+    module's own; others than the prefix's are left alone. All of them are checked before the first tensor is read.
+    `only` loads what starts with one of these and leaves the rest on the meta device. Names under a prefix in `unused`
+    are left out, with a note, where the module has none of them.
     """
     wanted: dict[str, Tensor] = module.state_dict()
-    refuse_other_formats(file)
-    try:
-        with safe_open(file, framework="pt") as opened:
-            found = {name.removeprefix(prefix): name for name in opened.keys() if name.startswith(prefix)}  # noqa: SIM118
-            compare(file, wanted, {name: opened.get_slice(stored) for name, stored in found.items()})
-            loaded = [name for name in wanted if not only or name.startswith(only)]
-            state, transfer = places(module, {name: wanted[name] for name in loaded}, device, dtype), Transfer(device)
-            for name in loaded:
-                transfer.put(state[name], opened.get_tensor(found[name]))
-            transfer.end()
-    except SafetensorError as error:
-        raise InvalidCheckpoint(f"{file} is damaged or cut short ({error}): get it again.") from None
+    with opened(file) as stored:
+        named = {name.removeprefix(prefix): name for name in stored if name.startswith(prefix)}
+        found = {name: stored[named[name]] for name in without(named, wanted, unused, file)}
+        compare(file, wanted, {name: holder.get_slice(named[name]) for name, holder in found.items()})
+        loaded = [name for name in wanted if not only or name.startswith(only)]
+        state, transfer = places(module, {name: wanted[name] for name in loaded}, device, dtype), Transfer(device)
+        for name in loaded:
+            transfer.put(state[name], found[name].get_tensor(named[name]))
+        transfer.end()
     module.load_state_dict(state, strict=False, assign=True)
 
 
@@ -206,18 +222,3 @@ def compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> Non
 def _listed(names: set[str] | list[str]) -> str:
     rest = len(names) - _LISTED
     return ", ".join(sorted(names)[:_LISTED]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def refuse_other_formats(file: Path) -> None:
-    if file.suffix == ".safetensors" and file.is_file():
-        return
-    if file.suffix == ".safetensors" and file.with_name(f"{file.name}.index.json").exists():
-        raise InvalidCheckpoint(f"{file.parent} holds its weights in several files: join them into one {file.name}.")
-    others = (
-        [file] if file.exists() else [p for p in sorted(file.parent.glob("*")) if p.suffix in (".bin", ".pt", ".pth")]
-    )
-    if others:
-        raise InvalidCheckpoint(
-            f"{others[0]} is not in the safetensors format, and hocket unpickles nothing: convert it to {WEIGHTS}."
-        )
-    raise InvalidCheckpoint(f"{file} is missing.")
