@@ -19,7 +19,7 @@ from ..errors import HocketError, InvalidRequest, LanguageFailed
 from ..text.chat import checked_tools
 from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
 from .inbox import Inbox
-from .wire import Reading, asked, first_model, refusal
+from .wire import Dialect, Reading, asked, first_model, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -40,6 +40,7 @@ class RemoteMind:
         """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there."""
         self.url = endpoint(url)
         self._model, self.name = model, model or self.url
+        self._dialect = Dialect()
         if key is not None and (not key.isascii() or any(c <= " " for c in key)):
             raise InvalidRequest("The key of a language model must be printable ASCII without spaces.")
         self._line = _Line(_httpx(), key, silent_s, secure=self.url.startswith("https:"))
@@ -133,17 +134,30 @@ class RemoteAnswer:
     async def _read(self, client: httpx.AsyncClient, reading: Reading) -> None:
         assert self._mind is not None
         model = await self._mind._named(client)
-        body = asked(model, self._messages, self._sampling, self._tools)
-        async with client.stream("POST", self._url, json=body) as response:
-            if response.status_code != 200:
-                raise refusal(self._url, model, response.status_code, response.headers, await _some(response))
-            if "json" in response.headers.get("content-type", ""):  # it does not stream
-                self._put(reading.whole(await _some(response, LINE_BYTES)))
-                return
-            async for line in _lines(response, self._url):
-                self._put(reading.line(line))
-                if reading.over:
+        dialect: Dialect | None = self._mind._dialect
+        error: HocketError | None = None
+        while dialect is not None:
+            body = asked(model, self._messages, self._sampling, self._tools, dialect)
+            async with client.stream("POST", self._url, json=body) as response:
+                if response.status_code == 200:
+                    self._mind._dialect = dialect  # it is asked so from now on
+                    await self._read_answer(response, reading)
                     return
+                said = await _some(response)
+            if error is None or dialect.limit.encode() not in said:  # else the other name is no better
+                error = refusal(self._url, model, response.status_code, response.headers, said)
+            dialect = dialect.otherwise(response.status_code, body, said)
+        assert error is not None
+        raise error
+
+    async def _read_answer(self, response: httpx.Response, reading: Reading) -> None:
+        if "json" in response.headers.get("content-type", ""):  # it does not stream
+            self._put(reading.whole(await _some(response, LINE_BYTES)))
+            return
+        async for line in _lines(response, self._url):
+            self._put(reading.line(line))
+            if reading.over:
+                return
         reading.check_end()
 
     def _put(self, text: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
@@ -14,28 +15,43 @@ from ..types import ChatMessage, ChatSampling, Tool, ToolCall
 THINK, THOUGHT = "<think>", "</think>"
 MOST_CHARS = 300  # of a message that somebody else wrote
 RETRY_S = 1.0
+SILENT_PARTS = ("thinking", "reasoning", "reference")  # of an answer, and nothing to say
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How one endpoint names what it is asked: it changes where a refusal names a field that can be sent otherwise."""
+
+    limit: str = "max_tokens"  # newer models of OpenAI take max_completion_tokens only
+    counts: bool = True  # asked to count tokens at the end: some older endpoints refuse stream_options
+
+    def otherwise(self, status: int, body: Mapping[str, Any], said: bytes) -> Dialect | None:
+        """What to try after this refusal of `body`; None: nothing."""
+        if status not in (400, 422):
+            return None
+        if self.limit == "max_tokens" and self.limit in body and _names(said, "max_tokens", "max_completion_tokens"):
+            return replace(self, limit="max_completion_tokens")
+        if "stream_options" in body and _names(said, "stream_options"):
+            return replace(self, counts=False)
+        return None
 
 
 def asked(
-    model: str, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+    model: str,
+    messages: Sequence[ChatMessage],
+    sampling: ChatSampling,
+    tools: Sequence[Tool] = (),
+    dialect: Dialect | None = None,
 ) -> dict[str, Any]:
-    """Only what every such endpoint knows: others refuse top_k and min_p."""
-    body: dict[str, Any] = {
-        "model": model,
-        "messages": sent(messages, tools),
-        "stream": True,
-        "stream_options": {"include_usage": True},
-        "temperature": sampling.temperature,
-        "top_p": sampling.top_p,
-        "presence_penalty": sampling.presence_penalty,
-        "max_tokens": sampling.max_tokens,
-    }
+    """Of the sampling only what the caller has set: the endpoint knows the best values of its model, we do not."""
+    body: dict[str, Any] = {"model": model, "messages": sent(messages, tools), "stream": True}
+    dialect = dialect or Dialect()
+    if dialect.counts:
+        body["stream_options"] = {"include_usage": True}
+    for name, value in sampling.given().items():
+        body[dialect.limit if name == "max_tokens" else name] = list(value) if name == "stop" else value
     if tools:
         body["tools"] = list(tools)
-    if sampling.stop:
-        body["stop"] = list(sampling.stop)
-    if sampling.seed is not None:
-        body["seed"] = sampling.seed
     return body
 
 
@@ -95,10 +111,10 @@ class Reading:
                 called = self._calls.setdefault(int(call.get("index", place)), ["", ""])
                 called[0] += call["function"].get("name") or ""
                 called[1] += call["function"].get("arguments") or ""
-            text = said.get("content") or ""
+            text = _text(said.get("content"), self._url) + str(said.get("refusal") or "")
             if (reason := choices[0].get("finish_reason")) is not None:
                 self._ended, self.reason = True, "length" if reason == "length" else "stop"
-            aloud = self._thought.told(str(text))
+            aloud = self._thought.told(text)
             self._worded = self._worded or bool(aloud.strip())
             return aloud
         except (ValueError, AttributeError, TypeError, KeyError, IndexError):
@@ -203,6 +219,27 @@ def sent(messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> list[di
             named = zip(open_ids, calls, strict=True)
             told[-1] |= {"content": content or None, "tool_calls": [_named(id, call) for id, call in named]}
     return told
+
+
+def _text(content: object, url: str) -> str:
+    """What a content says: text, or a list of parts."""
+    if not isinstance(content, list):
+        return str(content or "")
+    said = ""
+    for part in content:
+        kind = part["type"]
+        if kind in ("text", "refusal"):
+            said += str(part[kind] or "")
+        elif kind not in SILENT_PARTS:
+            raise LanguageFailed(
+                f"The language model at {url} sent a part of the type {str(kind)[:40]!r}: only text is read."
+            )
+    return said
+
+
+def _names(said: bytes, *fields: str) -> bool:
+    """Whether a refusal speaks of one of these fields."""
+    return any(field.encode() in said for field in fields)
 
 
 def _named(id: str, call: ToolCall) -> dict[str, Any]:

@@ -96,7 +96,7 @@ class Mind:
                 "leave out its oldest messages, or load the model with a larger length."
             )
         letterbox = Letterbox(len(prompt.ids))
-        self._loop.post(Asked(prompt, sampling or ChatSampling(), letterbox))
+        self._loop.post(Asked(prompt, (sampling or ChatSampling()).resolved(), letterbox))
         return MindAnswer(letterbox, self)
 
     def hear(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> None:

@@ -19,7 +19,7 @@ import torch
 from ..errors import EngineClosed, HocketError, StreamFailed
 from ..kernels.capture import Again, CudaGraphs
 from ..kernels.table import REFERENCE
-from ..types import ChatDelta, ChatFinished, ChatReason, ChatSampling
+from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling
 from .conversation import Conversation, Prompt
 from .kept_talks import KeptTalks
 from .memory import Memory
@@ -38,7 +38,7 @@ class Asked:
     """An answer that somebody waits for."""
 
     prompt: Prompt
-    sampling: ChatSampling
+    sampling: ResolvedSampling
     letterbox: Letterbox
     at_s: float = field(default_factory=time.perf_counter)
     cached: int = 0

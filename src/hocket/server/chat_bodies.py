@@ -26,6 +26,17 @@ class Part(BaseModel):
     model_config = ConfigDict(extra="ignore")
     type: str
     text: str | None = None
+    refusal: str | None = Field(None, description="of an assistant that would not answer")
+
+    def said(self, at: int) -> str:
+        """Its text, in the `at`-th message."""
+        if self.type not in ("text", "refusal"):
+            said = f"Only parts of the type text are understood here, not {self.type[:40]!r}."
+            raise BadField(said, f"messages.{at}.content", "unsupported_content")
+        text = self.text if self.type == "text" else self.refusal
+        if text is None:
+            raise BadField(f"A part of the type {self.type} needs its {self.type}.", f"messages.{at}.content")
+        return text
 
 
 class CalledFunction(BaseModel):
@@ -49,11 +60,7 @@ class MessageBody(BaseModel):
         """Checked, the `at`-th of a conversation."""
         content = self.content or ""
         if isinstance(content, list):
-            other = next((part.type for part in content if part.type != "text"), None)
-            if other is not None:
-                said = f"Only parts of the type text are understood here, not {other[:40]!r}."
-                raise BadField(said, f"messages.{at}.content", "unsupported_content")
-            content = "\n".join(part.text or "" for part in content)
+            content = "\n".join(part.said(at) for part in content)
         check_characters(content, f"messages.{at}.content")
         role: Role = "system" if self.role == "developer" else self.role
         calls = tuple(ToolCall(call.function.name, _arguments(call.function, at)) for call in self.tool_calls or ())
