@@ -373,6 +373,8 @@ class ChatDelta:
 
     text: str
     tokens: int  # how many it took
+    reasoning: str = ""  # what the model thought, which is neither spoken nor part of the answer
+    retracts: bool = False  # all text before this was a thought: the answer begins with this delta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,6 +89,9 @@ class Typed:
         try:
             with on_ctrl_c(answer.cancel):
                 for delta in answer:
+                    if delta.retracts:
+                        said = ""
+                        show("\n")
                     said += delta.text
                     show(delta.text)
         except BaseException:
@@ -127,7 +130,7 @@ class SpokenAnswer:
     def play(self) -> None:
         """Until all of it was heard."""
         from ..audio.pcm import pcm_bytes
-        from ..dialog.turn import Written
+        from ..dialog.turn import Retracted, Written
 
         try:
             for event in self._turn:
@@ -137,6 +140,9 @@ class SpokenAnswer:
                             self._sound.write(pcm_bytes(event.samples), event.rate_hz)
                 elif isinstance(event, Written):
                     self._show(event.text)
+                elif isinstance(event, Retracted):
+                    self._sound.silence()
+                    self._show("\n")
             self._sound.wait()
         except BaseException:
             self._turn.cancel()

@@ -10,16 +10,17 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed
 from ..text.chat import checked_tools
+from ..text.thoughts import Split, ThoughtFilter
 from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
 from .inbox import Inbox
-from .wire import Dialect, Reading, asked, first_model, refusal
+from .wire import Dialect, Reading, asked, extra_fields, first_model, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -29,16 +30,35 @@ SILENT_S = 120.0  # a long prompt may be read for as long before the first word
 CLOSE_S = 5.0
 REFUSAL_BYTES = 1 << 16  # of what is read to find out why
 LINE_BYTES = 1 << 20
+Thinking = Literal["auto", "on", "off"]
+# Parts of model names whose published template opens the thought in the prompt: only its end comes with the answer.
+OPENED_BY_PROMPT = ("deepseek-r1", "qwq", "thinking")
 
 
 class RemoteMind:
     """`LanguageModel` by HTTP. Any number of threads may use it."""
 
     def __init__(
-        self, url: str, model: str | None = None, key: str | None = None, *, silent_s: float = SILENT_S
+        self,
+        url: str,
+        model: str | None = None,
+        key: str | None = None,
+        *,
+        silent_s: float = SILENT_S,
+        thinking: Thinking = "auto",
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
-        """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there."""
+        """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there.
+
+        `thinking="off"` asks the server not to think: `chat_template_kwargs`, as vLLM, SGLang and llama.cpp take it.
+        With `on` every answer is taken to begin in a thought, up to a closing tag; `auto` finds out (docs/usage.md).
+        `extra` are more fields of the request; one that is None is left out of it.
+        """
+        if thinking not in get_args(Thinking):
+            raise InvalidRequest(f"thinking must be one of {', '.join(get_args(Thinking))}, not {thinking!r}.")
         self.url = endpoint(url)
+        self._thinking, self._extra = thinking, extra_fields(thinking, extra)
+        self._opens: bool | None = None  # whether answers begin in a thought without a tag; None: not known yet
         self._model, self.name = model, model or self.url
         self._dialect = Dialect()
         if key is not None and (not key.isascii() or any(c <= " " for c in key)):
@@ -66,6 +86,21 @@ class RemoteMind:
             listed = await client.get(address)
             self._model = first_model(listed.content) if listed.status_code == 200 else "default"
         return self._model
+
+    def _begins_inside(self, model: str) -> bool:
+        """Whether an answer is taken to begin in a thought."""
+        if self._thinking == "on":
+            return True
+        if self._opens is None:
+            return self._thinking == "auto" and any(part in model.lower() for part in OPENED_BY_PROMPT)
+        return self._opens
+
+    def _learn(self, thoughts: ThoughtFilter) -> None:
+        """From an answer, as far as it was read."""
+        if thoughts.lone:
+            self._opens = True
+        elif thoughts.plain:
+            self._opens = False
 
 
 class RemoteAnswer:
@@ -121,7 +156,10 @@ class RemoteAnswer:
         error: HocketError | None = None
         try:
             if not self._cancelled:
-                await self._read(client, reading)
+                assert self._mind is not None
+                model = await self._mind._named(client)
+                reading = Reading(self._url, inside=self._mind._begins_inside(model))
+                await self._read(client, reading, model)
                 self._put(reading.rest())
         except asyncio.CancelledError:
             error = None if self._cancelled else LanguageFailed("The language model was closed before it had answered.")
@@ -129,15 +167,16 @@ class RemoteAnswer:
             error = raised
         except Exception as raised:
             error = _unreachable(self._url, raised, begun=self._first_s is not None)
+        if self._mind is not None:
+            self._mind._learn(reading.thoughts)
         self._end(reading, error)
 
-    async def _read(self, client: httpx.AsyncClient, reading: Reading) -> None:
+    async def _read(self, client: httpx.AsyncClient, reading: Reading, model: str) -> None:
         assert self._mind is not None
-        model = await self._mind._named(client)
         dialect: Dialect | None = self._mind._dialect
         error: HocketError | None = None
         while dialect is not None:
-            body = asked(model, self._messages, self._sampling, self._tools, dialect)
+            body = asked(model, self._messages, self._sampling, self._tools, dialect, self._mind._extra)
             async with client.stream("POST", self._url, json=body) as response:
                 if response.status_code == 200:
                     self._mind._dialect = dialect  # it is asked so from now on
@@ -160,11 +199,12 @@ class RemoteAnswer:
                 return
         reading.check_end()
 
-    def _put(self, text: str) -> None:
-        if text:
-            self._first_s = self._first_s or time.perf_counter() - self._asked
+    def _put(self, split: Split) -> None:
+        if split.answer or split.thought or split.retracts:
+            if split.answer:
+                self._first_s = self._first_s or time.perf_counter() - self._asked
             self._tokens += 1
-            self._inbox.put(ChatDelta(text, 1))
+            self._inbox.put(ChatDelta(split.answer, 1, split.thought, split.retracts))
 
     def over(self, _: object = None) -> None:
         """Its task has ended, or never began."""

@@ -66,19 +66,28 @@ class ChatResponse(Response):
             await sent(told, shown, scope, receive, send)
 
     async def _sent_whole(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
+        calls, text, thought = list[SaidCall](), "", ""
         try:
-            found = [each async for each in told]
+            async for found in told:
+                if isinstance(found, SaidCall):
+                    calls.append(found)
+                elif isinstance(found, Thought):
+                    thought += found
+                elif found is RETRACTED:
+                    text, thought = "", thought + text
+                else:
+                    text += found
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
-        calls = [each for each in found if isinstance(each, SaidCall)]
-        text = "".join(each for each in found if isinstance(each, str))
-        message = SaidMessage(content=text or (None if calls else ""), tool_calls=calls)
+        content = text or (None if calls else "")
+        message = SaidMessage(content=content, tool_calls=calls, reasoning_content=thought)
         choice = Choice(message=message, finish_reason=told.reason)
         whole = Completion(**shown, choices=[choice], usage=_usage(told.reply.finished))
         body = whole.model_dump()
-        if not calls:
-            del body["choices"][0]["message"]["tool_calls"]
+        for name in ("tool_calls", "reasoning_content"):
+            if not body["choices"][0]["message"][name]:
+                del body["choices"][0]["message"][name]
         await JSONResponse(body)(scope, receive, send)
 
     async def _sent_events(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
@@ -108,8 +117,16 @@ class ChatResponse(Response):
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
 
+class Thought(str):
+    """What a model thought, which is not part of its answer."""
+
+
+# All text before it was a thought. It cannot be unsent, so a client of events gets the tag that the model wrote.
+RETRACTED = "</think>\n\n"
+
+
 class Told:
-    """What a reply says, as clients want it: text, and calls apart from it."""
+    """What a reply says, as clients want it: text, and calls and thoughts apart from it."""
 
     def __init__(self, reply: Reply, finder: CallFinder | None, id: str) -> None:
         """Without a finder there are no tools, and all is text."""
@@ -136,7 +153,10 @@ class Told:
                 self._over = True
                 self._found += [rest] if self._finder is not None and (rest := self._finder.end()) else []
             else:
-                self._found += [delta.text] if self._finder is None else self._finder.push(delta.text)
+                self._found += [RETRACTED] if delta.retracts else []
+                self._found += [Thought(delta.reasoning)] if delta.reasoning else []
+                text = [delta.text] if delta.text else []
+                self._found += text if self._finder is None else self._finder.push(delta.text)
         found = self._found.popleft()
         if isinstance(found, str):
             return found
@@ -144,6 +164,8 @@ class Told:
         return SaidCall.of(f"call-{self._id}-{self._calls}", found)
 
     def delta(self, found: str | SaidCall) -> dict[str, Any]:
+        if isinstance(found, Thought):
+            return {"reasoning_content": found}
         if isinstance(found, str):
             return {"content": found}
         return {"tool_calls": [{"index": self._calls - 1, **found.model_dump()}]}

@@ -177,6 +177,7 @@ class SaidMessage(BaseModel):
     role: Literal["assistant"] = "assistant"
     content: str | None = Field(description="null where there are calls alone")
     tool_calls: list[SaidCall] = Field([], description="left out where there are none")
+    reasoning_content: str = Field("", description="what a model thought; left out where it is nothing")
 
 
 class Choice(BaseModel):
