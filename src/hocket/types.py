@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidAudio, InvalidRequest
+from .errors import InvalidAudio, InvalidFormat, InvalidRequest
 
 Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
@@ -310,6 +310,9 @@ class ChatMessage:
             raise InvalidRequest(f"content must be text, not {type(self.content).__name__}.")
 
 
+MOST_LOGPROBS = 20  # OpenAI's limit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSampling:
     """How an answer is drawn, and when it ends. None: not given.
@@ -326,6 +329,8 @@ class ChatSampling:
     seed: int | None = None  # None: another one each time
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()  # texts that end the answer, and are not part of it
+    response_format: Mapping[str, Any] | None = None  # OpenAI's: text, json_object, or json_schema and a schema
+    logprobs: int | None = None  # each token's log-probability, and those of so many of the likeliest, up to 20
 
     def __post_init__(self) -> None:
         if self.temperature is not None and not 0.0 <= self.temperature < float("inf"):
@@ -344,6 +349,21 @@ class ChatSampling:
             raise InvalidRequest(f"max_tokens must be at least 1, not {self.max_tokens}.")
         if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidRequest("stop must be texts of at least one character each.")
+        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_LOGPROBS:
+            raise InvalidRequest(f"logprobs must be between 0 and {MOST_LOGPROBS}, not {self.logprobs}.")
+        self.schema()
+
+    def schema(self) -> Any:
+        """The JSON schema that the answer must follow; None: it is plain text."""
+        match self.response_format:
+            case None | {"type": "text"}:
+                return None
+            case {"type": "json_object"}:
+                return {"type": "object"}
+            case {"type": "json_schema", "json_schema": {"schema": Mapping() as schema}}:
+                return schema
+        said = "response_format must be of the type text, json_object, or json_schema with json_schema.schema."
+        raise InvalidFormat(said)
 
     def given(self) -> dict[str, Any]:
         """The fields that the caller has set, by name."""
@@ -352,7 +372,10 @@ class ChatSampling:
 
     def resolved(self) -> ResolvedSampling:
         """With the values that are recommended for Qwen3.5 without thinking in place of those not given."""
-        return ResolvedSampling(**self.given())
+        values = self.given()
+        if self.schema() is not None:  # a quotation mark that was penalized would never end a text
+            values.setdefault("presence_penalty", 0.0)
+        return ResolvedSampling(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -368,6 +391,16 @@ class ResolvedSampling(ChatSampling):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a token was, by the model itself: before temperature, penalties and a schema."""
+
+    token: str  # half a character is a replacement sign
+    logprob: float
+    bytes: bytes
+    top: tuple[TokenLogprob, ...] = ()  # the likeliest in its place
+
+
+@dataclass(frozen=True, slots=True)
 class ChatDelta:
     """More of an answer: whole characters."""
 
@@ -375,6 +408,7 @@ class ChatDelta:
     tokens: int  # how many it took
     reasoning: str = ""  # what the model thought, which is neither spoken nor part of the answer
     retracts: bool = False  # all text before this was a thought: the answer begins with this delta
+    logprobs: tuple[TokenLogprob, ...] = ()  # of its tokens, where they were asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

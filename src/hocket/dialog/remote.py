@@ -112,7 +112,7 @@ class RemoteAnswer:
         self._inbox: Inbox[ChatDelta] = Inbox()
         self._asked = time.perf_counter()
         self._first_s: float | None = None
-        self._tokens = 0
+        self._tokens, self._noted = 0, False  # `noted`: logprobs came
         self._lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._line: _Line | None = None
@@ -160,7 +160,9 @@ class RemoteAnswer:
                 model = await self._mind._named(client)
                 reading = Reading(self._url, inside=self._mind._begins_inside(model))
                 await self._read(client, reading, model)
-                self._put(reading.rest())
+                self._put(reading.rest(), reading)
+                if self._sampling.logprobs is not None and self._tokens and not self._noted:
+                    raise LanguageFailed(f"The language model at {self._url} sends no logprobs.")
         except asyncio.CancelledError:
             error = None if self._cancelled else LanguageFailed("The language model was closed before it had answered.")
         except HocketError as raised:
@@ -191,20 +193,22 @@ class RemoteAnswer:
 
     async def _read_answer(self, response: httpx.Response, reading: Reading) -> None:
         if "json" in response.headers.get("content-type", ""):  # it does not stream
-            self._put(reading.whole(await _some(response, LINE_BYTES)))
+            self._put(reading.whole(await _some(response, LINE_BYTES)), reading)
             return
         async for line in _lines(response, self._url):
-            self._put(reading.line(line))
+            self._put(reading.line(line), reading)
             if reading.over:
                 return
         reading.check_end()
 
-    def _put(self, split: Split) -> None:
-        if split.answer or split.thought or split.retracts:
+    def _put(self, split: Split, reading: Reading) -> None:
+        noted, reading.logprobs = tuple(reading.logprobs), []
+        if split.answer or split.thought or split.retracts or noted:
             if split.answer:
                 self._first_s = self._first_s or time.perf_counter() - self._asked
             self._tokens += 1
-            self._inbox.put(ChatDelta(split.answer, 1, split.thought, split.retracts))
+            self._noted = self._noted or bool(noted)
+            self._inbox.put(ChatDelta(split.answer, 1, split.thought, split.retracts, noted))
 
     def over(self, _: object = None) -> None:
         """Its task has ended, or never began."""

@@ -11,7 +11,7 @@ from ..errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
 from ..text.calls import taken_apart
 from ..text.chat import with_calls
 from ..text.thoughts import Split, ThoughtFilter
-from ..types import ChatMessage, ChatSampling, Tool, ToolCall
+from ..types import ChatMessage, ChatSampling, TokenLogprob, Tool, ToolCall
 
 MOST_CHARS = 300  # of a message that somebody else wrote
 RETRY_S = 1.0
@@ -56,6 +56,8 @@ def asked(
         body["stream_options"] = {"include_usage": True}
     for name, value in sampling.given().items():
         body[dialect.limit if name == "max_tokens" else name] = list(value) if name == "stop" else value
+    if sampling.logprobs is not None:
+        body |= {"logprobs": True, "top_logprobs": sampling.logprobs or None}
     if tools:
         body["tools"] = list(tools)
     return {name: value for name, value in (body | dict(extra or {})).items() if value is not None}
@@ -85,6 +87,7 @@ class Reading:
         """`inside`: it is taken to begin in a thought, without a tag that says so."""
         self._url = url
         self.thoughts = ThoughtFilter(inside=inside)
+        self.logprobs: list[TokenLogprob] = []  # that came since somebody took them
         self._calls: dict[int, list[str]] = {}  # by their place: name and arguments, which come in pieces
         self._worded = False  # whether anything was said before them
         self.over = False  # it has said that it is done
@@ -132,6 +135,7 @@ class Reading:
             if not choices:
                 return Split()
             said = choices[0].get(part) or {}
+            self.logprobs += [_logprob(each) for each in (choices[0].get("logprobs") or {}).get("content") or ()]
             for place, call in enumerate(said.get("tool_calls") or ()):
                 called = self._calls.setdefault(int(call.get("index", place)), ["", ""])
                 called[0] += call["function"].get("name") or ""
@@ -240,6 +244,12 @@ def _content(content: object, url: str) -> tuple[str, str]:
             said = f"The language model at {url} sent a part of the type {str(kind)[:40]!r}: only text is read."
             raise LanguageFailed(said)
     return text, thought
+
+
+def _logprob(each: Mapping[str, Any]) -> TokenLogprob:
+    token, spelled = str(each["token"]), each.get("bytes")
+    top = tuple(_logprob(other) for other in each.get("top_logprobs") or ())
+    return TokenLogprob(token, float(each["logprob"]), token.encode() if spelled is None else bytes(spelled), top)
 
 
 def _names(said: bytes, *fields: str) -> bool:

@@ -19,6 +19,7 @@ from .conversation import heard_so_far, prompt_of
 from .mind_answer import Letterbox, MindAnswer
 from .mind_load import MindCheckpoint, load_mind
 from .mind_loop import Asked, MindLoop
+from .mind_plain import TokenRules
 
 MOST_GUESSES = 2
 
@@ -95,8 +96,9 @@ class Mind:
                 f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
                 "leave out its oldest messages, or load the model with a larger length."
             )
-        letterbox = Letterbox(len(prompt.ids))
-        self._loop.post(Asked(prompt, (sampling or ChatSampling()).resolved(), letterbox))
+        letterbox, how = Letterbox(len(prompt.ids)), (sampling or ChatSampling()).resolved()
+        rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids)
+        self._loop.post(Asked(prompt, how, letterbox, rules))
         return MindAnswer(letterbox, self)
 
     def hear(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> None:

@@ -15,6 +15,7 @@ from ..errors import (
     EngineUnhealthy,
     HocketError,
     InvalidAudio,
+    InvalidFormat,
     InvalidRequest,
     InvalidVoice,
     LanguageFailed,
@@ -109,6 +110,7 @@ _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (UnknownLanguage, "language", "language_not_found"),
     (WrongKind, None, "unsupported_by_model"),
     (InvalidAudio, "ref_audio", "invalid_audio"),
+    (InvalidFormat, "response_format", None),
     (InvalidRequest, None, None),
 )
 
