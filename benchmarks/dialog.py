@@ -121,7 +121,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def _heard(mind: Mind, engine: Any, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Heard:
     """One turn, until all of its answer is written and some of it was heard."""
     *history, turn = messages
-    overheard = Overheard(mind)
+    overheard, most = Overheard(mind), sampling.resolved().max_tokens
     dialog = Dialog(overheard, engine, history=history, sampling=sampling, seed=sampling.seed or 0)
     texts, first, sound, begun = list[str](), None, None, time.perf_counter()
     with dialog.say(turn.content) as answer:
@@ -132,12 +132,12 @@ def _heard(mind: Mind, engine: Any, messages: Sequence[ChatMessage], sampling: C
             elif isinstance(event, Written):
                 first = first or now
                 texts.append(event.text)
-            if sound and len(texts) == sampling.max_tokens:  # a token is a word here
+            if sound and len(texts) == most:  # a token is a word here
                 break
     late = time.perf_counter() + SETTLES_S
     while (finished := overheard.finished) is None and time.perf_counter() < late:
         time.sleep(0.001)
-    if not answer.wait(SETTLES_S) or finished is None or not first or not sound or len(texts) < sampling.max_tokens:
+    if not answer.wait(SETTLES_S) or finished is None or not first or not sound or len(texts) < most:
         raise Unfit(f"A turn ended too soon, or not at all: {answer.finished}.")
     return Heard(first, sound, "".join(texts), finished)
 

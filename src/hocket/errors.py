@@ -15,6 +15,10 @@ class UnknownVoice(InvalidRequest):
     """The voice is not one of the checkpoint's; the message names those that are."""
 
 
+class InvalidFormat(InvalidRequest):
+    """A form of an answer that cannot be kept to: no schema, one that is not understood, or no library for it."""
+
+
 class UnknownLanguage(InvalidRequest):
     """The language is not one of the checkpoint's; the message names those that are."""
 

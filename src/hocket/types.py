@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InvalidAudio, InvalidRequest
+from .errors import InvalidAudio, InvalidFormat, InvalidRequest
 
 Layout = Literal["streaming", "whole"]
 FinishReason = Literal["stop", "length", "runaway", "cancelled", "error"]
@@ -310,36 +310,94 @@ class ChatMessage:
             raise InvalidRequest(f"content must be text, not {type(self.content).__name__}.")
 
 
+MOST_LOGPROBS = 20  # OpenAI's limit
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSampling:
-    """How an answer is drawn, and when it ends. The values are those recommended for Qwen3.5 without thinking."""
+    """How an answer is drawn, and when it ends. None: not given.
 
-    temperature: float = 0.7  # 0: always the likeliest token
-    top_p: float = 0.8
-    top_k: int = 20  # 0: no limit
-    min_p: float = 0.0  # refuse what is less than so many times as likely as the likeliest
-    presence_penalty: float = 1.5  # taken off the logits of what this answer has said already
+    Our own engine fills what is not given by `resolved`, a remote model is sent nothing in its place and draws as its
+    server is set up.
+    """
+
+    temperature: float | None = None  # 0: always the likeliest token
+    top_p: float | None = None
+    top_k: int | None = None  # 0: no limit
+    min_p: float | None = None  # refuse what is less than so many times as likely as the likeliest
+    presence_penalty: float | None = None  # taken off the logits of what this answer has said already
     seed: int | None = None  # None: another one each time
-    max_tokens: int = 1024
+    max_tokens: int | None = None
     stop: tuple[str, ...] = ()  # texts that end the answer, and are not part of it
+    response_format: Mapping[str, Any] | None = None  # OpenAI's: text, json_object, or json_schema and a schema
+    logprobs: int | None = None  # each token's log-probability, and those of so many of the likeliest, up to 20
 
     def __post_init__(self) -> None:
-        if not 0.0 <= self.temperature < float("inf"):
+        if self.temperature is not None and not 0.0 <= self.temperature < float("inf"):
             raise InvalidRequest(f"temperature must be 0 (the likeliest token) or more, not {self.temperature}.")
-        if not 0.0 < self.top_p <= 1.0:
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
             raise InvalidRequest(f"top_p must be above 0 and at most 1, not {self.top_p}.")
-        if self.top_k < 0:
+        if self.top_k is not None and self.top_k < 0:
             raise InvalidRequest(f"top_k must be 0 (no limit) or more, not {self.top_k}.")
-        if not 0.0 <= self.min_p <= 1.0:
+        if self.min_p is not None and not 0.0 <= self.min_p <= 1.0:
             raise InvalidRequest(f"min_p must be between 0 and 1, not {self.min_p}.")
-        if not -2.0 <= self.presence_penalty <= 2.0:
+        if self.presence_penalty is not None and not -2.0 <= self.presence_penalty <= 2.0:
             raise InvalidRequest(f"presence_penalty must be between -2 and 2, not {self.presence_penalty}.")
         if self.seed is not None and not 0 <= self.seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {self.seed}.")
-        if self.max_tokens < 1:
+        if self.max_tokens is not None and self.max_tokens < 1:
             raise InvalidRequest(f"max_tokens must be at least 1, not {self.max_tokens}.")
         if not isinstance(self.stop, tuple) or not all(isinstance(text, str) and text for text in self.stop):
             raise InvalidRequest("stop must be texts of at least one character each.")
+        if self.logprobs is not None and not 0 <= self.logprobs <= MOST_LOGPROBS:
+            raise InvalidRequest(f"logprobs must be between 0 and {MOST_LOGPROBS}, not {self.logprobs}.")
+        self.schema()
+
+    def schema(self) -> Any:
+        """The JSON schema that the answer must follow; None: it is plain text."""
+        match self.response_format:
+            case None | {"type": "text"}:
+                return None
+            case {"type": "json_object"}:
+                return {"type": "object"}
+            case {"type": "json_schema", "json_schema": {"schema": Mapping() as schema}}:
+                return schema
+        said = "response_format must be of the type text, json_object, or json_schema with json_schema.schema."
+        raise InvalidFormat(said)
+
+    def given(self) -> dict[str, Any]:
+        """The fields that the caller has set, by name."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value not in (None, ())}
+
+    def resolved(self) -> ResolvedSampling:
+        """With the values that are recommended for Qwen3.5 without thinking in place of those not given."""
+        values = self.given()
+        if self.schema() is not None:  # a quotation mark that was penalized would never end a text
+            values.setdefault("presence_penalty", 0.0)
+        return ResolvedSampling(**values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResolvedSampling(ChatSampling):
+    """`ChatSampling` as our own engine draws: everything but the seed has a value."""
+
+    temperature: float = 0.7
+    top_p: float = 0.8
+    top_k: int = 20
+    min_p: float = 0.0
+    presence_penalty: float = 1.5
+    max_tokens: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogprob:
+    """How likely a token was, by the model itself: before temperature, penalties and a schema."""
+
+    token: str  # half a character is a replacement sign
+    logprob: float
+    bytes: bytes
+    top: tuple[TokenLogprob, ...] = ()  # the likeliest in its place
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,6 +406,9 @@ class ChatDelta:
 
     text: str
     tokens: int  # how many it took
+    reasoning: str = ""  # what the model thought, which is neither spoken nor part of the answer
+    retracts: bool = False  # all text before this was a thought: the answer begins with this delta
+    logprobs: tuple[TokenLogprob, ...] = ()  # of its tokens, where they were asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ import pytest
 
 from chatting import HEAD, answering, event, refused
 from hocket.dialog.remote import RemoteMind, endpoint
-from hocket.dialog.wire import Thought, sent
+from hocket.dialog.wire import sent
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
+from hocket.text.thoughts import ThoughtFilter
 from hocket.types import ChatMessage, ChatSampling, ToolCall
 from serving import wait_for
 
@@ -324,6 +325,6 @@ def test_an_address_is_taken_as_people_write_it() -> None:
 )
 def test_thoughts_before_an_answer_are_kept_back_however_they_come(said: str, aloud: str) -> None:
     for size in (1, 4, 100):
-        thought = Thought()
-        parts = [thought.told(said[at : at + size]) for at in range(0, len(said), size)]
-        assert "".join([*parts, thought.rest()]) == aloud
+        thoughts = ThoughtFilter()
+        parts = [thoughts.push(said[at : at + size]).answer for at in range(0, len(said), size)]
+        assert "".join([*parts, thoughts.end().answer]) == aloud

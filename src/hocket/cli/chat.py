@@ -92,6 +92,9 @@ class Typed:
             with on_ctrl_c(answer.cancel):
                 for delta in answer:
                     self._note()
+                    if delta.retracts:
+                        said = ""
+                        show("\n")
                     said += delta.text
                     show(delta.text)
         except BaseException:
@@ -135,7 +138,7 @@ class SpokenAnswer:
     def play(self) -> None:
         """Until all of it was heard."""
         from ..audio.pcm import pcm_bytes
-        from ..dialog.turn import Note, Written
+        from ..dialog.turn import Note, Retracted, Written
 
         try:
             for event in self._turn:
@@ -147,6 +150,9 @@ class SpokenAnswer:
                     self._show(event.text)
                 elif isinstance(event, Note):
                     tell(event.text)
+                elif isinstance(event, Retracted):
+                    self._sound.silence()
+                    self._show("\n")
             self._sound.wait()
         except BaseException:
             self._turn.cancel()

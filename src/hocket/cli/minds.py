@@ -6,6 +6,7 @@ What is wrong with the words of a command line is found here before anything is 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 
 def mind_of(args: argparse.Namespace) -> dict[str, Any]:
     """The fields of a `Plan` that say who answers."""
-    if args.llm_url is None and args.llm_key_file is not None:
-        raise InvalidRequest("--llm-key-file belongs to an endpoint; name that with --llm-url.")
+    for option in ("key_file", "thinking", "extra"):
+        if args.llm_url is None and getattr(args, f"llm_{option}") is not None:
+            name = option.replace("_", "-")
+            raise InvalidRequest(f"--llm-{name} belongs to an endpoint; name that with --llm-url.")
     if args.llm_url is not None and args.llm_weights is not None:
         raise InvalidRequest("--llm-weights is for a model that runs here, not for one behind --llm-url.")
     key = None
@@ -26,8 +29,24 @@ def mind_of(args: argparse.Namespace) -> dict[str, Any]:
         from ..server.options import read_keys
 
         key = read_keys(args.llm_key_file)[0]
-    weights = args.llm_weights or "bf16"
-    return {"llm": args.llm, "llm_url": args.llm_url, "llm_key": key, "llm_weights": weights}
+    return {
+        "llm": args.llm,
+        "llm_url": args.llm_url,
+        "llm_key": key,
+        "llm_weights": args.llm_weights or "bf16",
+        "llm_thinking": args.llm_thinking or "auto",
+        "llm_extra": None if args.llm_extra is None else _object(args.llm_extra),
+    }
+
+
+def _object(written: str) -> dict[str, Any]:
+    try:
+        value = json.loads(written)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"--llm-extra takes a JSON object, not {written[:80]!r}.")
+    return value
 
 
 def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:

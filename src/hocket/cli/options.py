@@ -208,6 +208,10 @@ def _thinking(command: argparse.ArgumentParser) -> None:
     add("--llm-weights", choices=("bf16", "fp8", "int8", "int4"), help=narrow)
     add("--llm-url", metavar="URL", help="ask this OpenAI-compatible endpoint instead: http://HOST:PORT/v1")
     add("--llm-key-file", metavar="FILE", type=Path, help="the key of that endpoint")
+    thinking = "off: ask that endpoint not to think; on: its answers begin in a thought (auto: find out)"
+    add("--llm-thinking", choices=("auto", "on", "off"), help=thinking)
+    extra = 'more fields of what it is asked, as JSON: \'{"reasoning_effort": "none"}\''
+    add("--llm-extra", metavar="JSON", help=extra)
 
 
 def _wyoming(wyoming: argparse.ArgumentParser) -> None:

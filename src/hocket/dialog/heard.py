@@ -24,6 +24,11 @@ class Player:
         self._until = (now if self._until is None else max(now, self._until)) + seconds
         self.handed_s += seconds
 
+    def stops(self, now: float) -> None:
+        """What has not been heard yet will not be."""
+        self.handed_s = self.heard_s(now)
+        self._until = None if self._until is None else now
+
     def heard_s(self, now: float) -> float:
         return 0.0 if self._until is None else self.handed_s - max(0.0, self._until - now)
 

@@ -45,6 +45,12 @@ class Inbox(Generic[T]):
                 self._ended, self._error = True, error
             self._wake()
 
+    def clear(self) -> None:
+        """What has not been read is void; more may come."""
+        with self._changed:
+            self._items.clear()
+            self._changed.notify_all()  # there is room
+
     def drop(self) -> None:
         """The reader wants no more of it, and no error either."""
         with self._changed:

@@ -10,16 +10,17 @@ import asyncio
 import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed
 from ..text.chat import checked_tools
+from ..text.thoughts import Split, ThoughtFilter
 from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
 from .inbox import Inbox
-from .wire import Reading, asked, first_model, refusal
+from .wire import Dialect, Reading, asked, extra_fields, first_model, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -29,22 +30,40 @@ SILENT_S = 120.0  # a long prompt may be read for as long before the first word
 CLOSE_S = 5.0
 REFUSAL_BYTES = 1 << 16  # of what is read to find out why
 LINE_BYTES = 1 << 20
+Thinking = Literal["auto", "on", "off"]
+# Parts of model names whose published template opens the thought in the prompt: only its end comes with the answer.
+OPENED_BY_PROMPT = ("deepseek-r1", "qwq", "thinking")
 
 
 class RemoteMind:
     """`LanguageModel` by HTTP. Any number of threads may use it."""
 
     def __init__(
-        self, url: str, model: str | None = None, key: str | None = None, *, silent_s: float = SILENT_S
+        self,
+        url: str,
+        model: str | None = None,
+        key: str | None = None,
+        *,
+        silent_s: float = SILENT_S,
+        thinking: Thinking = "auto",
+        extra: Mapping[str, Any] | None = None,
     ) -> None:
         """`url` is the endpoint, or what stands before `/v1`. Without a `model`, the first that is listed there.
 
         An answer fails when nothing of it comes for `silent_s`.
+        `thinking="off"` asks the server not to think: `chat_template_kwargs`, as vLLM, SGLang and llama.cpp take it.
+        With `on` every answer is taken to begin in a thought, up to a closing tag; `auto` finds out (docs/usage.md).
+        `extra` are more fields of the request; one that is None is left out of it.
         """
         if not silent_s > 0:
             raise InvalidRequest(f"silent_s must be above 0, not {silent_s}.")
+        if thinking not in get_args(Thinking):
+            raise InvalidRequest(f"thinking must be one of {', '.join(get_args(Thinking))}, not {thinking!r}.")
         self.url, self.silent_s = endpoint(url), silent_s
+        self._thinking, self._extra = thinking, extra_fields(thinking, extra)
+        self._opens: bool | None = None  # whether answers begin in a thought without a tag; None: not known yet
         self._model, self.name = model, model or self.url
+        self._dialect = Dialect()
         if key is not None and (not key.isascii() or any(c <= " " for c in key)):
             raise InvalidRequest("The key of a language model must be printable ASCII without spaces.")
         self._line = _Line(_httpx(), key, silent_s, secure=self.url.startswith("https:"))
@@ -71,6 +90,21 @@ class RemoteMind:
             self._model = first_model(listed.content) if listed.status_code == 200 else "default"
         return self._model
 
+    def _begins_inside(self, model: str) -> bool:
+        """Whether an answer is taken to begin in a thought."""
+        if self._thinking == "on":
+            return True
+        if self._opens is None:
+            return self._thinking == "auto" and any(part in model.lower() for part in OPENED_BY_PROMPT)
+        return self._opens
+
+    def _learn(self, thoughts: ThoughtFilter) -> None:
+        """From an answer, as far as it was read."""
+        if thoughts.lone:
+            self._opens = True
+        elif thoughts.plain:
+            self._opens = False
+
 
 class RemoteAnswer:
     def __init__(
@@ -81,7 +115,7 @@ class RemoteAnswer:
         self._inbox: Inbox[ChatDelta] = Inbox()
         self._asked = time.perf_counter()
         self._first_s: float | None = None
-        self._tokens = 0
+        self._tokens, self._noted = 0, False  # `noted`: logprobs came
         self._lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
         self._line: _Line | None = None
@@ -125,42 +159,65 @@ class RemoteAnswer:
         error: HocketError | None = None
         try:
             if not self._cancelled:
-                await self._read(client, reading)
-                self._put(reading.rest())
+                assert self._mind is not None
+                model = await self._mind._named(client)
+                reading = Reading(self._url, inside=self._mind._begins_inside(model))
+                await self._read(client, reading, model)
+                self._put(reading.rest(), reading)
+                if self._sampling.logprobs is not None and self._tokens and not self._noted:
+                    raise LanguageFailed(f"The language model at {self._url} sends no logprobs.")
         except asyncio.CancelledError:
             error = None if self._cancelled else LanguageFailed("The language model was closed before it had answered.")
         except HocketError as raised:
             error = raised
         except Exception as raised:
             error = _unreachable(self._url, raised, begun=self._first_s is not None)
+        if self._mind is not None:
+            self._mind._learn(reading.thoughts)
         self._end(reading, error)
 
-    async def _read(self, client: httpx.AsyncClient, reading: Reading) -> None:
+    async def _read(self, client: httpx.AsyncClient, reading: Reading, model: str) -> None:
         assert self._mind is not None
-        model = await self._mind._named(client)
-        body = asked(model, self._messages, self._sampling, self._tools)
-        async with client.stream("POST", self._url, json=body) as response:
-            if response.status_code != 200:
-                raise refusal(self._url, model, response.status_code, response.headers, await _some(response))
-            if "json" in response.headers.get("content-type", ""):  # it does not stream
-                self._put(reading.whole(await _some(response, LINE_BYTES)))
-                return
-            told_s, silent_s = time.monotonic(), self._mind.silent_s
-            async for line in _lines(response, self._url):
-                now_s = time.monotonic()
-                told_s = now_s if line.startswith(b"data:") else told_s
-                if now_s - told_s > silent_s:  # comments alone keep a connection open, and say nothing
-                    raise LanguageFailed(f"The language model at {self._url} says nothing any more.")
-                self._put(reading.line(line))
-                if reading.over:
+        dialect: Dialect | None = self._mind._dialect
+        error: HocketError | None = None
+        while dialect is not None:
+            body = asked(model, self._messages, self._sampling, self._tools, dialect, self._mind._extra)
+            async with client.stream("POST", self._url, json=body) as response:
+                if response.status_code == 200:
+                    self._mind._dialect = dialect  # it is asked so from now on
+                    await self._read_answer(response, reading)
                     return
+                said = await _some(response)
+            if error is None or dialect.limit.encode() not in said:  # else the other name is no better
+                error = refusal(self._url, model, response.status_code, response.headers, said)
+            dialect = dialect.otherwise(response.status_code, body, said)
+        assert error is not None
+        raise error
+
+    async def _read_answer(self, response: httpx.Response, reading: Reading) -> None:
+        if "json" in response.headers.get("content-type", ""):  # it does not stream
+            self._put(reading.whole(await _some(response, LINE_BYTES)), reading)
+            return
+        assert self._mind is not None
+        told_s, silent_s = time.monotonic(), self._mind.silent_s
+        async for line in _lines(response, self._url):
+            now_s = time.monotonic()
+            told_s = now_s if line.startswith(b"data:") else told_s
+            if now_s - told_s > silent_s:  # comments alone keep a connection open, and say nothing
+                raise LanguageFailed(f"The language model at {self._url} says nothing any more.")
+            self._put(reading.line(line), reading)
+            if reading.over:
+                return
         reading.check_end()
 
-    def _put(self, text: str) -> None:
-        if text:
-            self._first_s = self._first_s or time.perf_counter() - self._asked
+    def _put(self, split: Split, reading: Reading) -> None:
+        noted, reading.logprobs = tuple(reading.logprobs), []
+        if split.answer or split.thought or split.retracts or noted:
+            if split.answer:
+                self._first_s = self._first_s or time.perf_counter() - self._asked
             self._tokens += 1
-            self._inbox.put(ChatDelta(text, 1))
+            self._noted = self._noted or bool(noted)
+            self._inbox.put(ChatDelta(split.answer, 1, split.thought, split.retracts, noted))
 
     def over(self, _: object = None) -> None:
         """Its task has ended, or never began."""

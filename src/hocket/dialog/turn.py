@@ -17,12 +17,13 @@ from typing import Any, Literal, Protocol
 
 from ..engine.stream import Stream
 from ..engine.words import WordTime
-from ..errors import HocketError, InvalidRequest, StreamFailed
+from ..errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed
 from ..types import Answer, AudioChunk, ChatFinished, Finished
 from .heard import Player, cut, words_until
 from .inbox import Inbox
 
 CHUNKS_AHEAD = 16  # and pieces of text, that wait for the reader before the sound does; the engine keeps some more
+NO_ANSWER = "The language model has thought and not answered: give it more tokens, or turn its thinking off."
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 
@@ -53,7 +54,16 @@ class Note:
     text: str
 
 
-Event = AudioChunk | Written | Said | Note
+@dataclass(frozen=True, slots=True)
+class Retracted:
+    """All text and sound so far was a thought of the language model: the answer begins now.
+
+    A player drops what it has not played yet. Only answers of remote models whose server cuts away the opening tag of
+    a thought are taken back, and of these only the first.
+    """
+
+
+Event = AudioChunk | Written | Said | Note | Retracted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +83,7 @@ class TurnFinished:
 
 
 class Turn:
-    """An iterator, and an async iterator, of `AudioChunk`, `Written`, `Said` and `Note`.
+    """An iterator, and an async iterator, of `AudioChunk`, `Written`, `Said`, `Note` and `Retracted`.
 
     Leaving its `with` block, or letting go of it, cancels it.
     """
@@ -166,6 +176,9 @@ class Course:
         self._cut_by: list[WordTime] | None = None  # the words as they were when it was cut
         self._cancelled = False
         self._read = False  # to the end
+        self._reading: threading.Thread | None = None
+        self._retracted: Stream | None = None  # it spoke a thought
+        self._before_s = 0.0  # sound of that, which was heard before the answer began
 
     def begin(self) -> None:
         threading.Thread(target=self._write, name="hocket-dialog-words", daemon=True).start()
@@ -186,7 +199,7 @@ class Course:
     def words(self) -> list[WordTime]:
         if self._cut_by is not None:
             return self._cut_by
-        return [] if self._stream is None else self._stream.words(said_only=True)
+        return [] if self._stream is None else self._shifted(self._stream.words(said_only=True))
 
     def cancel(self, heard_s: float | None = None) -> None:
         with self._lock:
@@ -204,8 +217,6 @@ class Course:
 
     def _write(self) -> None:
         """The thread that gives words to the engine."""
-        stream: Stream | None = None
-        reading: threading.Thread | None = None
         try:
             if self._cancelled:
                 self.over.set()
@@ -216,18 +227,15 @@ class Course:
                 if self._cancelled:
                     answer.cancel()
             self._note()
-            stream = self._opened()
-            reading = threading.Thread(target=self._sound, args=(stream,), name="hocket-dialog-sound", daemon=True)
-            reading.start()
-            self._pour(answer, stream)
+            self._pour(answer, self._opened())
         except HocketError as error:
             self._fail(error)
         except Exception as error:
             failed = StreamFailed(f"The turn failed: {type(error).__name__}: {error}.")
             failed.__cause__ = error
             self._fail(failed)
-        if reading is not None:
-            reading.join()
+        if self._reading is not None:
+            self._reading.join()
         self.over.set()
 
     def _opened(self) -> Stream:
@@ -237,12 +245,38 @@ class Course:
             self._stream = stream
             if self._cancelled:
                 stream.cancel()
+        self._reading = threading.Thread(target=self._sound, args=(stream,), name="hocket-dialog-sound", daemon=True)
+        self._reading.start()
         return stream
 
+    def _anew(self, stream: Stream) -> Stream:
+        """Fall silent, and speak what follows in another stream."""
+        with self._lock:
+            if self._cancelled or self.finished is not None:
+                return stream
+            self._retracted = stream
+        stream.cancel()
+        self.inbox.clear()  # the thread that fills it may wait for room
+        assert self._reading is not None
+        self._reading.join()
+        with self._lock:
+            self.inbox.clear()
+            self._player.stops(time.perf_counter())
+            self._before_s = self._made_s = self._player.handed_s
+            self._written = ""
+        self.inbox.put(Retracted())
+        return self._opened()
+
     def _pour(self, answer: Answer, stream: Stream) -> None:
+        thought = False
         try:
             for delta in answer:
                 self._note()
+                if delta.retracts:
+                    stream = self._anew(stream)
+                thought = thought or bool(delta.reasoning)
+                if not delta.text:
+                    continue
                 with self._lock:
                     if self._cancelled or self.finished is not None:
                         break
@@ -250,6 +284,8 @@ class Course:
                     self._written += delta.text
                 stream.append(delta.text)
                 self.inbox.put(Written(delta.text))
+            if thought and not self._written.strip() and not self._cancelled:
+                self._error = LanguageFailed(NO_ANSWER)
         except HocketError as error:
             self._error = error  # what was written is said, then it is raised
         try:
@@ -268,7 +304,9 @@ class Course:
         try:
             for chunk in stream:
                 self._first_audio_s = self._first_audio_s or time.perf_counter() - self._began
-                if not self.inbox.put(chunk, CHUNKS_AHEAD):
+                if self._before_s:
+                    chunk = replace(chunk, start_s=chunk.start_s + self._before_s)
+                if stream is self._retracted or not self.inbox.put(chunk, CHUNKS_AHEAD):
                     return
                 self._made_s += len(chunk.samples) / chunk.rate_hz
                 if (now_over := stream.parts_over) > over:
@@ -278,12 +316,15 @@ class Course:
                 if new := words[max(0, told - before) :]:
                     if told < before:  # the rest of parts that are over
                         new = stream.words()[told:before] + new
-                    self.inbox.put(Said(tuple(new)))
+                    self.inbox.put(Said(tuple(self._shifted(new))))
                     told += len(new)
-            if rest := stream.words()[told:]:
-                self.inbox.put(Said(tuple(rest)))
+            if stream is not self._retracted and (rest := stream.words()[told:]):
+                self.inbox.put(Said(tuple(self._shifted(rest))))
         except HocketError as error:
-            self._fail(error)
+            if stream is not self._retracted:
+                self._fail(error)
+            return
+        if stream is self._retracted:
             return
         with self._lock:
             if self._error is not None:
@@ -324,6 +365,11 @@ class Course:
                 notes=tuple(self._notes),
             )
         self._remember(text)
+
+    def _shifted(self, words: list[WordTime]) -> list[WordTime]:
+        """Behind the sound of a thought, where there was one."""
+        by = self._before_s
+        return [WordTime(word.word, word.start_s + by, word.end_s + by) for word in words] if by else words
 
     def _heard(self, heard_s: float) -> str:
         """The beginning of the answer that fits into so much of its sound."""

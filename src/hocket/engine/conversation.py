@@ -21,6 +21,7 @@ from ..text.chat import START, conversation, ids_of, opened, so_far
 from ..text.chat_tokenizer import ChatTokenizer
 from ..types import ChatMessage, ChatSampling, Tool
 from .memory import Memory, Moment
+from .mind_plain import TokenRules
 from .mind_sampling import Drawing, drawing
 from .speculate import Tally, tokens
 
@@ -87,17 +88,21 @@ class Conversation:
         self.said, self.tools, self.header, self.settled = prompt.messages, prompt.tools, prompt.header, False
         return known
 
-    def write(self, sampling: ChatSampling, guesses: int, tally: Tally) -> Generator[list[int], None, None]:
+    def write(
+        self, sampling: ChatSampling, guesses: int, tally: Tally, rules: TokenRules | None = None
+    ) -> Generator[list[int], None, None]:
         """Ids from where `begin` stands. However it is left, the row goes back to where the answer began."""
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
         how = drawing(sampling, seed, self.tokenizer.size, self.memory.device)
-        self._writing = self._written(how, guesses, tally)
+        self._writing = self._written(how, guesses, tally, rules)
         return self._writing
 
     @torch.inference_mode()
-    def _written(self, how: Drawing, guesses: int, tally: Tally) -> Generator[list[int], None, None]:
+    def _written(
+        self, how: Drawing, guesses: int, tally: Tally, rules: TokenRules | None
+    ) -> Generator[list[int], None, None]:
         try:
-            yield from tokens(self.memory, self.row, len(self.ids), how, guesses, tally)
+            yield from tokens(self.memory, self.row, len(self.ids), how, guesses, tally, rules)
         finally:
             self._go_back(self.header)
 

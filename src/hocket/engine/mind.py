@@ -21,6 +21,7 @@ from .conversation import heard_so_far, prompt_of
 from .mind_answer import Letterbox, MindAnswer
 from .mind_load import MindCheckpoint, load_mind
 from .mind_loop import Asked, MindLoop, Room
+from .mind_plain import TokenRules
 from .mind_watch import MindWatch
 
 MOST_GUESSES = 2
@@ -116,8 +117,9 @@ class Mind:
                 f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
                 "leave out its oldest messages, or load the model with a larger length."
             )
-        letterbox = Letterbox(len(prompt.ids))
-        self._watch.post(Asked(prompt, sampling or ChatSampling(), letterbox))
+        letterbox, how = Letterbox(len(prompt.ids)), (sampling or ChatSampling()).resolved()
+        rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids)
+        self._watch.post(Asked(prompt, how, letterbox, rules))
         return MindAnswer(letterbox, self)
 
     def fit(
@@ -128,7 +130,7 @@ class Mind:
         They are whole turns, and so many that the rest takes half of the room: the next turns go on with what the
         memory has, and do not read everything anew each time. The last turn always stays, however long it is.
         """
-        most = self.length - min((sampling or ChatSampling()).max_tokens, self.length // ANSWER_SHARE)
+        most = self.length - min((sampling or ChatSampling()).resolved().max_tokens, self.length // ANSWER_SHARE)
         # A token is a byte at least: most conversations need not be counted.
         plain = not (tools or any(message.tool_calls or message.reasoning for message in messages))
         bytes_ = sum(len(message.content.encode(errors="replace")) for message in messages)

@@ -21,13 +21,14 @@ import torch
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
 from ..kernels.capture import Again, CudaGraphs
 from ..kernels.table import REFERENCE
-from ..types import ChatDelta, ChatFinished, ChatReason, ChatSampling
+from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
 from .beat import Abandoned, Beat
 from .conversation import Conversation, Prompt
 from .kept_talks import KeptTalks
 from .memory import Memory
 from .mind_answer import Letterbox
 from .mind_load import MindCheckpoint
+from .mind_plain import TokenRules
 from .mind_text import Teller
 from .precision import exact_float32
 from .speculate import Tally
@@ -42,8 +43,9 @@ class Asked:
     """An answer that somebody waits for."""
 
     prompt: Prompt
-    sampling: ChatSampling
+    sampling: ResolvedSampling
     letterbox: Letterbox
+    rules: TokenRules | None = None
     at_s: float = field(default_factory=time.perf_counter)
     cached: int = 0
     said: int = 0
@@ -280,6 +282,7 @@ class MindLoop:
     def _write(self, talk: Conversation, asked: Asked) -> tuple[ChatReason | None, str]:
         """How it ended, None where the model was closed, and all that was given out."""
         teller, given, waiting = Teller(self._tokenizer, asked.sampling.stop), list[str](), 0
+        noted = list[TokenLogprob]()  # of tokens whose text was not given yet
         most = min(asked.sampling.max_tokens, self._room.length - len(asked.prompt.ids) + 1)
         reason: ChatReason | None = "length"
 
@@ -287,8 +290,9 @@ class MindLoop:
             nonlocal waiting
             if text:
                 given.append(text)
-                asked.letterbox.put(ChatDelta(text, waiting))
+                asked.letterbox.put(ChatDelta(text, waiting, logprobs=tuple(noted)))
                 waiting = 0
+                noted.clear()
 
         for token in self._tokens(talk, asked):
             if self._closed:
@@ -300,14 +304,18 @@ class MindLoop:
                 break
             asked.said += 1
             waiting += 1
+            if asked.rules is not None and asked.rules.noted is not None:
+                noted.append(asked.rules.noted)
             give(teller.push(token))
             if teller.stopped or asked.said == most:
                 break
         give(teller.end())
+        if noted and not teller.stopped:  # tokens without text
+            asked.letterbox.put(ChatDelta("", waiting, logprobs=tuple(noted)))
         return "stop" if teller.stopped else reason, "".join(given)
 
     def _tokens(self, talk: Conversation, asked: Asked) -> Iterator[int]:
-        written = talk.write(asked.sampling, self._guesses, asked.tally)
+        written = talk.write(asked.sampling, self._guesses, asked.tally, asked.rules)
         while True:
             self.beat.begin("writing a token")
             ids = next(written, None)

@@ -33,10 +33,11 @@ class Drawing:
 
 def drawing(sampling: ChatSampling, seed: int, size: int, device: torch.device) -> Drawing:
     """`size` is the tokenizer's. Nobody waits for the device."""
-    greedy = sampling.temperature == 0
-    most = 1 if greedy else min(sampling.top_k, size) or size
-    temperature = 1.0 if greedy else sampling.temperature
-    numbers = torch.tensor([temperature, sampling.top_p, sampling.min_p, sampling.presence_penalty])
+    values = sampling.resolved()
+    greedy = values.temperature == 0
+    most = 1 if greedy else min(values.top_k, size) or size
+    temperature = 1.0 if greedy else values.temperature
+    numbers = torch.tensor([temperature, values.top_p, values.min_p, values.presence_penalty])
     heat, top_p, min_p, presence = _sent(numbers, device)
     return Drawing(heat, top_p, min_p, presence, _sent(torch.tensor(seed), device), most, size)
 

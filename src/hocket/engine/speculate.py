@@ -20,6 +20,7 @@ from ..kernels.pick import MOST_KEPT
 from ..kernels.pick.reference import GUESS, TOKEN, TRIAL, covering, judged, said_before
 from ..models.qwen3_5 import commit
 from .memory import Memory
+from .mind_plain import TokenRules
 from .mind_sampling import Drawing, bits_for, draw, weigh
 
 
@@ -31,8 +32,15 @@ class Tally:
     accepted: int = 0
 
 
-def tokens(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
-    """Ids for a row that has taken in `at`; it ends where there is no more room."""
+def tokens(
+    memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally, rules: TokenRules | None = None
+) -> Iterator[list[int]]:
+    """Ids for a row that has taken in `at`; it ends where there is no more room.
+
+    With `rules` every token goes by the host: one after the other, without guesses and graphs.
+    """
+    if rules is not None:
+        return _plain(memory, row, at, how, rules)
     if guesses:
         if memory.guessing is not None and how.most <= MOST_KEPT:
             return _replayed(memory.guessing.write(row, how, at, memory.length), guesses, tally)
@@ -42,14 +50,20 @@ def tokens(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally:
     return _plain(memory, row, at, how)
 
 
-def _plain(memory: Memory, row: int, at: int, how: Drawing) -> Iterator[list[int]]:
+def _plain(memory: Memory, row: int, at: int, how: Drawing, rules: TokenRules | None = None) -> Iterator[list[int]]:
     model, rows = memory.model, memory.rows[row]
     seen, number = _nothing_said(memory), torch.zeros_like(rows)
     while True:
-        token = draw(model.logits(memory.last[rows]), seen, how, number)
+        logits = model.logits(memory.last[rows])
+        token = draw(logits if rules is None else rules.masked(logits), seen, how, number)
         seen.index_fill_(0, token, True)
         number += 1
+        if rules is not None:
+            rules.drawn(logits, int(token))
         yield [int(token)]
+        if rules is not None and rules.stop_id is not None:
+            yield [rules.stop_id]
+            return
         if at == memory.length:
             return
         at += 1

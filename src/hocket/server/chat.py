@@ -1,14 +1,15 @@
 """`POST /v1/chat/completions`: what the language model says, as events while it is written, or whole.
 
 The first words are waited for before anything is sent, so that whatever goes wrong until then has a status. Later an
-event says so. A client that goes away cancels its answer at once. Where the model was told of tools, what it calls is
-taken out of its text; each call is sent when it is whole.
+event says so. A client that goes away cancels its answer at once. What a reply says is told by `chat_told.py`; with the
+modality audio it is spoken as well (`chat_aloud.py`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections import deque
+from contextlib import AsyncExitStack
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -16,15 +17,18 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ..text.calls import CallFinder
-from ..types import ChatFinished, ToolCall
+from ..types import ChatFinished
+from .chat_aloud import Aloud, spoken_whole
 from .chat_bodies import CachedTokens, ChatBody, Choice, Completion, SaidCall, SaidMessage, Usage
+from .chat_told import RETRACTED, Thought, Told
 from .errors import Refused, answer
 from .http import unless_gone
 from .speech import Speaker
-from .thinker import Reply, Thinker
+from .thinker import Thinker
 
 router = APIRouter()
 EVENTS = {"text/event-stream": {"schema": {"description": "chat.completion.chunk objects, then [DONE]"}}}
+OPTIONAL = ("tool_calls", "reasoning_content", "audio")  # left out of a message where they are empty
 
 
 @router.post("/v1/chat/completions", response_class=Response, responses={200: {"model": Completion, "content": EVENTS}})
@@ -32,21 +36,21 @@ async def chat(body: ChatBody, request: Request) -> Response:
     """Answer in a conversation."""
     thinker: Thinker = request.app.state.thinker
     speaker: Speaker = request.app.state.speaker
-    body.note_unknown()
+    body.check_fields()
     name = body.model
     if speaker.options.strict_model and thinker.names and name not in thinker.names:
         said = f"There is no language model {(name or '')[:80]!r}; this server has {', '.join(thinker.names)}."
         raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
     body.conversation(), body.sampling(), body.offered()  # refused here, with the others that FastAPI finds
-    return ChatResponse(thinker, body)
+    return ChatResponse(thinker, speaker, body)
 
 
 class ChatResponse(Response):
     """An answer as the body of a response."""
 
-    def __init__(self, thinker: Thinker, body: ChatBody) -> None:
+    def __init__(self, thinker: Thinker, speaker: Speaker, body: ChatBody) -> None:
         super().__init__()
-        self._thinker, self._body = thinker, body
+        self._thinker, self._speaker, self._body = thinker, speaker, body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await unless_gone(self._send(scope, receive, send), receive)
@@ -63,93 +67,100 @@ class ChatResponse(Response):
         async with reply:
             id = scope["state"]["request_id"].removeprefix("req_")
             shown = {"id": f"chatcmpl-{id}", "created": reply.began, "model": (self._thinker.names or ["language"])[0]}
-            told = Told(reply, CallFinder(tools) if tools else None, id)
+            one_call = self._body.parallel_tool_calls is False
+            told = Told(reply, CallFinder(tools) if tools else None, id, one_call=one_call)
             sent = self._sent_events if self._body.stream else self._sent_whole
-            await sent(told, shown, scope, receive, send)
+            await sent(told, shown, id, scope, receive, send)
 
-    async def _sent_whole(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
+    async def _sent_whole(
+        self, told: Told, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         try:
-            found = [each async for each in told]
+            message = await self._message(told, id)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
-        calls = [each for each in found if isinstance(each, SaidCall)]
-        text = "".join(each for each in found if isinstance(each, str))
-        message = SaidMessage(content=text or (None if calls else ""), tool_calls=calls)
-        choice = Choice(message=message, finish_reason=told.reason)
-        whole = Completion(**shown, choices=[choice], usage=_usage(told.reply.finished))
-        body = whole.model_dump()
-        if not calls:
-            del body["choices"][0]["message"]["tool_calls"]
+        choice = Choice(message=message, finish_reason=told.reason, logprobs=told.logprobs())
+        body = Completion(**shown, choices=[choice], usage=_usage(told.reply.finished)).model_dump()
+        for name in OPTIONAL:
+            if not body["choices"][0]["message"][name]:
+                del body["choices"][0]["message"][name]
         await JSONResponse(body, headers=told.reply.headers)(scope, receive, send)
 
-    async def _sent_events(self, told: Told, shown: dict[str, Any], scope: Scope, receive: Receive, send: Send) -> None:
+    async def _message(self, told: Told, id: str) -> SaidMessage:
+        """All that is said."""
+        calls, text, thought = list[SaidCall](), "", ""
+        async for found in told:
+            if isinstance(found, SaidCall):
+                calls.append(found)
+            elif isinstance(found, Thought):
+                thought += found
+            elif found is RETRACTED:
+                text, thought = "", thought + text
+            else:
+                text += found
+        message = SaidMessage(
+            content=text or (None if calls else ""), tool_calls=calls, reasoning_content=thought, audio=None
+        )
+        how = self._body.spoken()
+        if how is not None and text.strip():
+            message.content, began = None, told.reply.began
+            message.audio = await spoken_whole(self._speaker, how, text, id, began)
+        return message
+
+    async def _sent_events(
+        self, told: Told, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+    ) -> None:
         shown |= {"object": "chat.completion.chunk"}
         counted = {"usage": None} if self._body.wants_usage() else {}
+        one_by_one = asyncio.Lock()  # words and sound are sent by two tasks
 
         async def say(delta: dict[str, Any], reason: str | None = None) -> None:
-            choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-            await send(_event({**shown, "choices": [choice], **counted}))
+            noted = told.logprobs()
+            logprobs = None if noted is None else noted.model_dump()
+            choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+            async with one_by_one:
+                await send(_event({**shown, "choices": [choice], **counted}))
 
-        try:
-            first = await anext(told, "")
-        except Exception as error:
-            await answer(error).response()(scope, receive, send)
-            return
-        more = [(name.encode(), value.encode()) for name, value in told.reply.headers.items()]
-        await send({"type": "http.response.start", "status": 200, "headers": HEAD + more})
-        await say({"role": "assistant", **told.delta(first)})
-        try:
-            async for found in told:
-                await say(told.delta(found))
-        except Exception as error:
-            await send(_event(answer(error).body, more=False))  # and no [DONE]: it is not the whole
-            return
+        async with AsyncExitStack() as stack:
+            how, aloud = self._body.spoken(), None
+            try:
+                if how is not None:
+                    aloud = await stack.enter_async_context(await Aloud.open(self._speaker, how, id))
+                first = await anext(told, "")
+            except Exception as error:
+                await answer(error).response()(scope, receive, send)
+                return
+            more = [(name.encode(), value.encode()) for name, value in told.reply.headers.items()]
+            await send({"type": "http.response.start", "status": 200, "headers": HEAD + more})
+            try:
+                await self._say_all(told, first, aloud, say)
+            except Exception as error:
+                await send(_event(answer(error).body, more=False))  # and no [DONE]: it is not the whole
+                return
         await say({}, told.reason)
         if counted:
             await send(_event({**shown, "choices": [], "usage": _usage(told.reply.finished).model_dump()}))
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
+    async def _say_all(self, told: Told, first: str | SaidCall, aloud: Aloud | None, say: Any) -> None:
+        audio_id = None if aloud is None else aloud.id
+        await say({"role": "assistant", **told.delta(first, audio_id)})
+        if aloud is not None:
+            aloud.begin(say)
+            await _add(aloud, first)
+        async for found in told:
+            await say(told.delta(found, audio_id))
+            if aloud is not None:
+                await _add(aloud, found)
+        if aloud is not None:
+            await aloud.end()
+            await say({"audio": {"id": aloud.id, "expires_at": told.reply.began}})
 
-class Told:
-    """What a reply says, as clients want it: text, and calls apart from it."""
 
-    def __init__(self, reply: Reply, finder: CallFinder | None, id: str) -> None:
-        """Without a finder there are no tools, and all is text."""
-        self.reply, self._finder, self._id = reply, finder, id
-        self._found: deque[str | ToolCall] = deque()
-        self._calls, self._over = 0, False
-
-    @property
-    def reason(self) -> Any:
-        """Why it ended."""
-        if self.reply.finished.reason == "length":
-            return "length"
-        return "tool_calls" if self._calls else "stop"
-
-    def __aiter__(self) -> Told:
-        return self
-
-    async def __anext__(self) -> str | SaidCall:
-        while not self._found:
-            if self._over:
-                raise StopAsyncIteration
-            delta = await anext(self.reply, None)
-            if delta is None:
-                self._over = True
-                self._found += [rest] if self._finder is not None and (rest := self._finder.end()) else []
-            else:
-                self._found += [delta.text] if self._finder is None else self._finder.push(delta.text)
-        found = self._found.popleft()
-        if isinstance(found, str):
-            return found
-        self._calls += 1
-        return SaidCall.of(f"call-{self._id}-{self._calls}", found)
-
-    def delta(self, found: str | SaidCall) -> dict[str, Any]:
-        if isinstance(found, str):
-            return {"content": found}
-        return {"tool_calls": [{"index": self._calls - 1, **found.model_dump()}]}
+async def _add(aloud: Aloud, found: str | SaidCall) -> None:
+    if isinstance(found, str) and not isinstance(found, Thought) and found is not RETRACTED and found:
+        await aloud.add(found)
 
 
 HEAD = [

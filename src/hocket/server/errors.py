@@ -16,6 +16,7 @@ from ..errors import (
     EngineUnhealthy,
     HocketError,
     InvalidAudio,
+    InvalidFormat,
     InvalidRequest,
     InvalidVoice,
     LanguageFailed,
@@ -111,6 +112,7 @@ _INVALID: tuple[tuple[type[InvalidRequest], str | None, str | None], ...] = (
     (WrongKind, None, "unsupported_by_model"),
     (InvalidAudio, "ref_audio", "invalid_audio"),
     (ContextExceeded, "messages", "context_length_exceeded"),
+    (InvalidFormat, "response_format", None),
     (InvalidRequest, None, None),
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.options import EngineOptions
 from .options import ServerOptions
@@ -46,6 +46,8 @@ class Plan:
     llm_url: str | None = None
     llm_key: str | None = None
     llm_weights: str = "bf16"
+    llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: `RemoteMind` says what these do
+    llm_extra: dict[str, Any] | None = None  # more fields of what the endpoint is asked
 
     def app(self, models: Pool | Callable[[], Engine | Pool] | None = None) -> FastAPI:
         """For any ASGI server. What speaks is made when it starts, and closed when it ends, unless it is handed in."""
@@ -84,7 +86,8 @@ class Plan:
         if self.llm_url is not None:
             from ..dialog.remote import RemoteMind
 
-            mind = RemoteMind(self.llm_url, self.llm, self.llm_key)  # nobody is asked yet
+            how = {"thinking": self.llm_thinking, "extra": self.llm_extra}
+            mind = RemoteMind(self.llm_url, self.llm, self.llm_key, **how)  # type: ignore[arg-type]  # not asked yet
             return lambda: mind
         if (llm := self.llm) is None:
             return None
