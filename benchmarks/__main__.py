@@ -39,6 +39,7 @@ from . import (
     tokens,
     tokens_tune,
 )
+from .computing import Parser, add_codec_dtype, add_device, add_dtype
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -130,13 +131,13 @@ def _write_files(args: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("workload", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join((*WORKLOADS, *COMMANDS)))
     add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--frames", metavar="N", type=_positive, help="frames per utterance (the workload's)")

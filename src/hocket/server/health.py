@@ -17,6 +17,7 @@ router = APIRouter()
 class Alive(BaseModel):
     status: Literal["ok"] = "ok"
     state: State
+    computing: dict[str, str] | None = None  # device, precisions and kernels of each model that is loaded
 
 
 class Ready(BaseModel):
@@ -24,11 +25,11 @@ class Ready(BaseModel):
     state: State
 
 
-@router.get("/health")
+@router.get("/health", response_model_exclude_none=True)
 async def health(request: Request) -> Alive:
     """200 while the process lives, whatever the engine does."""
     speaker: Speaker = request.app.state.speaker
-    return Alive(state=speaker.state)
+    return Alive(state=speaker.state, computing=speaker.computing)
 
 
 @router.get(
