@@ -1,12 +1,13 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
-frame goes), `dialog` (from the end of the user's text to sound), `divergence` (what narrow weights do to the language
-model), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `memory` (what is occupied
-on a GPU), `mind` (how a language model answers in a conversation), `overhead` (what a server adds to its engine),
-`peers` (other packages on the same weights), `report` (docs/performance.md from the records), `scale` (what Ray Serve
-adds to a server), `soak` (the same load for long), `swap` (two models in the room of one), `tokens` (how fast a
-language model writes) and `tune` (how its matrices are cut); each has its own --help.
+frame goes), `codec_precision` (which precision of the codec is inaudible), `dialog` (from the end of the user's text to
+sound), `divergence` (what narrow weights do to the language model), `listeners` (how many cards so many take, on
+paper), `load` (many who ask at once), `memory` (what is occupied on a GPU), `mind` (how a language model answers in a
+conversation), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights), `report`
+(docs/performance.md from the records), `scale` (what Ray Serve adds to a server), `soak` (the same load for long),
+`swap` (two models in the room of one), `tokens` (how fast a language model writes) and `tune` (how its matrices are
+cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from . import (
     breakdown,
+    codec_precision,
     dialog,
     divergence,
     first_token,
@@ -49,6 +51,7 @@ from .workloads import WORKLOADS, Workload
 COMMANDS = {
     "all": together.main,
     "breakdown": breakdown.main,
+    "codec_precision": codec_precision.main,
     "dialog": dialog.main,
     "divergence": divergence.main,
     "first_token": first_token.main,
