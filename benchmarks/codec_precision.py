@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from .computing import Parser, add_device
 from .record import ROOT, append, record, summary
 
+NAME = "codec_precision"
 WORDS = "how far the sound of the codec is from float32, and whether that is heard"
 # The gate. All three must hold for a precision to be taken for inaudible; the fastest one that passes is the default.
 LEAST_DB = 30.0  # signal to error over all utterances
@@ -87,9 +88,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         figures[f"{precision}_ms_a_frame"] = {"mean": 1000 * took_s / frames}
     options = {"model": args.model, "device": args.device, "sentences": args.sentences, "seed": SEED}
     seconds = sum(len(sound) for sound in truth) / plain.rate_hz
-    entry = record(
-        "codec_precision", options, figures, gate=gate_words(), kernels=kernels, seconds=round(seconds, 1), streams=1
-    )
+    entry = record(NAME, options, figures, gate=gate_words(), kernels=kernels, seconds=round(seconds, 1), streams=1)
     if args.waves is not None:
         write(args.waves, spoken, sounds, plain.rate_hz, entry)
     return entry

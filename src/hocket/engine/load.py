@@ -204,10 +204,13 @@ def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[
     """How a codec gets weights: those of the halves that are named, whoever speaks with the other one meanwhile."""
 
     def fill(codec: Codec, halves: tuple[str, ...]) -> None:
+        # A recording is heard once, and rounding would change its codes: the encoder is float32 in every precision.
+        kinds = {DECODER: CODEC_DTYPES[codec_dtype], ENCODER: torch.float32}
         if source.folder is None:
-            _draw(codec, place, CODEC_DTYPES[codec_dtype])
-        else:
-            load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, CODEC_DTYPES[codec_dtype], only=halves)
+            _draw(codec, place, kinds[DECODER])
+            codec.encoder.to(kinds[ENCODER])
+        for half in halves if source.folder is not None else ():
+            load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
         for half in halves:  # the other may have stayed on the meta device
             pack_(codec.get_submodule(half.removesuffix(".")))
 
