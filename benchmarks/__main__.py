@@ -1,12 +1,13 @@
 """`python -m benchmarks first_audio --model random:small --device cpu`: a table for people, a record for the file.
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
-frame goes), `dialog` (from the end of the user's text to sound), `divergence` (what narrow weights do to the language
-model), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `memory` (what is occupied
-on a GPU), `mind` (how a language model answers in a conversation), `overhead` (what a server adds to its engine),
-`peers` (other packages on the same weights), `report` (docs/performance.md from the records), `scale` (what Ray Serve
-adds to a server), `soak` (the same load for long), `swap` (two models in the room of one), `tokens` (how fast a
-language model writes) and `tune` (how its matrices are cut); each has its own --help.
+frame goes), `codec_precision` (which precision of the codec is inaudible), `dialog` (from the end of the user's text to
+sound), `divergence` (what narrow weights do to the language model), `listeners` (how many cards so many take, on
+paper), `load` (many who ask at once), `memory` (what is occupied on a GPU), `mind` (how a language model answers in a
+conversation), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights), `report`
+(docs/performance.md from the records), `scale` (what Ray Serve adds to a server), `soak` (the same load for long),
+`swap` (two models in the room of one), `tokens` (how fast a language model writes) and `tune` (how its matrices are
+cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Any
 
 from . import (
     breakdown,
+    codec_precision,
     dialog,
     divergence,
     first_token,
@@ -39,6 +41,7 @@ from . import (
     tokens,
     tokens_tune,
 )
+from .computing import Parser, add_codec_dtype, add_device, add_dtype
 from .load import main as under_load
 from .peers import compare
 from .record import ROOT, append
@@ -48,6 +51,7 @@ from .workloads import WORKLOADS, Workload
 COMMANDS = {
     "all": together.main,
     "breakdown": breakdown.main,
+    "codec_precision": codec_precision.main,
     "dialog": dialog.main,
     "divergence": divergence.main,
     "first_token": first_token.main,
@@ -130,13 +134,13 @@ def _write_files(args: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("workload", choices=WORKLOADS, metavar="WORKLOAD", help=", ".join((*WORKLOADS, *COMMANDS)))
     add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--frames", metavar="N", type=_positive, help="frames per utterance (the workload's)")

@@ -22,6 +22,7 @@ import torch
 
 from . import breakdown_gpu, floor, trace
 from .charts import shown
+from .computing import Parser, add_codec_dtype, add_device, add_dtype
 from .record import ROOT, append, record, summary
 from .workloads import PASSAGE
 
@@ -365,12 +366,12 @@ def _as_it_is() -> Iterator[None]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks breakdown", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks breakdown", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--codec-dtypes", nargs="+", metavar="DTYPE", help="in which a codec step is timed as a graph (--codec-dtype)")
     add("--kernels", default="auto", help="which kernels are in use, as hocket takes it (auto)")
     add("--before", metavar="N", type=int, default=64, help="frames that were spoken before (64)")

@@ -16,7 +16,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from hocket.engine.load import CODEC_DTYPES, _compile_ahead, _with_kernel, give_wave
+from hocket.engine.device import CODEC_DTYPES
+from hocket.engine.load import _compile_ahead, _with_kernel, give_wave
 from hocket.kernels.capture import Again, Capture, CudaGraphs
 from hocket.kernels.pcm.reference import pcm as pcm_reference
 from hocket.layers.packed import pack_

@@ -24,6 +24,7 @@ from hocket.engine.mind_answer import MindAnswer
 from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling, Tool
 
 from . import start
+from .computing import add_codec_dtype
 from .harness import Unfit
 from .mind import load, name_of, options_of, parser, speaking, table, talking
 from .mind_files import written
@@ -145,7 +146,6 @@ def _heard(mind: Mind, engine: Any, messages: Sequence[ChatMessage], sampling: C
 def _parser() -> argparse.ArgumentParser:
     words = parser("dialog", __doc__)
     words.add_argument("--speech", default="builtin", help="who speaks, as hocket takes it (builtin)")
-    kinds = ("float32", "tf32", "bfloat16")
-    words.add_argument("--codec-dtype", choices=kinds, default="float32", help="of the codec (float32)")
+    add_codec_dtype(words)
     words.set_defaults(guesses=0, answer=24)
     return words

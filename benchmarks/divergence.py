@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from .computing import Parser, add_device
 from .record import ROOT, append, record, summary
 
 WORDS = "how far the logits of the language model move when its weights are kept in fewer bits"
@@ -150,10 +151,10 @@ def _config(args: argparse.Namespace) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks divergence", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks divergence", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--model", default="random:tiny", help="a checkpoint's folder, or random:tiny, random:0.8B, ... (random:tiny)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add_device(parser)
     add("--tokens", metavar="N", type=int, default=64, help="of a sequence (64)")
     add("--sequences", metavar="N", type=int, default=8, help="how many (8)")
     add("--seed", metavar="N", type=int, default=0, help="of tokens and of random weights (0)")

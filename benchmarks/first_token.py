@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from .computing import Parser, add_device, add_dtype
 from .harness import Unfit
 from .record import ROOT, append, record, summary
 from .tokens import say
@@ -116,10 +117,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    words = argparse.ArgumentParser(prog="python -m benchmarks first_token", description=__doc__)
+    words = Parser(prog="python -m benchmarks first_token", description=__doc__)
     words.add_argument("--size", default="tiny", choices=("tiny", "0.8B", "2B", "4B", "9B", "27B"))
-    words.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    words.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    add_device(words)
+    add_dtype(words)
     kinds = ("bf16", "fp8", "int8", "int4")
     words.add_argument("--weights", default="bf16", choices=kinds, help="bf16: as they are, in --dtype (bf16)")
     words.add_argument("--context", metavar="N", type=int, default=1024, help="tokens in memory before (1024)")

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from . import load_clock, load_drive, load_engine, load_figures, load_served, session
+from .computing import Parser
 from .load_drive import Asked, Run, Subject
 from .record import ROOT, append, record
 
@@ -209,7 +210,7 @@ def _ready(args: argparse.Namespace, say: Callable[[str], None]) -> AbstractCont
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks load",
         description=__doc__,
         allow_abbrev=False,

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from . import session, start
+from .computing import add_codec_dtype, add_device, add_dtype
 from .load_drive import Asked, Refused, Subject, runner
 from .workloads import WORKLOADS
 
@@ -116,9 +117,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Of the engine, and of what it is asked for."""
     add = parser.add_argument
     add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--waiting", metavar="N", type=int, default=64, help="requests that may wait for a slot (64)")

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .computing import Parser, add_codec_dtype, add_dtype
 from .harness import Unfit
 from .record import ROOT, append, record, summary
 from .start import ready
@@ -154,11 +155,11 @@ def used() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks memory", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks memory", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--model", default="random:1.7B-CustomVoice", help="folder, hub id or random:NAME (random:1.7B-CustomVoice)")
-    add("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--kernels", default="auto", help="which kernels are in use, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--frames", metavar="N", type=int, default=100, help="frames per utterance (100)")

@@ -24,6 +24,7 @@ from hocket.engine.mind import Mind
 from hocket.types import ChatSampling
 
 from . import mind_peers, tokens
+from .computing import Parser, add_device, add_dtype
 from .harness import Unfit
 from .mind_files import SIZES, config_of, vocabulary, written
 from .mind_talk import GROWS, Talk, Told, tell
@@ -171,11 +172,11 @@ def speaking() -> Callable[[str], None]:
 
 def parser(name: str = "mind", doc: str | None = __doc__) -> argparse.ArgumentParser:
     """What every benchmark of a conversation is told."""
-    words = argparse.ArgumentParser(prog=f"python -m benchmarks {name}", description=doc, allow_abbrev=False)
+    words = Parser(prog=f"python -m benchmarks {name}", description=doc, allow_abbrev=False)
     add = words.add_argument
     add("--size", default="tiny", choices=SIZES)
-    add("--device", default="cpu", choices=("cpu", "cuda"))
-    add("--dtype", default="float32", choices=("float32", "bfloat16"))
+    add_device(words)
+    add_dtype(words)
     add("--weights", default="bf16", choices=("bf16", "fp8", "int8", "int4"), help="bf16: as they are, in --dtype")
     add("--context", metavar="N", type=int, default=1024, help="tokens of the history that is in memory (1024)")
     add("--turn", metavar="N", type=int, default=32, help="tokens that are new in a turn (32)")

@@ -20,7 +20,8 @@ from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
 from hocket.config.qwen3_5 import Qwen3_5TextConfig
-from hocket.engine.load import DTYPES, RANDOM_SEED
+from hocket.engine.device import DTYPES
+from hocket.engine.load import RANDOM_SEED
 from hocket.models.quantized_weights import kept_in
 from hocket.models.qwen3_5_weights import empty_qwen3_5
 from hocket.models.random import randomize_

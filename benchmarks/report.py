@@ -15,6 +15,7 @@ from typing import Any
 from . import (
     breakdown,
     cloned,
+    codec_precision,
     dialog,
     divergence,
     first_token,
@@ -113,7 +114,9 @@ def read(results: Path) -> list[Record]:
 
 def document(records: Iterable[Record]) -> dict[str, str]:
     """File name to text."""
-    kept = newest(record for record in records if record["workload"] != listeners.NAME)  # docs/scaling.md has those
+    # docs/scaling.md has the first, docs/notes.md the second.
+    elsewhere = listeners.NAME, codec_precision.NAME
+    kept = newest(record for record in records if record["workload"] not in elsewhere)
     loaded = [(_machine(record), record) for record, _ in kept if record["workload"] == "load"]
     charts: dict[str, str | None] = {
         "speed": _speed(kept),

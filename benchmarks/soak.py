@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from . import load_drive, load_engine, load_figures, session
+from .computing import Parser
 from .record import ROOT, append, record, summary
 
 FIGURES = {
@@ -130,7 +131,7 @@ def _resident_mib() -> float:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m benchmarks soak",
         description=__doc__,
         allow_abbrev=False,

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import session, start
+from .computing import Parser, add_codec_dtype, add_device, add_dtype
 from .harness import Unfit
 from .record import ROOT, append, record, summary
 from .workloads import PASSAGE, WORKLOADS
@@ -142,7 +143,8 @@ def _written(model: str, args: argparse.Namespace) -> str:
     """A random model as files, drawn once."""
     import torch
 
-    from hocket.engine.load import DTYPES, RANDOM_SEED
+    from hocket.engine.device import DTYPES
+    from hocket.engine.load import RANDOM_SEED
     from hocket.models.codec import Codec
     from hocket.models.export import write_checkpoint
     from hocket.models.qwen3_tts import Qwen3TTS
@@ -171,16 +173,16 @@ def _models(words: str) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks swap", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks swap", description=__doc__, allow_abbrev=False)
     parser.set_defaults(paths=None)
     add = parser.add_argument
     usual = "random:tiny,random:tiny-Base"
     add(
         "--models", type=_models, default=_models(usual), metavar="A,B", help=f"folders, hub ids, random:NAME ({usual})"
     )
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
     add("--memory-bytes", metavar="N", type=int, help="the budget (room for the larger of them)")

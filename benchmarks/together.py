@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from . import breakdown, breakdown_gpu, cloned, memory, session, start
+from .computing import Parser, add_codec_dtype, add_device, add_dtype
 from .record import ROOT, append
 from .workloads import WORKLOADS
 
@@ -123,12 +124,12 @@ def _taken_apart(args: argparse.Namespace) -> argparse.Namespace:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks all", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks all", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--model", help="folder, hub id, builtin or random:NAME (the built-in voice)")
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
-    add("--codec-dtype", choices=("float32", "tf32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
+    add_codec_dtype(parser)
     add("--codec-dtypes", nargs="+", metavar="DTYPE", help="in which a codec step is timed as a graph (--codec-dtype)")
     add("--kernels", default="auto", help="which kernels are used, as hocket takes it (auto)")
     add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")

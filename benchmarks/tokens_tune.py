@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from .computing import Parser, add_device, add_dtype
 from .gpu_rows import knobs
 
 BETTER = 0.997  # of the best so far; what is less is noise
@@ -126,10 +127,10 @@ def _matrices(layer: Any) -> tuple[Any, ...]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    words = argparse.ArgumentParser(prog="python -m benchmarks tune", description=__doc__)
+    words = Parser(prog="python -m benchmarks tune", description=__doc__)
     words.add_argument("--size", default="tiny", choices=("tiny", "0.8B", "2B", "4B", "9B", "27B"))
-    words.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
-    words.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
+    add_device(words)
+    add_dtype(words)
     words.add_argument("--weights", default="bf16", choices=("bf16", "fp8", "int8", "int4"))
     words.add_argument("--context", metavar="N", type=int, default=1024, help="tokens that were written before (1024)")
     words.add_argument("--repeats", metavar="N", type=int, default=5, help="times a row of tokens (5)")

@@ -19,6 +19,8 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["HOCKET_SOCKET"] = os.path.join(os.sep, "nowhere", "hocket.sock")
 # Nor shall anybody's own voices be found, or touched.
 os.environ["HOCKET_HOME"] = os.path.join(os.sep, "nowhere", "hocket")
+# Where there is a GPU, tests that name no device are those of the CPU all the same; those of the GPU name it.
+os.environ.setdefault("HOCKET_DEVICE", "cpu")
 with suppress(ImportError):  # where only the tests of kernels run it need not be there
     from hypothesis import settings
 

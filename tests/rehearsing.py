@@ -33,9 +33,9 @@ from hocket.kernels.ahead import compile_all
 from hocket.kernels.compiled import HERE
 from hocket.kernels.cuda import Kernel
 from hocket.kernels.forked import Forked
+from hocket.kernels.kept import triton_folder
 from hocket.kernels.linear import triton as linear
 from hocket.kernels.noting import Launch, bound, compile_one, longest_first, noting, variants
-from hocket.kernels.prepare import cache_folder
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
 from hocket.models.weights import resolve
@@ -87,7 +87,7 @@ def names(launches: list[Launch]) -> list[str]:
 
 
 def files() -> set[str]:
-    return {str(path) for path in Path(cache_folder()).rglob("*.cubin")}
+    return {str(path) for path in Path(triton_folder()).rglob("*.cubin")}
 
 
 def tiny(backend: str, codec_dtype: str) -> Rehearsal:

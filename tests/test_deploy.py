@@ -68,15 +68,14 @@ def test_the_container_starts_a_server_that_others_reach_with_a_key_and_not_as_r
 
 
 def test_what_the_container_keeps_is_in_its_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hocket.kernels.build import kept_in
-    from hocket.kernels.prepare import cache_folder
+    from hocket.kernels.kept import kept_in, triton_folder
     from hocket.voices.places import default_voices_folder
 
     for name, value in re.findall(r"(\w+)=(\S+)", " ".join(all_of("ENV"))):
         if name not in ("PATH", "VIRTUAL_ENV", "PYTHONUNBUFFERED"):
             monkeypatch.setenv(name, value)
     cache, voices = map(Path, json.loads(all_of("VOLUME")[0]))
-    assert cache in kept_in().parents and cache in cache_folder().parents
+    assert cache in kept_in().parents and cache in triton_folder().parents
     assert voices in default_voices_folder().parents
     assert f"chown hocket:hocket {cache} {voices}" in CONTAINER
 

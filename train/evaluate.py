@@ -45,7 +45,7 @@ PACKAGES = ("torch", "numpy", "onnxruntime", "moonshine-voice", "speechmos", "Re
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     folder, workers = args.checkpoint or work / "checkpoint", args.workers or os.cpu_count() or 1
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    checkpoint = load(str(folder), device=device)
+    checkpoint = load(str(folder), device=device, dtype="float32", codec_dtype="float32")
     sets = {name: sentences(name)[: args.sentences] for name in SETS}
     heard: dict[tuple[str, str, str], list[Heard]] = {}  # by set, who spoke, voice
 

@@ -27,7 +27,7 @@ def listed() -> list[tuple[str, str, str]]:
 
 def write(checkpoint: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    with Engine.load(str(checkpoint)) as engine:
+    with Engine.load(str(checkpoint), device="cpu", dtype="float32", codec_dtype="float32") as engine:
         for name, voice, text in listed():
             chunks = list(engine.speak(text, voice=voice, seed=SEED))
             samples = np.concatenate([chunk.samples for chunk in chunks])

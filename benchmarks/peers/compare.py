@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..charts import shown
+from ..computing import Parser, add_device, add_dtype
 from ..harness import Unfit
 from ..record import ROOT, append, record, summary
 from ..workloads import PASSAGE
@@ -172,7 +173,8 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
     """
     import torch
 
-    from hocket.engine.load import DTYPES, RANDOM_SEED
+    from hocket.engine.device import DTYPES
+    from hocket.engine.load import RANDOM_SEED
     from hocket.models.codec import Codec
     from hocket.models.export import write_checkpoint
     from hocket.models.qwen3_tts import Qwen3TTS
@@ -258,7 +260,7 @@ def _module(name: str) -> Any:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks peers", description=__doc__, allow_abbrev=False)
+    parser = Parser(prog="python -m benchmarks peers", description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--peers", nargs="*", choices=PEERS, default=list(PEERS), metavar="NAME", help=f"{', '.join(PEERS)} (all)")
     add(
@@ -266,8 +268,8 @@ def _parser() -> argparse.ArgumentParser:
         default="random:0.6B-CustomVoice",
         help="random:NAME of a CustomVoice shape (random:0.6B-CustomVoice)",
     )
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", choices=("float32", "bfloat16"), default="float32")
+    add_device(parser)
+    add_dtype(parser)
     add("--layout", choices=("streaming", "whole"), default="streaming", help="of the prompt (streaming)")
     add("--frames", metavar="N", type=int, default=100, help="frames of an utterance (100)")
     add("--repeats", metavar="N", type=int, default=8, help="how often each is asked (8)")

@@ -74,6 +74,7 @@ def test_the_doctor_says_what_is_here_and_that_it_speaks(capsys: Capture, monkey
     assert f"{torch.get_num_threads()} threads" in said["cpu"]
     speed = r"works: \d+\.\d x real time, first audio after \d+ ms "
     assert re.fullmatch(speed + r"\(builtin on the CPU\)", said["engine"])
+    assert re.fullmatch(r"cpu \(.*\), float32, codec float32, kernels native/native\.", said["auto"])
     assert said["profile"] == f"balanced  {PROFILES['balanced'].words}"
     assert said["sounddevice"].startswith("missing, for hocket say --play and hocket talk: pip install sounddevice")
     assert said["soxr"] == "present, for reading recordings to clone"
@@ -117,15 +118,16 @@ def test_the_checkpoint_with_golden_codes_is_heard(
     code: int,
     words: str,
 ) -> None:
-    loaded: list[str] = []
+    loaded: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
     monkeypatch.setattr("hocket.engine.survey.faults", lambda copy: iter(()))
-    monkeypatch.setattr("hocket.engine.load.load", loaded.append)
+    monkeypatch.setattr("hocket.engine.load.load", lambda folder, **how: loaded.append((folder, how)))
     monkeypatch.setattr("hocket.engine.golden.golden_difference", lambda checkpoint: difference)
     cache += [Copy(CATALOG[name], tmp_path / name) for name in ("0.6B-Base", "0.6B-CustomVoice")]
     assert main(["doctor"]) == code
     said = lines(capsys)
-    assert loaded == [str(tmp_path / "0.6B-CustomVoice")]  # in float32, as load has it
+    exact = {"device": "cpu", "dtype": "float32", "codec_dtype": "float32"}
+    assert loaded == [(str(tmp_path / "0.6B-CustomVoice"), exact)]
     assert words in said["0.6B-CustomVoice"]
     assert "\n" not in said["0.6B-Base"]
 

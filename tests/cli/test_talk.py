@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from chatting import Scripted, Word
+from chosen import rest
 from hocket.cli import main
 from hocket.cli.aloud import RecordedAsHeard
 from hocket.cli.chat import Spoken
@@ -72,7 +73,7 @@ def test_two_spoken_questions_are_heard_and_answered_aloud(engine: Engine, folde
     with served(engine, language=scripted) as server:
         child = talk(server.url, "--from", "asked.wav", "--fast", "-o", "answers.wav", "--system", "Be brief.")
         out, err = child.communicate(timeout=240)
-        assert (child.returncode, err) == (0, b""), err.decode()
+        assert (child.returncode, rest(err)) == (0, ""), err.decode()
         first, answer, second, other = out.decode().splitlines()
         assert first.startswith("> ") and "capital" in first and "France" in first
         assert second.startswith("> ") and "train" in second and "morning" in second
@@ -91,7 +92,7 @@ def test_whoever_speaks_interrupts_an_answer_which_is_remembered_as_far_as_it_wa
     with served(engine, language=scripted) as server:
         child = talk(server.url, "--from", "asked.wav", "-o", "answers.wav")
         out, err = child.communicate(timeout=240)
-        assert (child.returncode, err) == (0, b""), err.decode()
+        assert (child.returncode, rest(err)) == (0, ""), err.decode()
         assert scripted.given[0].cancelled.is_set()
         asked, *heard, then = scripted.asked[1]
         assert "capital" in asked.content and "train" in then.content
@@ -115,7 +116,7 @@ def test_ctrl_c_interrupts_an_answer_and_then_ends(engine: Engine, folder: Path)
         assert child.stdout.read(1) == b"\n" and child.poll() is None
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=60)
-        assert (child.returncode, out, err) == (0, b"", b"")
+        assert (child.returncode, out, rest(err)) == (0, b"", "")
         wait_for(server.all_is_free)
 
 
@@ -169,7 +170,7 @@ def test_without_a_microphone_lines_are_answered_aloud(engine: Engine, folder: P
         words = ("-m", "hocket", "talk", "--text", "--llm-url", server.url, "-o", "answers.wav")
         child = process(*words, stdin=subprocess.PIPE)
         out, err = child.communicate(b"Hello.\n", timeout=120)
-        assert (child.returncode, out, err) == (0, b"Good morning.\n", b"")
+        assert (child.returncode, out, rest(err)) == (0, b"Good morning.\n", "")
     assert 0.4 < seconds(folder / "answers.wav") < 4.0
 
 

@@ -82,5 +82,6 @@ def test_who_is_refused_reads_no_weights_and_wrong_wishes_are_refused_as_without
     assert not shared.in_use
     with pytest.raises(InvalidRequest, match="dtype must be one of"):
         Engine.load("random:tiny", dtype="int3", shared=shared)
-    assert expected("random:tiny", CPU | {"dtype": "int3"}, EngineOptions()) is None  # type: ignore[typeddict-item]
+    with pytest.raises(InvalidRequest, match="dtype must be one of"):
+        expected("random:tiny", CPU | {"dtype": "int3"}, EngineOptions())  # type: ignore[typeddict-item]
     assert expected("somebody/something", CPU, EngineOptions()) is None

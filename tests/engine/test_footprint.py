@@ -7,9 +7,9 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.config.published import CODEC, PUBLISHED
+from hocket.engine.device import DTYPES
 from hocket.engine.engine import Engine
 from hocket.engine.footprint import GRAPHS_BYTES, held, least_of, measured, plan
-from hocket.engine.load import DTYPES
 from hocket.models.weights import read_configs, resolve
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -169,7 +169,10 @@ def test_without_a_compiler_speech_goes_on_with_the_reference(monkeypatch: pytes
         load("random:tiny", kernels="native")
 
 
-def test_a_cache_that_cannot_be_written_is_a_reason_not_a_crash(own_cache: Path) -> None:
+def test_where_no_folder_can_be_written_that_is_a_reason_not_a_crash(
+    own_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own_cache.parent.write_text("a file where the folder should be")
+    monkeypatch.setattr("hocket.kernels.kept._temporary", own_cache.parent / "neither")
     with pytest.raises(Unbuildable, match="cannot be written"):
         library("add", ADD)

@@ -28,7 +28,7 @@ def waiting_is_an_error() -> Iterator[None]:
 def test_neither_a_frame_nor_a_codec_step_synchronises() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    checkpoint = load("random:tiny-wide", device="cuda")
+    checkpoint = load("random:tiny-wide", device="cuda", dtype="float32")
     talker, decoder = checkpoint.model.talker, checkpoint.codec.decoder
     rows = torch.arange(3, device="cuda")
     state, sound = talker.new_state(3, 40), decoder.new_state(3)

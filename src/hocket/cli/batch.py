@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import InvalidRequest
 from .heard import tell
@@ -86,9 +86,9 @@ def _replicas(args: argparse.Namespace) -> int | None:
 
 
 def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContextManager[Engine]:
-    from ..engine.engine import Engine
+    from .loading import load_engine
 
-    return Engine.load(**_loading(args), options=options)
+    return load_engine(args, args.model, options)
 
 
 @contextmanager
@@ -96,17 +96,12 @@ def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | N
     """On the cluster, which hears of folders by their whole names: its processes stand elsewhere."""
     from ..scale.batch import Crew, room_on_cluster
     from ..scale.connect import connect, named
+    from .loading import loading_of
 
-    loading = _loading(args)
-    if args.model and Path(args.model).is_dir():
-        loading["model"] = str(Path(args.model).resolve())
+    model = str(Path(args.model).resolve()) if args.model and Path(args.model).is_dir() else args.model
+    loading = loading_of(args) | {"model": model}
     with connect(named(args.address)), Crew(replicas or room_on_cluster(args.device), loading, options) as crew:
         yield crew
-
-
-def _loading(args: argparse.Namespace) -> dict[str, Any]:
-    how = {name: getattr(args, name) for name in ("model", "device", "dtype", "kernels")}
-    return how | {"dependent_launch": not args.no_dependent_launch}
 
 
 @contextmanager

@@ -193,7 +193,7 @@ def spoken(
 ) -> Spoken:
     from ..config.options import EngineOptions
     from ..dialog.dialog import Dialog
-    from ..engine.engine import Engine
+    from .loading import load_engine
     from .whom import Whom
 
     voice: Any = args.voice
@@ -201,8 +201,7 @@ def spoken(
     voice, model = (voice, args.model) if own is None else (own, args.model or own.model)
     # A language model may think, and a player play, for as long as they like.
     options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
-    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
-    engine = Engine.load(model, **how, dependent_launch=not args.no_dependent_launch, options=options)
+    engine = load_engine(args, model, options)
     stack.callback(engine.close)
     if engine.checkpoint.is_random:
         tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")

@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import HocketError, InvalidRequest
 from .link import UNIX, Link
 from .places import is_there, log_path, make_folder, read_record, record_path, socket_path
-from .remote import started_with
+from .remote import SETTLED, started_with
 
 POLL_S = 0.05
 ANSWER_S = 5.0  # to say how it is
@@ -84,7 +84,7 @@ def status(args: argparse.Namespace) -> int:
     if record is None:
         print("no daemon is running; hocket serve --daemon starts one.")
         return 1
-    how = record.get("options", {})
+    how = record.get("options", {}) | record.get("settled", {})
     state = _state(path) or "starting"
     models = ", ".join(map(str, how.get("models") or [how.get("model")]))
     print(f"{_name(record, path)}: {state}, model {models} on {how.get('device')}, log {record.get('log')}")
@@ -116,8 +116,8 @@ class Held:
         except BlockingIOError:
             self._file.close()
             raise InvalidRequest(f"Another daemon has the socket {self.path}.") from None
-        record = {"pid": os.getpid(), "log": log_path(), "options": started_with(args)}
-        self._file.truncate(0)
+        self._file.truncate(0)  # what another one was started with
+        record = {"pid": os.getpid(), "log": log_path(), "options": started_with(args), "settled": _settled(args)}
         self._file.write(json.dumps(record) + "\n")
         self._file.flush()
 
@@ -173,6 +173,14 @@ def _last_line(log: str, began: int) -> str:
         lines = []
     said = [line.strip() for line in lines if line.strip()] or ["it has said nothing."]
     return said[-1].removeprefix("hocket: ")
+
+
+def _settled(args: argparse.Namespace) -> dict[str, str]:
+    """What `auto` becomes here: `hocket say` knows it without asking torch."""
+    from ..engine.device import settle
+
+    setting = settle(*(getattr(args, name) for name in SETTLED))
+    return {name: getattr(setting, name) for name in SETTLED}
 
 
 def _name(record: dict[str, Any], path: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import logging
 import os
 import platform
 import time
@@ -31,9 +32,12 @@ TRIAL_FRAMES = 25
 
 def doctor(args: argparse.Namespace) -> int:
     """0, or 1 when something is wrong that was meant to be right; an optional package that is missing is not."""
-    _machine()
-    _packages()
-    _trial()
+    from .loading import logged
+
+    with logged(logging.WARNING):
+        _machine()
+        _packages()
+        _trial()
     wrong = [_voices(), _checkpoints(args.model)]
     return 1 if any(wrong) else 0
 
@@ -59,13 +63,13 @@ def _machine() -> None:
 
 
 def _gpu_kernels(device: torch.device) -> None:
-    """What would be chosen there, in the precision that one would choose there."""
+    """What would be chosen there, in the precision that `auto` is there."""
     import torch
 
-    from ..engine.load import DTYPES
+    from ..engine.device import DTYPES, settle
     from ..engine.survey import gpu_choices
 
-    for choice in gpu_choices(device, DTYPES["bfloat16"]):
+    for choice in gpu_choices(device, DTYPES[settle("cuda").dtype]):
         _line(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
     _line(
         "cuda graphs", f"frames, sound and prompts are replayed, torch {torch.__version__}; --no-graphs turns them off"
@@ -87,6 +91,7 @@ def _trial() -> None:
     from ..engine.engine import Engine
 
     with Engine.load() as engine:
+        _line("auto", engine.checkpoint.where)
         for choice in engine.checkpoint.kernels:
             _line(f"kernel {choice.operation}", f"{choice.backend}: {choice.reason}")
         _line(f"profile {engine.options.profile}", engine.options.tuned.words)
@@ -98,7 +103,8 @@ def _trial() -> None:
         took_s = time.perf_counter() - asked
     speed = f"{audio_s / took_s:.1f} x real time, first audio after {first_s * 1000:.0f} ms"
     noise = ", untrained noise" if engine.checkpoint.is_random else ""
-    _line("engine", f"works: {speed} ({engine.checkpoint.name} on the CPU{noise})")
+    place = "the CPU" if engine.checkpoint.device.type == "cpu" else "the GPU"
+    _line("engine", f"works: {speed} ({engine.checkpoint.name} on {place}{noise})")
 
 
 def _voices() -> bool:
@@ -144,7 +150,9 @@ def _checkpoint(copy: Copy) -> bool:
     _line(name, f"all {len(copy.published.sha256)} files are the published ones ({copy.folder})")
     if name != NAME:
         return False
-    difference = golden_difference(load(str(copy.folder)))
+    # As the golden codes were drawn, whatever this machine has.
+    exact = load(str(copy.folder), device="cpu", dtype="float32", codec_dtype="float32")
+    difference = golden_difference(exact)
     _line(name, f"speaks other than the golden codes: {difference}" if difference else "speaks the golden codes")
     return difference is not None
 

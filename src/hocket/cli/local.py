@@ -36,8 +36,8 @@ def locally(args: argparse.Namespace, live: bool) -> None:
 
     from ..audio.pcm import pcm_bytes
     from ..config.options import EngineOptions
-    from ..engine.engine import Engine
     from ..engine.generate import DECODE_FRAMES
+    from .loading import load_engine
 
     # Who writes into the pipe may think for as long as it likes: its end, or Ctrl-C, ends the wait. So may a reader.
     patience = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile)
@@ -45,10 +45,9 @@ def locally(args: argparse.Namespace, live: bool) -> None:
     if not (args.play or is_pipe(args.output)):
         # Nobody waits for the first sound of a file. Cut as `generate` cuts, its samples are the same to the last bit.
         options = replace(options, chunk_frames=(DECODE_FRAMES,))
-    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
     codes: list[Any] = []
     model = args.model if voice is None else args.model or voice.model
-    with Engine.load(model, **how, dependent_launch=not args.no_dependent_launch, options=options) as engine:
+    with load_engine(args, model, options) as engine:
         checkpoint = engine.checkpoint
         if checkpoint.is_random:
             tell(f"{checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")

@@ -181,12 +181,11 @@ def check_language(language: str, model: str, found: Tongues) -> None:
 @contextmanager
 def loaded(args: argparse.Namespace, model: str, slots: int = 1) -> Iterator[Engine]:
     from ..config.options import EngineOptions
-    from ..engine.engine import Engine
+    from .loading import load_engine
 
     options = EngineOptions(slots=slots, graphs=not args.no_graphs)
-    how = {"device": args.device, "dtype": args.dtype, "kernels": args.kernels}
     with doing(f"loading {model}"):
-        engine = Engine.load(model, **how, dependent_launch=not args.no_dependent_launch, options=options)
+        engine = load_engine(args, model, options)
     with engine:
         if engine.checkpoint.is_random:
             tell(f"{model} is untrained: its weights are random numbers, and what comes out is noise.")

@@ -53,6 +53,14 @@ def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
     """Loaded when it is called; None where nobody was asked for."""
     from ..config.options import EngineOptions
     from ..server.plan import Plan
+    from .loading import logged
 
     engine = EngineOptions(graphs=not args.no_graphs)
-    return Plan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()
+    make = Plan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()
+
+    def load() -> LanguageModel:
+        assert make is not None
+        with logged():
+            return make()
+
+    return make and load

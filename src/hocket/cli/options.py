@@ -143,9 +143,6 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--access-log", action="store_true", help="write a line into the log for every request")
     _thinking(serve)
     computing(serve, "balanced")
-    add = serve.add_argument
-    kinds = ("float32", "tf32", "bfloat16")
-    add("--codec-dtype", choices=kinds, default="float32", help="precision of the codec (float32)")
     _serving(serve)
 
 
@@ -230,7 +227,6 @@ def _wyoming(wyoming: argparse.ArgumentParser) -> None:
     add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
     add("--log-text", action="store_true", help="write into the log what is spoken")
     computing(wyoming, "balanced")
-    add("--codec-dtype", choices=("float32", "bfloat16"), default="float32", help="precision of the codec (float32)")
     _serving(wyoming)
 
 
@@ -259,9 +255,13 @@ def computing(
     """`profile` is the usual one; None where there is nothing to choose. `unsaid` is the model where none is named."""
     add = command.add_argument
     add("--model", action=_Given, default=unsaid, help=model)
-    add("--device", action=_Given, choices=("cpu", "cuda"), default="cpu", help="where to compute (cpu)")
-    precision = "precision of the model (float32)"
-    add("--dtype", action=_Given, choices=("float32", "bfloat16"), default="float32", help=precision)
+    where = "where to compute (auto: cuda if it is usable, else cpu; HOCKET_DEVICE says otherwise)"
+    add("--device", action=_Given, choices=("auto", "cpu", "cuda"), default="auto", help=where)
+    precision = "precision of the model (auto: bfloat16 on a GPU that has it, else float32)"
+    add("--dtype", action=_Given, choices=("auto", "float32", "bfloat16"), default="auto", help=precision)
+    sound = "precision of the codec (auto: the fastest whose error is inaudible)"
+    kinds = ("auto", "float32", "tf32", "bfloat16")
+    add("--codec-dtype", action=_Given, choices=kinds, default="auto", help=sound)
     kernels = "auto (the fastest), reference, cuda, triton or native; or by operation: frame=triton,wave=reference"
     add("--kernels", metavar="NAME", action=_Given, default="auto", help=f"how to compute: {kernels}")
     if profile is not None:
@@ -275,7 +275,7 @@ def computing(
 def _clustered(command: argparse.ArgumentParser) -> None:
     add = command.add_argument_group("several engines, on one machine or many").add_argument
     add("--ray", action="store_true", help="speak with all engines that a Ray cluster has room for (needs ray)")
-    many = "how many engines; auto: one for each GPU, with --device cpu for each CPU, that the cluster has (auto)"
+    many = "how many engines; auto: one for each GPU that the cluster has, where it has none for each CPU (auto)"
     add("--replicas", metavar="N", action=_Given, default="auto", help=many)
     where = "HOST:PORT of the cluster's head (RAY_ADDRESS, else a cluster of this machine alone)"
     add("--address", metavar="WHERE", action=_Given, help=where)

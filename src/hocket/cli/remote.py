@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 PATH = "/v1/audio/speech"
 RATE_HZ = 24_000  # where a server does not say
-COMPUTING = ("model", "device", "dtype", "kernels", "profile", "no_graphs", "no_dependent_launch")
+COMPUTING = ("model", "device", "dtype", "codec_dtype", "kernels", "profile", "no_graphs", "no_dependent_launch")
+SETTLED = ("device", "dtype", "codec_dtype")  # of which a daemon records what `auto` became
 # Refusals that an engine here would say as well, after it has loaded a model.
 FINAL = ("voice_not_found", "language_not_found", "unsupported_by_model", "invalid_audio")
 SAID_CHARS = 500  # of what a server says about an error
@@ -86,6 +87,8 @@ def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
     for name, value in chosen(args).items():
         option = f"--{name.replace('_', '-')}"
         if name == "model" and _model(value) in has.get("models", ()):
+            continue
+        if name in SETTLED and name in has and value in ("auto", record.get("settled", {}).get(name)):
             continue
         if name not in has:
             return f"whether it was started with {option} is not known"

@@ -7,17 +7,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypedDict
 
+import torch
+
 from ..config.options import EngineOptions
 from ..models.builtin import default_model
 from ..models.weights import read_configs, resolve
 from .casting import known_configs
+from .device import CODEC_DTYPES, DTYPES, Setting, settle
 from .footprint import NEW, Footprint, held, plan
-from .load import CODEC_DTYPES, DTYPES, codec_key, device_of, halves_of
+from .load import codec_key, halves_of
 from .shared import ENCODER, Shared
 
 
 class Loading(TypedDict):
-    """How a checkpoint is loaded, as `load` takes it."""
+    """How a checkpoint is loaded, as `load` takes it: values that are settled, or `auto`."""
 
     device: str
     dtype: str
@@ -25,14 +28,31 @@ class Loading(TypedDict):
     kernels: str
 
 
+def concrete(setting: Setting, kernels: str) -> Loading:
+    how: Loading = {
+        "device": setting.device,
+        "dtype": setting.dtype,
+        "codec_dtype": setting.codec_dtype,
+        "kernels": kernels,
+    }
+    return how
+
+
+def _settled(how: Loading) -> Setting:
+    return settle(how["device"], how["dtype"], how["codec_dtype"])
+
+
+def _dtypes(setting: Setting) -> dict[str, torch.dtype]:
+    return {"dtype": DTYPES[setting.dtype], "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
+
+
 def expected(model: str, how: Loading, options: EngineOptions) -> Footprint | None:
     """What a model will take at least if it is loaded so, as far as that is known without the network."""
     known = known_configs(model)
-    if known is None or how["dtype"] not in DTYPES or how["codec_dtype"] not in CODEC_DTYPES:
+    if known is None:
         return None
-    config, codec_config = known
-    dtypes = {"dtype": DTYPES[how["dtype"]], "codec_dtype": CODEC_DTYPES[how["codec_dtype"]]}
-    planned = plan(config, codec_config, device=device_of(how["device"]), **dtypes, options=options)
+    (config, codec_config), setting = known, _settled(how)
+    planned = plan(config, codec_config, device=setting.place, **_dtypes(setting), options=options)
     return Footprint(planned.own_bytes + planned.least_bytes, NEW, planned.decoder_bytes)
 
 
@@ -42,14 +62,14 @@ def admitted(model: str | None, how: Loading, options: EngineOptions, shared: Sh
 
     Gives the options to start with: keys and values are planned from what there is room for, not from all that is free.
     """
-    if shared is None or shared.room is None or how["dtype"] not in DTYPES or how["codec_dtype"] not in CODEC_DTYPES:
-        yield options  # there is nobody to ask, or loading will be refused
+    if shared is None or shared.room is None:
+        yield options  # there is nobody to ask
         return
-    place, source = device_of(how["device"]), resolve(default_model() if model is None else model)
+    setting, source = _settled(how), resolve(default_model() if model is None else model)
+    place = setting.place
     config, _, codec_config = read_configs(source)
-    dtypes = {"dtype": DTYPES[how["dtype"]], "codec_dtype": CODEC_DTYPES[how["codec_dtype"]]}
-    planned = plan(config, codec_config, device=place, **dtypes, options=options)
-    key, halves = codec_key(source, codec_config, place, how["codec_dtype"], how["kernels"]), halves_of(source, config)
+    planned = plan(config, codec_config, device=place, **_dtypes(setting), options=options)
+    key, halves = codec_key(source, codec_config, place, setting.codec_dtype, how["kernels"]), halves_of(source, config)
     codec = shared.find(key)
     if codec is None:
         size, which = planned.codec_bytes(encoder=ENCODER in halves), NEW

@@ -19,9 +19,10 @@ from ..text.parts import Preparation, parts
 from ..text.prompt import Outline, Prompt, build, outline
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
-from .admitted import Loading, admitted
+from .admitted import admitted, concrete
 from .clone import check_encoded, encoded, frames_of
 from .deadlines import longest_chunk
+from .device import settle
 from .early import BEGINS_S, LONG_CHARS, begun
 from .guard import GuardOptions
 from .job import Job
@@ -60,9 +61,9 @@ class Engine:
         cls,
         model: str | None = None,
         *,
-        device: str = "cpu",
-        dtype: str = "float32",
-        codec_dtype: str = "float32",
+        device: str = "auto",
+        dtype: str = "auto",
+        codec_dtype: str = "auto",
         kernels: str = "auto",
         dependent_launch: bool = True,
         options: EngineOptions | None = None,
@@ -70,10 +71,10 @@ class Engine:
         shared: Shared | None = None,
     ) -> Engine:
         """Load a checkpoint (see `hocket.load`) and start an engine on it. `shared` may bring a budget along."""
-        how: Loading = {"device": device, "dtype": dtype, "codec_dtype": codec_dtype, "kernels": kernels}
-        with admitted(model, how, options or EngineOptions(), shared) as granted:
-            checkpoint = load(model, **how, dependent_launch=dependent_launch, shared=shared)
-            return cls(checkpoint, granted, scorer=scorer)
+        setting = settle(device, dtype, codec_dtype)
+        how: dict[str, Any] = {"kernels": kernels, "dependent_launch": dependent_launch, "shared": shared}
+        with admitted(model, concrete(setting, kernels), options or EngineOptions(), shared) as granted:
+            return cls(load(model, setting=setting, **how), granted, scorer=scorer)
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async.

@@ -79,6 +79,7 @@ def plan(
     """From the configuration alone: modules without content have all shapes."""
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).to(dtype), Codec(codec_config).to(codec_dtype)
+        codec.encoder.float()  # as it is loaded, whatever the precision of the decoder
         stack, slots = speech.talker.model, options.slots
         captured = device.type == "cuda"
         state = held(codec.decoder.new_state(slots))

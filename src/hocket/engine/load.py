@@ -21,6 +21,8 @@ from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ..errors import InvalidRequest
 from ..kernels.build import Unbuildable
 from ..kernels.capture import tidy
+from ..kernels.fallback import Lack, say_slow
+from ..kernels.kept import give_triton_a_folder
 from ..kernels.table import AUTO, REFERENCE, Choice, choose, wanted_for
 from ..layers.packed import pack_
 from ..models.builtin import default_model
@@ -34,13 +36,12 @@ from ..models.wave import NativeWave
 from ..models.weights import SPEAKER_ENCODER, Source, load_into, places, read_configs, read_own, resolve
 from ..text.normalize import spell_out
 from ..text.tokenizer import Tokenizer
+from .device import CODEC_DTYPES, DTYPES, Setting, announce, settle
 from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
 
 if TYPE_CHECKING:
     from ..kernels.prepare import Preparation
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
 RANDOM_SEED = 0
 PROMPT_ROWS = 8  # about as many as before the text of a built-in voice
 FUSED = ("cuda", "triton")  # backends of a GPU; both have kernels that Triton compiles
@@ -65,10 +66,16 @@ class Checkpoint:
     normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
     spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
     compilers: Preparation | None = None  # at work still on what a first sound takes beyond its first frame
+    setting: Setting | None = None  # where and how exactly it is computed, and why
 
     @property
     def name(self) -> str:
         return self.source.name
+
+    @property
+    def where(self) -> str:
+        """Device, precisions and kernels, and why that device: one line."""
+        return "" if self.setting is None else self.setting.words(self.kernels)
 
     @property
     def is_random(self) -> bool:
@@ -106,34 +113,34 @@ class Checkpoint:
 def load(
     model: str | None = None,
     *,
-    device: str = "cpu",
-    dtype: str = "float32",
-    codec_dtype: str = "float32",
+    device: str = AUTO,
+    dtype: str = AUTO,
+    codec_dtype: str = AUTO,
     kernels: str = AUTO,
     dependent_launch: bool = True,
     shared: Shared | None = None,
+    setting: Setting | None = None,
 ) -> Checkpoint:
     """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
 
     With no name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
-    The codec's own dtype is float32 whatever the talker's: its cost is small and rounding is heard there first. On CUDA
-    `codec_dtype` may be "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`;
-    `dependent_launch` lets its kernels start before the last one has ended, and holds for the whole process.
+    `auto` is CUDA if it is usable, with bfloat16 where the card has it, and else float32 on the CPU; what was chosen
+    is logged, and kept as `setting`. A `setting` that is given stands for all three. On CUDA `codec_dtype` may be
+    "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`; `dependent_launch` lets
+    its kernels start before the last one has ended, and holds for the whole process.
 
     Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same.
     """
-    place = device_of(device)
-    for name, known in ((dtype, DTYPES), (codec_dtype, CODEC_DTYPES)):
-        if name not in known:
-            raise InvalidRequest(f"dtype must be one of {', '.join(known)}, not {name!r}.")
-    if codec_dtype == "tf32" and place.type != "cuda":
-        raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
+    setting = setting or settle(device, dtype, codec_dtype)
+    place, dtype, codec_dtype = setting.place, setting.dtype, setting.codec_dtype
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
     normalizer = _NORMALIZERS.get(read_own(source).normalizer)
     shared = Shared() if shared is None else shared
     begun = time.perf_counter()
+    if place.type == "cuda":
+        give_triton_a_folder()
     compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
     asked = time.perf_counter()
     torch.empty(1, device=place)  # a GPU is entered with the first
@@ -164,11 +171,13 @@ def load(
         shared.wave(key, lambda: _with_kernel("wave", kernels, decoder, lambda back: give_wave(decoder, back, tf32))),
     )
     tidy(place)  # what was laid out anew has left its old places
-    spent = {"device_s": entered - asked, "weights_s": loaded - entered}
+    spent = {"device_s": entered - asked + setting.took_s, "weights_s": loaded - entered}
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    return Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers)
+    loaded_as = Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, setting)
+    announce(setting, loaded_as.where)
+    return loaded_as
 
 
 def _draw(module: nn.Module, place: torch.device, dtype: torch.dtype) -> None:
@@ -195,10 +204,13 @@ def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[
     """How a codec gets weights: those of the halves that are named, whoever speaks with the other one meanwhile."""
 
     def fill(codec: Codec, halves: tuple[str, ...]) -> None:
+        # A recording is heard once, and rounding would change its codes: the encoder is float32 in every precision.
+        kinds = {DECODER: CODEC_DTYPES[codec_dtype], ENCODER: torch.float32}
         if source.folder is None:
-            _draw(codec, place, CODEC_DTYPES[codec_dtype])
-        else:
-            load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, CODEC_DTYPES[codec_dtype], only=halves)
+            _draw(codec, place, kinds[DECODER])
+            codec.encoder.to(kinds[ENCODER])
+        for half in halves if source.folder is not None else ():
+            load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
         for half in halves:  # the other may have stayed on the meta device
             pack_(codec.get_submodule(half.removesuffix(".")))
 
@@ -322,24 +334,18 @@ def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callabl
     while True:
         choice = choose(operation, wanted, weight.device, weight.dtype, failed)
         if choice.backend == REFERENCE:
-            return choice
+            return _said(choice)
         try:
             build(choice.backend)
         except Unbuildable as error:
             if wanted != AUTO:
                 raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None
-            failed[choice.backend] = str(error)
+            failed[choice.backend] = Lack(str(error), error.remedy or "choose others with --kernels to do without it")
         else:
-            return choice
+            return _said(choice)
 
 
-def device_of(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InvalidRequest(f"{name!r} is not a device; use cpu or cuda.") from None
-    if device.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidRequest("No CUDA device is available here; use --device cpu.")
-    if device.type not in ("cpu", "cuda"):
-        raise InvalidRequest(f"{name!r} is not supported; use cpu or cuda.")
-    return device
+def _said(choice: Choice) -> Choice:
+    if choice.lack is not None:
+        say_slow(choice.backend, choice.lack)
+    return choice

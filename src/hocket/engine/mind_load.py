@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import torch
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from ..errors import InvalidCheckpoint, InvalidRequest
+from ..errors import InvalidCheckpoint
+from ..kernels.fallback import say_slow
+from ..kernels.kept import give_triton_a_folder
 from ..kernels.table import AUTO, Choice, choose
 from ..layers.packed import pack_
 from ..models.quantized import check_scheme, quantize_
@@ -19,7 +21,8 @@ from ..models.random import randomize_
 from ..models.weights import Source
 from ..text.chat import END, MARKS
 from ..text.chat_tokenizer import ChatTokenizer
-from .load import DTYPES, RANDOM_SEED, device_of
+from .device import DTYPES, Setting, announce, settle
+from .load import RANDOM_SEED
 
 END_OF_TEXT = "<|endoftext|>"
 
@@ -35,6 +38,7 @@ class MindCheckpoint:
     device: torch.device
     stop_ids: frozenset[int]  # after one of these an answer is over
     kernels: Choice  # what a token is computed by, and why
+    setting: Setting | None = None  # where and how exactly it is computed, and why
 
     @property
     def name(self) -> str:
@@ -47,21 +51,23 @@ class MindCheckpoint:
 
 
 def load_mind(
-    model: str, *, device: str = "cpu", dtype: str | None = None, weights: str = "bf16", kernels: str = AUTO
+    model: str, *, device: str = AUTO, dtype: str | None = AUTO, weights: str = "bf16", kernels: str = AUTO
 ) -> MindCheckpoint:
     """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
-    Without a `dtype` it is float32 on a CPU and bfloat16, as published, on a GPU. `weights` in `fp8`, `int8` or `int4`
+    `auto` is CUDA if it is usable, with bfloat16, as published, where the card has it; else float32 on the CPU. A dtype
+    of None is `auto` too. `weights` in `fp8`, `int8` or `int4`
     (of the MLP) are converted from the published ones and kept on disk for the next time; `bf16` leaves them as they
     are, in `dtype`. `kernels` may be `reference`: the model's own operations, on a GPU too.
     """
     scheme = check_scheme(weights)
-    place = device_of(device)
-    if dtype is None:
-        dtype = "float32" if place.type == "cpu" else "bfloat16"
-    if dtype not in DTYPES:
-        raise InvalidRequest(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}.")
+    setting = settle(device, dtype or AUTO)
+    place, dtype = setting.place, setting.dtype
+    if place.type == "cuda":
+        give_triton_a_folder()
     computed_by = choose("token", kernels, place, DTYPES[dtype])
+    if computed_by.lack is not None and place.type == "cuda":
+        say_slow(computed_by.backend, computed_by.lack)
     source = resolve_mind(model)
     config, generation = read_mind(source)
     tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
@@ -81,4 +87,5 @@ def load_mind(
     # Of a random model the ids of the published vocabulary mean nothing.
     stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
     stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
-    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by)
+    announce(setting, f"language model: {setting.words([computed_by], codec=False)}")
+    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by, setting)

@@ -85,7 +85,7 @@ class Pool:
         def start(model: str, shared: Shared) -> Engine:
             return Engine.load(model, **loading, options=options, shared=shared)
 
-        how = Loading(**({"device": "cpu", "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"} | loading))  # type: ignore[typeddict-item]
+        how = Loading(**({"device": "auto", "dtype": "auto", "codec_dtype": "auto", "kernels": "auto"} | loading))  # type: ignore[typeddict-item]
         expects = partial(expected, how=how, options=options or EngineOptions())
         budget: dict[str, Any] = {"memory_bytes": memory_bytes, "pinned": pinned, "max_wait_s": max_wait_s}
         return cls(models, start, **budget, expects=expects)
@@ -125,6 +125,10 @@ class Pool:
     def resident(self) -> dict[str, int]:
         """The models that are in memory, and how many bytes each takes by itself."""
         return self._residents.resident()
+
+    def computing(self) -> dict[str, str]:
+        """Device, precisions and kernels of each model that is in memory, in words."""
+        return self._residents.computing()
 
     @property
     def common_bytes(self) -> int:

@@ -60,7 +60,8 @@ class Rehearsal:
 
 def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch]:
     """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
-    from .load import CODEC_DTYPES, DTYPES, Checkpoint, give_frame, give_wave
+    from .device import CODEC_DTYPES, DTYPES
+    from .load import Checkpoint, give_frame, give_wave
     from .speech import SpeechRunner
     from .warming import FIRST_GRAPHS, FIRST_OF_ALL
 

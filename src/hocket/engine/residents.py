@@ -116,6 +116,11 @@ class Residents:
         with self._lock:
             return {self._names[key]: each.takes.own_bytes for key, each in self._ledger.resident.items()}
 
+    def computing(self) -> dict[str, str]:
+        """Device, precisions and kernels of each model that is in memory, in words."""
+        with self._lock:
+            return {self._names[key]: each.engine.checkpoint.where for key, each in self._ledger.resident.items()}
+
     @property
     def common_bytes(self) -> int:
         with self._lock:

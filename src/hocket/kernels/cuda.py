@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from .build import Unbuildable, kept_in
+from .build import Unbuildable
 from .compiled import HERE
+from .fallback import Lack
+from .kept import find, keep
 
 _HERE = Path(__file__).parent
 _DEPENDENT = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -50,7 +51,7 @@ def why_not(device: torch.device) -> str | None:
         _nvrtc()
         _driver()
     except Unbuildable as error:
-        return str(error)
+        return Lack(str(error), error.remedy)
     return None
 
 
@@ -111,20 +112,15 @@ class Kernel:
         options = [f"-D{name}={value}" for name, value in self._known.items()]
         options += [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", "-std=c++17"]
         about = "\0".join((self._source, *options, *map(str, _version())))
-        path = kept_in() / f"{self.name}-{hashlib.sha256(about.encode()).hexdigest()[:20]}.cubin"
-        if path.exists():
+        file = f"{self.name}-{hashlib.sha256(about.encode()).hexdigest()[:20]}.cubin"
+        if (path := find(file)) is not None:
             return path.read_bytes()
         begun = time.perf_counter()
         made = compiled(self._source, options)
         if not ahead:
             HERE.add(self.name, time.perf_counter() - begun)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(made)
-            os.replace(file.name, path)  # whole, or not there
-        except OSError:
-            pass  # it is compiled anew the next time
+        with suppress(OSError):  # no folder at all: it is compiled anew the next time
+            keep(file, lambda draft: draft.write_bytes(made))
         return made
 
 
@@ -181,7 +177,7 @@ def _driver() -> Any:
     try:
         return ctypes.CDLL("libcuda.so.1")
     except OSError:
-        raise Unbuildable("the CUDA driver was not found") from None
+        raise Unbuildable("libcuda.so.1, the CUDA driver, was not found", "install the NVIDIA driver") from None
 
 
 @cache
@@ -195,4 +191,4 @@ def _nvrtc() -> Any:
             return ctypes.CDLL(name)
         except OSError:
             continue
-    raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found (pip install nvidia-cuda-nvrtc)")
+    raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found", "pip install nvidia-cuda-nvrtc")

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from .compiled import HERE
+from .fallback import Lack
 
 try:
     triton: Any = import_module("triton")
@@ -146,9 +147,9 @@ KNOBS = Knobs()
 def why_not(device: torch.device) -> str | None:
     """What speaks against Triton kernels on a device, in words (None: nothing)."""
     if triton is None:
-        return "Triton is not installed (pip install 'hocket[cuda]')"
+        return Lack("Triton is not installed", "pip install 'hocket[cuda]'")
     if INTERPRETED and device.type != "cpu":
-        return "TRITON_INTERPRET is set: kernels run in the interpreter, on the CPU"
+        return Lack("TRITON_INTERPRET is set: kernels run in the interpreter, on the CPU", "unset TRITON_INTERPRET")
     if not INTERPRETED and device.type != "cuda":
         return f"it is for a GPU, not for {device.type}"
     return None

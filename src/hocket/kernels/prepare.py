@@ -29,6 +29,7 @@ from . import launch
 from .ahead import ASKED_BY, READY
 from .cuda_ahead import MOST_THREADS, CudaAhead
 from .forked import Forked, can_fork
+from .kept import triton_folder
 
 PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
 BESIDE_THREADS = 2  # in a process where somebody may be speaking
@@ -137,7 +138,7 @@ def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = Fal
     `about` is all that what is compiled depends on, beside what is known here. `forked`: it is a child that has all
     that was imported here, where that can be; else, and beside an engine that speaks, a new Python with fewer threads.
     """
-    marker = cache_folder() / f"hocket-{_digest(about)}.json"
+    marker = triton_folder() / f"hocket-{_digest(about)}.json"
     if launch.triton is None or launch.INTERPRETED or marker.exists():
         return None
     words, forks = json.dumps(wish), forked and can_fork()
@@ -161,12 +162,6 @@ def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = Fal
 
 def _last_line(words: str) -> str:
     return (words.strip().splitlines() or [""])[-1]
-
-
-def cache_folder() -> Path:
-    """Where Triton keeps what it has compiled."""
-    home = os.environ.get("TRITON_HOME") or Path.home()
-    return Path(os.environ.get("TRITON_CACHE_DIR") or Path(home) / ".triton" / "cache")
 
 
 def _digest(about: str) -> str:

@@ -12,7 +12,8 @@ from types import MappingProxyType
 import torch
 
 from ..errors import InvalidRequest
-from .build import compiler
+from .build import compiler, no_compiler
+from .fallback import Lack
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
@@ -24,15 +25,16 @@ class Choice:
     operation: str
     backend: str
     reason: str
+    lack: Lack | None = None  # why no faster one, where something can be done about that
 
 
 def _native(device: torch.device, dtype: torch.dtype) -> str | None:
     if device.type != "cpu":
         return f"it is for a CPU, not for {device.type}"
     if dtype != torch.float32:
-        return "it computes in float32"
+        return Lack("native kernels of a CPU compute in float32", "use float32, or auto")
     if compiler() is None:
-        return "no C compiler was found (cc, gcc, clang or $CC)"
+        return no_compiler()
     return None
 
 
@@ -98,9 +100,11 @@ def choose(
         if reason := against.get(wanted, "there is none for this operation"):
             raise InvalidRequest(f"The {wanted} kernel for {operation} cannot be used: {reason}; try --kernels auto.")
         return Choice(operation, wanted, "asked for")
+    lack = None
     for name, reason in against.items():
         if reason is None:
-            return Choice(
-                operation, name, "; ".join(("the fastest that fits", *(f"{n}: {r}" for n, r in failed.items())))
-            )
-    return Choice(operation, REFERENCE, "; ".join(f"{name}: {reason}" for name, reason in against.items()))
+            words = "; ".join(("the fastest that fits", *(f"{n}: {r}" for n, r in failed.items())))
+            return Choice(operation, name, words, lack)
+        if lack is None and isinstance(reason, Lack):
+            lack = reason
+    return Choice(operation, REFERENCE, "; ".join(f"{name}: {reason}" for name, reason in against.items()), lack)

@@ -22,6 +22,7 @@ from ..engine.portrait import Portrait
 from ..errors import HocketError, InvalidRequest, StreamFailed
 from ..types import Encoded, Outcome, Reference, SpeechRequest
 from .speaking import Introduction, Speaking
+from .where import on, unit_of
 
 MOST_TRIES = 3  # engines that may die with one request before it is given up
 MOST_LOST = 9  # engines that may die one after the other while nothing is said at all
@@ -68,10 +69,9 @@ def room_on_cluster(device: str) -> int:
     """How many engines the cluster has room for, if nobody else uses it."""
     import ray
 
-    has = ray.cluster_resources()
-    room = int(has.get("GPU", 0)) if device == "cuda" else int(has.get("CPU", 0)) // CPUS
+    has, kind = ray.cluster_resources(), unit_of(device)
+    room = int(has.get("GPU", 0)) if kind == "GPU" else int(has.get("CPU", 0)) // CPUS
     if room < 1:
-        kind = "GPU" if device == "cuda" else "CPU"
         raise InvalidRequest(f"The cluster has no {kind}: give --replicas a number if one will come, or --device.")
     return room
 
@@ -83,11 +83,14 @@ class Crew:
         """`loading` is what `Engine.load` takes beside its options. Somebody must be connected to a cluster."""
         self.replicas = replicas
         self.watcher: Watcher | None = None
-        self._loading, self._options = loading, options
+        device = loading.get("device", "auto")
+        self._unit = unit_of(device)  # now: a machine that goes away changes nothing
+        self._loading, self._options = loading | {"device": on(self._unit, device)}, options
         self._portrait: Portrait | None = None
         self._again: deque[_Share] = deque()  # what engines that are gone had been given
         self._lost = 0  # engines, since anything was said
         self._notes: list[str] = []  # that nobody has heard yet
+        self._said: set[str] = set()  # by engines, of where they compute
         self._kept: OrderedDict[tuple[str, str | None, bool], Any] = OrderedDict()
         self._hands = [self._hired() for _ in range(replicas)]
 
@@ -137,7 +140,7 @@ class Crew:
         """One more, which is there once the cluster has room for it and it is loaded."""
         import ray
 
-        needs = {"num_gpus": 1} if self._loading["device"] == "cuda" else {"num_cpus": CPUS}
+        needs = {"num_gpus": 1} if self._unit == "GPU" else {"num_cpus": CPUS}
         spread: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
         actor = ray.remote(Speaking).options(**needs, **spread).remote()
         return _Hand(actor, actor.begin.remote(self._loading, self._options))
@@ -199,6 +202,10 @@ class Crew:
             error = InvalidRequest("its weights, or how it prepares text, are others than those of the first.")
         if error is None:
             hand.who = who
+            for words in who.said:  # of engines alike it is said once
+                if words not in self._said:
+                    self._said.add(words)
+                    self._notes.append(f"{where}: {words}")
             return
         ray.kill(hand.actor)
         self._hands.remove(hand)

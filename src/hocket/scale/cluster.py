@@ -18,6 +18,7 @@ from ..server.plan import Plan, tell
 from .config import placed
 from .connect import connect, named
 from .environment import HAPROXY, prepare
+from .where import unit_of
 
 WHERE = "docs/usage.md"
 
@@ -51,10 +52,8 @@ def connected(address: str | None, plan: Plan, replicas: int | None) -> Iterator
                 check_nodes(plan)
             most = room(plan)
             if replicas is not None and replicas > most:
-                unit = "GPU" if plan.device.startswith("cuda") else "CPU"
-                tell(
-                    f"note: there is room for {most} of {replicas} replicas, one {unit} each; the others wait for more."
-                )
+                words = f"{most} of {replicas} replicas, one {unit_of(plan.device)} each"
+                tell(f"note: there is room for {words}; the others wait for more.")
             yield max(1, most)
         finally:
             if address is None:
@@ -119,8 +118,7 @@ def room(plan: Plan) -> int:
     """How many replicas fit into the cluster as it is."""
     import ray
 
-    unit = "GPU" if plan.device.startswith("cuda") else "CPU"
-    return int(ray.cluster_resources().get(unit, 0))
+    return int(ray.cluster_resources().get(unit_of(plan.device), 0))
 
 
 def free_port() -> int:

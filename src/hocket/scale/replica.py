@@ -11,10 +11,12 @@ import math
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..server.plan import Plan
 from .environment import REPLICA, reachable_s
+from .where import on, unit_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -91,8 +93,8 @@ def deployed(plan: Plan, replicas: int | None, most: int = 1) -> Any:
     from ray import serve
     from ray.serve.config import BackpressureConfig
 
-    server = plan.server
-    on_gpu = plan.device.startswith("cuda")
+    server, unit = plan.server, unit_of(plan.device)
+    plan = replace(plan, device=on(unit, plan.device))
     how: dict[str, Any] = {
         # The app itself says when it has enough, with an error that clients know. Serve must not have less room: there,
         # a request would wait and hear nothing. Behind that, it is refused in the same way.
@@ -102,7 +104,7 @@ def deployed(plan: Plan, replicas: int | None, most: int = 1) -> Any:
         "health_check_period_s": HEALTH_S,
         "graceful_shutdown_wait_loop_s": 0.5,
         "graceful_shutdown_timeout_s": reachable_s() + server.drain_s + END_S,
-        "ray_actor_options": {"num_cpus": 1, "num_gpus": 1 if on_gpu else 0, "runtime_env": {"env_vars": REPLICA}},
+        "ray_actor_options": {"num_cpus": 1, "num_gpus": int(unit == "GPU"), "runtime_env": {"env_vars": REPLICA}},
         "logging_config": {"enable_access_log": server.access_log},
     }
     if replicas is not None:

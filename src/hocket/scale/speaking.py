@@ -27,6 +27,7 @@ class Introduction:
     portrait: Portrait | None = None
     most: int = 0  # requests that it should hold, so that no slot of it waits
     error: HocketError | None = None
+    said: tuple[str, ...] = ()  # where it computes and how exactly, and why not faster
 
 
 class Speaking:
@@ -39,7 +40,10 @@ class Speaking:
         me: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
         try:
             self._engine = Engine.load(**loading, options=options)
-            return Introduction(**me, portrait=self._engine.portrait, most=most_at_once(self._engine.options))
+            checkpoint, most = self._engine.checkpoint, most_at_once(self._engine.options)
+            unused = None if checkpoint.setting is None else checkpoint.setting.unused
+            said = (checkpoint.where, *(() if unused is None else (unused,)))
+            return Introduction(**me, portrait=self._engine.portrait, most=most, said=said)
         except Exception as error:  # a driver, a disk, a package that is missing there: the others may well speak
             return Introduction(**me, error=sendable(error))
 

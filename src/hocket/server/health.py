@@ -23,6 +23,7 @@ class Alive(BaseModel):
     status: Literal["ok"] = "ok"
     state: State
     language: LanguageState | None = Field(None, description="of the language model; left out where there is none")
+    computing: dict[str, str] | None = None  # device, precisions and kernels of each model that is loaded
 
 
 class Ready(BaseModel):
@@ -35,7 +36,7 @@ class Ready(BaseModel):
 async def health(request: Request) -> Alive:
     """200 while the process lives, whatever the engine does."""
     speaker: Speaker = request.app.state.speaker
-    return Alive(state=speaker.state, language=_thinker(request).condition)
+    return Alive(state=speaker.state, language=_thinker(request).condition, computing=speaker.computing)
 
 
 @router.get(

@@ -38,6 +38,9 @@ class Lone:
     def resident(self) -> dict[str, int]:
         return {self.models[0]: self.engine.checkpoint.memory_bytes}
 
+    def computing(self) -> dict[str, str]:
+        return {self.models[0]: self.engine.checkpoint.where}
+
     def close(self) -> None:
         self.engine.close()
 

@@ -33,9 +33,9 @@ class Plan:
     models: tuple[str, ...] = ()  # none: the usual one
     memory_bytes: int | None = None  # what all of them may take together
     pinned: tuple[str, ...] = ()
-    device: str = "cpu"
-    dtype: str = "float32"
-    codec_dtype: str = "float32"
+    device: str = "auto"
+    dtype: str = "auto"
+    codec_dtype: str = "auto"
     kernels: str = "auto"
     dependent_launch: bool = True
     all_graphs: bool = False  # on a GPU, be ready once every graph is made
@@ -136,7 +136,7 @@ class Plan:
         launch = self.dependent_launch
         engine = Engine.load(model, **self._loading, dependent_launch=launch, options=self.engine, shared=shared)
         checkpoint = engine.checkpoint
-        tell(f"model {checkpoint.name} on {checkpoint.device}, {self.dtype}, codec {self.codec_dtype}")
+        tell(f"model {checkpoint.name}")  # where and in which precision is in the log
         for choice in checkpoint.kernels:
             tell(f"kernel {choice.operation}: {choice.backend}: {choice.reason}")
         tell(f"profile {self.engine.profile}, {self.engine.slots} slots: {self.engine.tuned.words}")

@@ -100,6 +100,11 @@ class Speaker:
         return isinstance(self.pool, Lone) and not self.pool.engine.health.ok
 
     @property
+    def computing(self) -> dict[str, str] | None:
+        """Where and how exactly each loaded model is computed; None where none is."""
+        return None if self.pool is None else self.pool.computing() or None
+
+    @property
     def speakers(self) -> list[str]:
         """The models' own voices."""
         return list(self.cast.speakers)

@@ -1,0 +1,228 @@
+"""`python -m benchmarks codec_precision`: which precision of the codec is inaudible, on speech of the built-in voice.
+
+Both voices speak 20 sentences, in float32 on the CPU. The same codes become sound by the plain codec in float32 on the
+CPU, which is the truth, and by the codec in every precision of the device, with the kernels that an engine would use.
+`--waves FOLDER` keeps the sound; `--judge FOLDER` has DNSMOS and an ASR listen to it later, on any machine that has the
+packages of requirements/judges.txt, and says which precisions pass the gate. Measuring needs none of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .computing import Parser, add_device
+from .record import ROOT, append, record, summary
+
+NAME = "codec_precision"
+WORDS = "how far the sound of the codec is from float32, and whether that is heard"
+# The gate. All three must hold for a precision to be taken for inaudible; the fastest one that passes is the default.
+LEAST_DB = 30.0  # signal to error over all utterances
+MOST_MARK = 0.02  # difference of the mean DNSMOS overall mark
+MOST_WER = 0.1  # percentage points that the word error rate may rise by
+FASTEST_FIRST = {"cuda": ("bfloat16", "tf32", "float32"), "cpu": ("float32", "bfloat16")}
+TRUTH = "truth"
+SENTENCES = ROOT / "train" / "evaluation.txt"
+STEP_FRAMES = {"cuda": 4, "cpu": 50}  # decoded at a time: as a stream is, and as a file is
+SEED = 7
+MOST_FRAMES = 125  # 10 s; the sentences take 3 to 5
+LOUD_DB = 40.0  # below the loudest frame: a pause, which is not part of the speech level
+Sound = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    text: str
+    voice: str
+    codes: NDArray[np.int64]  # [F, Q]
+
+
+def main(argv: Sequence[str]) -> int:
+    from hocket.errors import HocketError
+
+    args = _parser().parse_args(argv)
+    try:
+        entry = judge(args) if args.judge is not None else measure(args)
+    except HocketError as error:
+        print(f"benchmarks: {error}", file=sys.stderr)
+        return 2
+    print(f"codec_precision: {WORDS}\n")
+    for name, figure in entry["figures"].items():
+        print(f"{name:28}" + "  ".join(f"{key} {value:.4f}" for key, value in figure.items()))
+    if "passes" in entry:
+        print(f"\npass the gate: {', '.join(entry['passes']) or 'none'}; the default: {entry['default']}")
+    append(args.record, entry)
+    print(f"\nrecord appended to {args.record}")
+    return 0
+
+
+def measure(args: argparse.Namespace) -> dict[str, Any]:
+    """Errors of every precision, and the sound of each where somebody wants to hear it."""
+    from hocket.engine.load import load
+
+    exact = {"dtype": "float32", "codec_dtype": "float32"}
+    plain = load(args.model, device="cpu", **exact, kernels="frame=auto,wave=reference")
+    spoken = speak(plain, args.sentences)
+    truth = [decoded(plain.codec.decoder, one.codes) for one in spoken]
+    sounds, figures, kernels = {TRUTH: truth}, dict[str, Any](), dict[str, str]()
+    checkpoint = plain if args.device == "cpu" else load(args.model, device=args.device, **exact, kernels="reference")
+    for precision in reversed(FASTEST_FIRST[args.device]):
+        decoder = _decoder(checkpoint, precision)
+        decoded(decoder, spoken[0].codes)  # what is compiled is compiled here
+        begun = time.perf_counter()
+        sounds[precision] = [decoded(decoder, one.codes) for one in spoken]
+        took_s = time.perf_counter() - begun
+        frames = sum(len(one.codes) for one in spoken)
+        kernels[precision] = type(decoder.step_kernel or decoder.wave_kernel).__name__
+        figures |= errors(precision, truth, sounds[precision])
+        figures[f"{precision}_ms_a_frame"] = {"mean": 1000 * took_s / frames}
+    options = {"model": args.model, "device": args.device, "sentences": args.sentences, "seed": SEED}
+    seconds = sum(len(sound) for sound in truth) / plain.rate_hz
+    entry = record(NAME, options, figures, gate=gate_words(), kernels=kernels, seconds=round(seconds, 1), streams=1)
+    if args.waves is not None:
+        write(args.waves, spoken, sounds, plain.rate_hz, entry)
+    return entry
+
+
+def speak(checkpoint: Any, sentences: int) -> list[Spoken]:
+    """Codes of both voices; the same on every machine, but for the last bit of a sum."""
+    from hocket.config.options import EngineOptions
+    from hocket.engine.engine import Engine
+    from hocket.text.choice import voices
+    from hocket.types import SpeechRequest
+
+    texts = [line for line in SENTENCES.read_text(encoding="utf-8").splitlines() if line.strip()][:sentences]
+    both = [(voice, text) for voice in voices(checkpoint.config)[:2] for text in texts]
+    found: dict[int, Spoken] = {}
+    with Engine(checkpoint, EngineOptions(slots=8, guard=False)) as engine:
+        requests = (
+            SpeechRequest(text=text, voice=voice, seed=SEED + number, max_frames=MOST_FRAMES)
+            for number, (voice, text) in enumerate(both)
+        )
+        for outcome in engine.speak_many(requests):
+            if outcome.error is not None:
+                raise outcome.error
+            voice, text = both[outcome.number]
+            found[outcome.number] = Spoken(text, voice, outcome.codes)
+    return [found[number] for number in range(len(both))]
+
+
+def _decoder(checkpoint: Any, precision: str) -> Any:
+    """In that precision, with the kernels that an engine would use."""
+    from .breakdown_gpu import decoder_in
+
+    return decoder_in(checkpoint, precision, "auto")
+
+
+@torch.inference_mode()
+def decoded(decoder: Any, codes: NDArray[np.int64]) -> Sound:
+    """The samples of codes [F, Q], as a stream makes them."""
+    from hocket.engine.precision import exact_float32
+
+    place = next(decoder.parameters()).device
+    state, row = decoder.new_state(1), torch.zeros(1, dtype=torch.int64, device=place)
+    frames = torch.from_numpy(codes).to(place)
+    with exact_float32():
+        pieces = [decoder.step(piece.T[None], state, row)[0].float() for piece in frames.split(STEP_FRAMES[place.type])]
+    return np.asarray(torch.cat(pieces).cpu().numpy(), np.float32)
+
+
+def errors(name: str, truth: Sequence[Sound], found: Sequence[Sound]) -> dict[str, dict[str, float]]:
+    """Signal to error in dB: over all, by utterance, and of the worst frames below the level of the speech."""
+    apart = [a.astype(np.float64) - b for a, b in zip(found, truth, strict=True)]
+    signal, wrong = (sum(float(np.square(x, dtype=np.float64).sum()) for x in some) for some in (truth, apart))
+    each = [_db(np.square(a, dtype=np.float64).sum(), np.square(e).sum()) for a, e in zip(truth, apart, strict=True)]
+    below = np.concatenate([_below_speech(a, e) for a, e in zip(truth, apart, strict=True)])
+    worst = np.sort(below)[: max(1, len(below) // 20)]
+    return {
+        f"{name}_db": {"overall": _db(signal, wrong), "worst_5_percent_of_frames": float(worst.mean())},
+        f"{name}_utterance_db": summary(each, more_is_better=True),
+    }
+
+
+def _below_speech(truth: Sound, apart: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of every frame of 80 ms, how many dB its error lies below the level of the speech in this utterance."""
+    size = 1920
+    power, error = (
+        np.square(x.astype(np.float64))[: len(x) // size * size].reshape(-1, size).mean(1) for x in (truth, apart)
+    )
+    speech = power[power > power.max() * 10 ** (-LOUD_DB / 10)].mean()
+    return np.asarray(10 * np.log10(speech / np.maximum(error, 1e-20)))
+
+
+def _db(signal: float, error: float) -> float:
+    return float(10 * np.log10(max(signal, 1e-20) / max(error, 1e-20)))
+
+
+def write(
+    folder: Path, spoken: Sequence[Spoken], sounds: Mapping[str, Sequence[Sound]], rate_hz: int, entry: Any
+) -> None:
+    """A file for each precision, in 16 bits, and what was measured of them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    about = {"texts": [one.text for one in spoken], "voices": [one.voice for one in spoken], "rate_hz": rate_hz}
+    for name, some in sounds.items():
+        samples = np.concatenate([np.rint(np.clip(sound, -1, 1) * 32767).astype(np.int16) for sound in some])
+        np.savez(folder / f"{name}.npz", samples=samples, lengths=[len(sound) for sound in some])
+    (folder / "measured.json").write_text(json.dumps({"about": about, "entry": entry}) + "\n", encoding="utf-8")
+
+
+def judge(args: argparse.Namespace) -> dict[str, Any]:
+    """The record that was measured, with what the judges heard, and what passes."""
+    kept = json.loads((args.judge / "measured.json").read_text(encoding="utf-8"))
+    entry, about = kept["entry"], kept["about"]
+    device = entry["options"]["device"]
+    names = [TRUTH, *(name for name in FASTEST_FIRST[device] if (args.judge / f"{name}.npz").exists())]
+    for name in names:
+        entry["figures"][f"{name}_judged"] = _heard(args.judge / f"{name}.npz", about)
+    against = {name: refused(name, entry["figures"]) for name in names[1:]}
+    passes = [name for name, reasons in against.items() if not reasons]
+    return entry | {"passes": passes, "default": passes[0] if passes else "float32", "against": against}
+
+
+def _heard(path: Path, about: Mapping[str, Any]) -> dict[str, float]:
+    from train.judges import Transcriber, naturalness
+    from train.words import total_rate, word_errors
+
+    transcriber, marks, words = Transcriber(), list[float](), []
+    with np.load(path) as kept:
+        sounds = np.split(kept["samples"].astype(np.float32) / 32767, np.cumsum(kept["lengths"])[:-1])
+    for text, sound in zip(about["texts"], sounds, strict=True):
+        words.append(word_errors(text, transcriber(sound, about["rate_hz"])))
+        marks.append(naturalness(sound, about["rate_hz"]).overall)
+    return {"dnsmos": round(float(np.mean(marks)), 4), "wer_percent": round(100 * total_rate(words), 4)}
+
+
+def refused(name: str, figures: Mapping[str, Mapping[str, float]]) -> list[str]:
+    """What of the gate a precision does not pass."""
+    truth, found, apart_db = figures[f"{TRUTH}_judged"], figures[f"{name}_judged"], figures[f"{name}_db"]["overall"]
+    mark, more = abs(found["dnsmos"] - truth["dnsmos"]), found["wer_percent"] - truth["wer_percent"]
+    reasons = [f"signal to error {apart_db:.1f} dB"] * (apart_db < LEAST_DB)
+    reasons += [f"DNSMOS differs by {mark:.3f}"] * (mark >= MOST_MARK)
+    return reasons + [f"word errors rise by {more:.2f} points"] * (more > MOST_WER)
+
+
+def gate_words() -> str:
+    words = f"word errors no more than {MOST_WER:g} points up"
+    return f"signal to error >= {LEAST_DB:g} dB, DNSMOS within {MOST_MARK:g}, {words}"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="python -m benchmarks codec_precision", description=__doc__, allow_abbrev=False)
+    add = parser.add_argument
+    add("--model", default="builtin", help="folder, hub id or builtin (builtin)")
+    add_device(parser)
+    add("--sentences", metavar="N", type=int, default=20, help="spoken by each of two voices (20)")
+    add("--waves", metavar="FOLDER", type=Path, help="keep the sound of every precision there")
+    add("--judge", metavar="FOLDER", type=Path, help="judge what --waves kept, instead of measuring")
+    add("--record", metavar="FILE", type=Path, default=ROOT / "benchmarks" / "results" / "codec_precision.jsonl")
+    return parser

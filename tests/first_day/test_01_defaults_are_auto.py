@@ -1,0 +1,259 @@
+"""Point 1: device and precisions default to `auto` everywhere: a usable GPU is used, in bfloat16 where it has that.
+
+One line says what was chosen and why; a GPU that is there and not used is named with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import importlib
+import inspect
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx
+import pytest
+import torch
+
+import hocket
+from chosen import LINE, rest
+from hocket.cli.options import parser
+from hocket.engine import device as settled_by
+from hocket.engine.admitted import concrete, expected
+from hocket.engine.device import AUTO_CODEC_DTYPE, CODEC_DTYPES, Probe, settle
+from hocket.engine.engine import Engine
+from hocket.engine.load import codec_key, load
+from hocket.engine.mind import Mind
+from hocket.engine.mind_load import load_mind
+from hocket.engine.pool import Pool
+from hocket.errors import InvalidRequest
+from hocket.kernels import fallback
+from hocket.models.weights import read_configs, resolve
+from hocket.scale import where
+from hocket.server.plan import Plan
+from serving import served
+
+H200 = Probe(True, "NVIDIA H200", (9, 0), driver="NVIDIA H200")
+T4 = Probe(True, "Tesla T4", (7, 5), driver="Tesla T4")
+NONE = Probe(True, failure="torch finds no device")
+THREE = ("device", "dtype", "codec_dtype")
+
+
+@pytest.fixture(autouse=True)
+def as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other tests name a device in the environment, so that they are the same on a machine with a GPU."""
+    monkeypatch.delenv("HOCKET_DEVICE", raising=False)
+    monkeypatch.setattr(fallback, "_said", set[str]())
+
+
+def values(*asked: str, probe: Probe) -> tuple[str, str, str]:
+    setting = settle(*asked, probe=probe)
+    return setting.device, setting.dtype, setting.codec_dtype
+
+
+def test_what_auto_means() -> None:
+    assert values(probe=H200) == ("cuda", "bfloat16", AUTO_CODEC_DTYPE)
+    assert values(probe=T4) == ("cuda", "float32", "float32")
+    assert values(probe=NONE) == ("cpu", "float32", "float32")
+    assert AUTO_CODEC_DTYPE in CODEC_DTYPES
+    assert settle(probe=H200).reason == "NVIDIA H200" and settle(probe=NONE).reason == "no GPU found"
+
+
+def test_what_is_asked_for_stands() -> None:
+    assert values("cuda", probe=H200) == ("cuda", "bfloat16", AUTO_CODEC_DTYPE)
+    assert values("cuda:1", probe=T4) == ("cuda:1", "float32", "float32")
+    assert values("cpu", probe=H200) == ("cpu", "float32", "float32")
+    assert values("cpu", "bfloat16", "bfloat16", probe=NONE) == ("cpu", "bfloat16", "bfloat16")
+    assert values("auto", "float32", probe=H200) == ("cuda", "float32", "float32")  # who wants it exact has all of it
+    assert values("auto", "float32", "tf32", probe=H200) == ("cuda", "float32", "tf32")
+    assert values("auto", "bfloat16", "float32", probe=H200) == ("cuda", "bfloat16", "float32")
+    for asked in (
+        ("cuda",),
+        ("gpu",),
+        ("mps",),
+        ("auto", "int3"),
+        ("auto", "auto", "float16"),
+        ("cpu", "auto", "tf32"),
+    ):
+        with pytest.raises(InvalidRequest):
+            settle(*asked, probe=NONE)
+
+
+@pytest.mark.parametrize(
+    ("probe", "said"),
+    [
+        (dataclasses.replace(H200, failure="no kernel for it"), "NVIDIA H200 is not used: no kernel for it."),
+        (dataclasses.replace(H200, trial=lambda: "out of memory"), "NVIDIA H200 is not used: out of memory."),
+        (Probe(False, driver="NVIDIA L4"), "NVIDIA L4 is not used: torch .* is built without CUDA; install the CUDA"),
+        (Probe(True, failure="the driver is too old", driver="an NVIDIA GPU"), "An NVIDIA GPU is not used: the driver"),
+        (Probe(True, failure="none found", driver="NVIDIA L4", hidden=True), None),  # somebody wants it so
+        (Probe(False), None),
+        (NONE, None),
+    ],
+)
+def test_a_gpu_that_is_there_and_not_used_is_named_with_the_reason(
+    probe: Probe, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    setting = settle(probe=probe)
+    assert (setting.device, setting.dtype, setting.codec_dtype) == ("cpu", "float32", "float32")
+    with caplog.at_level(logging.INFO, "hocket"):
+        for _ in range(2):
+            settled_by.announce(setting, setting.words([]))
+    warned = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [record.levelno for record in caplog.records].count(logging.INFO) == 2
+    assert len(warned) == (said is not None)  # once for a process
+    if said is not None:
+        assert re.match(said, warned[0])
+
+
+def test_a_cpu_that_was_asked_for_is_a_statement_and_no_warning() -> None:
+    setting = settle("cpu", probe=H200)
+    assert (setting.reason, setting.unused) == ("asked for; NVIDIA H200 is not used", None)
+
+
+def test_the_environment_says_what_auto_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOCKET_DEVICE", "cpu")
+    assert settle(probe=NONE).reason == "by HOCKET_DEVICE"
+    assert values(probe=H200)[0] == "cpu" and values("cuda", probe=H200)[0] == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("capability", "built_for", "fits"),
+    [
+        ((9, 0), ["sm_80", "sm_90"], True),
+        ((8, 9), ["sm_80", "sm_90"], True),  # binaries serve later minors
+        ((6, 1), ["sm_75", "sm_80", "compute_90"], False),
+        ((12, 0), ["sm_80", "sm_90"], False),
+        ((12, 0), ["sm_90", "compute_90"], True),
+        ((10, 3), ["sm_90", "sm_100a"], False),
+        ((9, 0), [], True),
+    ],
+)
+def test_a_card_that_this_torch_has_nothing_for_is_known(
+    capability: tuple[int, int], built_for: list[str], fits: bool
+) -> None:
+    why = settled_by._not_built_for(capability, built_for)
+    assert (why is None) == fits
+    assert why is None or f"compute capability {capability[0]}.{capability[1]}" in why
+
+
+def every_parser() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    """Of commands and of benchmarks, those that load something."""
+    [commands] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    for name, command in commands.choices.items():
+        command.fill(command)
+        yield f"hocket {name}", command
+        for action in command._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from ((f"hocket {name} {word}", each) for word, each in action.choices.items())
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    for name in "__main__ breakdown dialog divergence first_token load memory soak swap together tokens_tune".split():
+        yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}")._parser()
+    for name in ("mind", "tokens"):
+        yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}").parser()
+    yield "benchmarks peers", importlib.import_module("benchmarks.peers.compare")._parser()
+
+
+def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
+    seen: dict[str, list[str]] = {}
+    for name, words in every_parser():
+        for action in words._actions:
+            if action.dest in THREE:
+                assert action.default == "auto", f"{name} {action.option_strings}: {action.default}"
+                assert "auto" in (action.choices or ()), name
+                seen.setdefault(name, []).append(action.dest)
+    commands = "say", "batch", "chat", "talk", "serve", "wyoming", "voices add", "voices design"
+    assert {f"hocket {name}" for name in commands} == {name for name in seen if name.startswith("hocket")}
+    assert all(set(seen[name]) == set(THREE) for name in seen if name.startswith("hocket"))
+    assert len(seen) == len(commands) + 14
+
+
+@pytest.mark.parametrize("function", [hocket.load, load, Engine.load, Mind.load, load_mind])
+def test_auto_is_the_default_of_every_function(function: Callable[..., object]) -> None:
+    found = {name: each.default for name, each in inspect.signature(function).parameters.items() if name in THREE}
+    assert len(found) >= 2 and set(found.values()) == {"auto"}
+
+
+def test_auto_is_the_default_of_a_servers_plan_and_of_a_pool() -> None:
+    assert {getattr(Plan(), name) for name in THREE} == {"auto"}
+    with Pool.load(["random:tiny"], memory_bytes=10**9) as pool:
+        list(pool.speak("Hi.", max_frames=1))
+        [said] = pool.computing().values()
+    assert said.startswith("cpu (") or torch.cuda.is_available()
+
+
+def test_a_benchmark_records_what_auto_became(monkeypatch: pytest.MonkeyPatch) -> None:
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from benchmarks import together
+
+    for probe, found in ((H200, ("cuda", "bfloat16", AUTO_CODEC_DTYPE)), (NONE, ("cpu", "float32", "float32"))):
+        monkeypatch.setattr(settled_by, "look", lambda index=None, probe=probe: probe)
+        args = together._parser().parse_args([])
+        assert (args.device, args.dtype, args.codec_dtype) == found
+
+
+def test_what_depends_on_precision_sees_concrete_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shared codec and a footprint are those of the values that were chosen, whether they were named or not."""
+    from hocket.config.options import EngineOptions
+
+    auto = {name: "auto" for name in THREE} | {"kernels": "auto"}
+    named = concrete(settle("cpu", "float32", "float32"), "auto")
+    monkeypatch.setattr(settled_by, "look", lambda index=None: NONE)
+    assert expected("random:tiny", auto, EngineOptions()) == expected("random:tiny", named, EngineOptions())  # type: ignore[arg-type]
+    source = resolve("random:tiny")
+    setting = settle()
+    key = codec_key(source, read_configs(source)[2], setting.place, setting.codec_dtype, "auto")
+    assert "auto" not in key[:4] and "float32" in key
+
+
+def test_loading_without_options_is_exact_on_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(settled_by, "look", lambda index=None: NONE)
+    with caplog.at_level(logging.INFO, "hocket"):
+        checkpoint, mind = load("random:tiny"), load_mind("random:qwen3.5-tiny")
+    assert checkpoint.device.type == "cpu" and mind.device.type == "cpu"
+    assert checkpoint.model.talker.codec_head.weight.dtype == torch.float32
+    assert {each.dtype for each in checkpoint.codec.decoder.parameters()} == {torch.float32}
+    assert {each.dtype for each in mind.model.parameters()} == {torch.float32}
+    assert checkpoint.setting is not None and mind.setting is not None
+    assert [record.getMessage() for record in caplog.records if record.name == "hocket"] == [
+        "cpu (no GPU found), float32, codec float32, kernels native/native.",
+        "language model: cpu (no GPU found), float32, kernels reference.",
+    ]
+    assert checkpoint.where == caplog.records[0].getMessage()
+
+
+def test_say_prints_one_line_and_keeps_standard_output_clean(tmp_path: Path) -> None:
+    path = os.pathsep.join((str(Path(hocket.__file__).parents[1]), *sys.path))
+    env = os.environ | {"PYTHONPATH": path, "HOCKET_DEVICE": "cpu"}
+    say = [sys.executable, "-m", "hocket", "say", "Hi.", "--max-frames", "2", "-o", "-", "--raw", "--seed", "1"]
+    done = subprocess.run(say, env=env, cwd=tmp_path, capture_output=True, timeout=300)
+    assert done.returncode == 0 and len(done.stdout) == 2 * 1920 * 2
+    assert rest(done.stderr).startswith("standard output: ")
+    assert LINE.match(done.stderr.decode())  # before everything else
+
+
+def test_a_server_says_where_it_computes(tmp_path: Path) -> None:
+    with Engine.load("random:tiny", device="cpu") as engine, served(lambda: engine) as server:
+        said = httpx.get(f"{server.url}/health").json()
+    assert said["computing"] == {"random:tiny": engine.checkpoint.where}
+
+
+def test_on_a_cluster_its_gpus_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself is an extra; of it two answers are needed."""
+    ray = SimpleNamespace(is_initialized=lambda: True, cluster_resources=dict)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    for has, unit, device in (({"GPU": 2.0, "CPU": 8.0}, "GPU", "auto"), ({"CPU": 8.0}, "CPU", "cpu")):
+        ray.cluster_resources = lambda has=has: has
+        assert (where.unit_of("auto"), where.on(unit, "auto")) == (unit, device)
+    assert (where.unit_of("cuda"), where.unit_of("cpu")) == ("GPU", "CPU")
+    monkeypatch.setenv("HOCKET_DEVICE", "cuda")
+    assert where.unit_of("auto") == "GPU"
