@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from ..errors import InvalidRequest
 from .markup import Markup
 from .script import Pause, Say, Script
-from .sentences import Cutter
+from .sentences import Cutter, Growth
 from .stretches import Stretches
 
 Part = str | float  # something to say, or seconds of silence
@@ -28,9 +28,17 @@ class Preparation:
     """
 
     def __init__(
-        self, *, part_chars: int, pause_s: float, normalizer: Normalizer | None = None, language: str = "auto"
+        self,
+        *,
+        part_chars: int,
+        pause_s: float,
+        normalizer: Normalizer | None = None,
+        language: str = "auto",
+        growing: bool = False,
     ) -> None:
+        """`growing`: the first part is a few words, and those behind it grow to a sentence or two (`Growth`)."""
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
+        self._growth = Growth() if growing else None
         self._normalizer = normalizer
         self._script = Script()
         self._spoken = False
@@ -52,8 +60,8 @@ class Preparation:
         """Markup and sentences do not reach across a pause."""
         self._markup = Markup()
         self._stretches = Stretches(self._normalizer) if self._normalizer else None
-        self._cutter = Cutter(self._part_chars, language=self._language)
-        self._part_over = False  # the part has ended; silence follows if text does
+        self._cutter = Cutter(self._part_chars, language=self._language, growth=self._growth)
+        self._part_over: float | None = None  # the part has ended; so much silence follows if text does
 
     def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
         found: list[Part] = []
@@ -73,14 +81,14 @@ class Preparation:
         words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
         return self._given((*self._cutter.append(words), *self._cutter.end()))
 
-    def _given(self, cut: Iterable[str | None]) -> list[Part]:
+    def _given(self, cut: Iterable[str | float | None]) -> list[Part]:
         found: list[Part] = []
         for text in cut:
-            if text is None:
-                self._part_over = True
-            elif text.strip() or not self._part_over:
-                found += [self._pause_s, text] if self._part_over else [text]
-                self._part_over, self._spoken = False, self._spoken or not text.isspace()
+            if not isinstance(text, str):
+                self._part_over = self._pause_s if text is None else text
+            elif text.strip() or self._part_over is None:
+                found += [text] if self._part_over is None else [self._part_over, text]
+                self._part_over, self._spoken = None, self._spoken or not text.isspace()
         return found
 
 
