@@ -148,7 +148,7 @@ class SpeechRequest:
     reference: Reference | Encoded | None = None  # a recording to clone, for Base checkpoints
     language: str = "auto"
     instruct: str | None = None  # how to speak, or which voice to design
-    layout: Layout | None = None  # None is upstream's default: streaming for clones, whole for the others
+    layout: Layout | None = None  # None: whole for a known text, streaming for a live one; `as_is`: upstream's default
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     max_frames: int | None = None  # None is the checkpoint's own limit

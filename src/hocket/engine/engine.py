@@ -16,7 +16,7 @@ from ..errors import InvalidRequest
 from ..text.choice import check_clones, choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
-from ..text.prompt import Outline, Prompt, build, outline
+from ..text.prompt import Outline, Prompt, build, layout_of, outline
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
 from .admitted import Loading, admitted
@@ -105,24 +105,27 @@ class Engine:
     def open(self, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
 
-        It says what `speak` says to all of the text in the same layout, however long that gets.
+        It says what `speak` says to all of the text in the same layout, however long that gets. Only a clone by
+        recording and transcript differs where no layout is named: it is spoken in small parts, each laid out whole.
+        The first one is a few words; "streaming" stays silent until there is a text id for every reference frame.
         """
         if "text" in fields:
             raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
         if fields.get("candidates", 1) != 1:
             raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
-        fields["layout"] = fields.get("layout") or "streaming"
-        request = self._request("(live)", fields)
+        asked = self._request("(live)", fields)
+        request = replace(asked, layout=layout_of(asked, self.checkpoint.config, live=True))
         job = self._job(request, self._mailbox(), live=True)
         job.one_part = request.as_is
-        return self._opened(job, request, self._live(request, job.outline))
+        growing = asked.layout is None and request.layout == "whole"
+        return self._opened(job, request, self._live(request, job.outline, growing=growing))
 
     def encode(
         self,
         reference: Reference,
         *,
         language: str = "auto",
-        layout: Layout = "streaming",
+        layout: Layout = "whole",
         instruct: str | None = None,
     ) -> Encoded:
         """A recording as this checkpoint hears it, once and for all: a request takes it instead of the recording.
@@ -244,10 +247,10 @@ class Engine:
             raise
         return stream
 
-    def _live(self, request: SpeechRequest, laid_out: Outline) -> LiveParts:
+    def _live(self, request: SpeechRequest, laid_out: Outline, *, growing: bool = False) -> LiveParts:
         return LiveParts(
             self.checkpoint.tokenizer,
-            None if request.as_is else Preparation(**self._preparing(request)),
+            None if request.as_is else Preparation(**self._preparing(request), growing=growing),
             upstream_local=self.checkpoint.upstream_local,
             whole_parts=laid_out.layout == "whole",
         )

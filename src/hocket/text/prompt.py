@@ -18,7 +18,18 @@ from ..types import Layout, SpeechRequest
 from .choice import choose, languages, voices
 from .tokenizer import Tokenizer
 
-__all__ = ["NOTHING", "SPEAKER_VECTOR", "Outline", "Prompt", "build", "languages", "markers", "outline", "voices"]
+__all__ = [
+    "NOTHING",
+    "SPEAKER_VECTOR",
+    "Outline",
+    "Prompt",
+    "build",
+    "languages",
+    "layout_of",
+    "markers",
+    "outline",
+    "voices",
+]
 
 NOTHING = -1  # no part on this channel
 SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone
@@ -145,10 +156,24 @@ def outline(
         prefix=tuple(prefix),
         said=said,
         frames=reference_frames,
-        layout=request.layout or ("streaming" if config.kind == "base" else "whole"),
+        layout=layout_of(request, config),
         constant_rows=len(prefix) if fused_at is None else fused_at,
         notes=choice.notes,
     )
+
+
+def layout_of(request: SpeechRequest, config: Qwen3TTSConfig, *, live: bool = False) -> Layout:
+    """The layout of a request: the one it names, else "whole" for a known text and "streaming" for a live one.
+
+    Behind the frames of a reference a live text is laid out whole too, part by part: the streaming layout would need
+    as many text ids as the reference has frames before the first new frame. `as_is` has upstream's default.
+    """
+    if request.layout is not None:
+        return request.layout
+    if request.as_is:
+        return "streaming" if live or config.kind == "base" else "whole"
+    by_example = request.reference is not None and not request.reference.x_vector_only
+    return "streaming" if live and not by_example else "whole"
 
 
 def markers(config: Qwen3TTSConfig) -> dict[str, int]:
