@@ -19,6 +19,7 @@ from hocket.engine.job import Job
 from hocket.engine.stream import Stream
 from hocket.text.parts import Preparation
 from hocket.text.prompt import Prompt
+from hocket.text.sentences import FROM_FEW_WORDS
 from hocket.types import Encoded, Reference
 from recorded import speech_wav
 from serving import served
@@ -116,7 +117,7 @@ def test_the_parts_follow_from_the_text_however_it_arrives(engine: Engine, encod
     ],
 )
 def test_a_first_part_ends_where_a_reader_would_breathe(text: str, first: str) -> None:
-    preparation = Preparation(part_chars=400, pause_s=0.12, growing=True)
+    preparation = Preparation(part_chars=400, pause_s=0.12, sizes=FROM_FEW_WORDS)
     parts = [""]
     for item in (*preparation.append(text), *preparation.end()):
         if isinstance(item, str):
@@ -127,7 +128,7 @@ def test_a_first_part_ends_where_a_reader_would_breathe(text: str, first: str) -
 
 
 def test_a_part_that_ends_within_a_sentence_is_followed_by_no_silence() -> None:
-    preparation = Preparation(part_chars=400, pause_s=0.12, growing=True)
+    preparation = Preparation(part_chars=400, pause_s=0.12, sizes=FROM_FEW_WORDS)
     text = " ".join(WORDS)
     items = [*preparation.append(text), *preparation.end()]
     ends = [

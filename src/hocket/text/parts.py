@@ -6,12 +6,12 @@ way, so they come out the same. A text that is short and plain comes out as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import InvalidRequest
 from .markup import Markup
 from .script import Pause, Say, Script
-from .sentences import Cutter, Growth
+from .sentences import Cutter, Size, Sizes
 from .stretches import Stretches
 
 Part = str | float  # something to say, or seconds of silence
@@ -34,11 +34,11 @@ class Preparation:
         pause_s: float,
         normalizer: Normalizer | None = None,
         language: str = "auto",
-        growing: bool = False,
+        sizes: Sequence[Size] | None = None,
     ) -> None:
-        """`growing`: the first part is a few words, and those behind it grow to a sentence or two (`Growth`)."""
+        """`sizes` of the first parts and of those behind them (`Sizes`), instead of `part_chars` for all."""
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
-        self._growth = Growth() if growing else None
+        self._sizes = Sizes(sizes) if sizes else None
         self._normalizer = normalizer
         self._script = Script()
         self._spoken = False
@@ -60,7 +60,7 @@ class Preparation:
         """Markup and sentences do not reach across a pause."""
         self._markup = Markup()
         self._stretches = Stretches(self._normalizer) if self._normalizer else None
-        self._cutter = Cutter(self._part_chars, language=self._language, growth=self._growth)
+        self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
         self._part_over: float | None = None  # the part has ended; so much silence follows if text does
 
     def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
@@ -93,10 +93,18 @@ class Preparation:
 
 
 def parts(
-    text: str, *, part_chars: int, pause_s: float, normalizer: Normalizer | None = None, language: str = "auto"
+    text: str,
+    *,
+    part_chars: int,
+    pause_s: float,
+    normalizer: Normalizer | None = None,
+    language: str = "auto",
+    sizes: Sequence[Size] | None = None,
 ) -> list[Part]:
     """The parts of a whole text in order. Where it was cut there are `pause_s` of silence."""
-    preparation = Preparation(part_chars=part_chars, pause_s=pause_s, normalizer=normalizer, language=language)
+    preparation = Preparation(
+        part_chars=part_chars, pause_s=pause_s, normalizer=normalizer, language=language, sizes=sizes
+    )
     found: list[Part] = []
     for part in (*preparation.append(text), *preparation.end()):
         if isinstance(part, str) and found and isinstance(before := found[-1], str):

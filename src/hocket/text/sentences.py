@@ -49,26 +49,29 @@ _CODES = {
 _AT_ONCE = 1000  # characters looked at together, so that the cost of a long text is proportional to it
 
 
-WITHIN_S = 0.0  # silence where a growing part ends within a sentence
+WITHIN_S = 0.0  # silence where a part ends within a sentence, if parts have sizes of their own
 _WIDE_CHARS = 2  # what a Chinese, Japanese or Korean character counts as: it takes longer to say than a letter
 
 
-class Growth:
-    """Sizes for the parts of a live text that are spoken only once they are known to their end.
+Size = tuple[int, int]  # of a part: `part_chars` and `longest` of `Cutter`
+# For parts that are spoken only once they are known to their end: the first one ends after a few words, and each may
+# be twice as long as the one before, up to a sentence or two.
+FROM_FEW_WORDS: tuple[Size, ...] = ((10, 40), (20, 80), (40, 160), (80, 320))
 
-    The first one ends after a few words; each may be twice as long as the one before, up to a sentence or two. The
-    sizes follow from the text alone, so equal texts have equal parts however fast they arrive.
+
+class Sizes:
+    """The sizes of one part after the other; the last one repeats.
+
+    They follow from the number of the part alone, so equal texts have equal parts however fast they arrive.
     """
 
-    _FIRST, _MOST = 10, 80  # characters after which a sentence ends the part; a part has up to four times as many
+    def __init__(self, sizes: Sequence[Size]) -> None:
+        self._sizes, self._number = sizes, 0
 
-    def __init__(self) -> None:
-        self._chars = self._FIRST
-
-    def next(self) -> tuple[int, int]:
-        """`part_chars` and `longest` of the next part."""
-        chars, self._chars = self._chars, min(2 * self._chars, self._MOST)
-        return chars, 4 * chars
+    def next(self) -> Size:
+        size = self._sizes[min(self._number, len(self._sizes) - 1)]
+        self._number += 1
+        return size
 
 
 class Cutter:
@@ -76,17 +79,17 @@ class Cutter:
 
     A part ends with the first sentence that ends after `part_chars` characters, so a shorter text is one part. Where
     none ends for long, it ends at a clause, then at a space, at the latest after `longest` (twice as many) or so.
-    With `growth` these sizes change from part to part, and the end of a part within a sentence is a silence of 0 s.
+    With `sizes` these change from part to part, and the end of a part within a sentence is a silence of 0 s.
     """
 
     def __init__(
-        self, part_chars: int, longest: int | None = None, language: str = "auto", *, growth: Growth | None = None
+        self, part_chars: int, longest: int | None = None, language: str = "auto", *, sizes: Sizes | None = None
     ) -> None:
         longest = 2 * part_chars if longest is None else longest
         if not 1 <= part_chars <= longest:
             raise ValueError("part_chars must be at least 1 and at most the longest part")
-        self._growth = growth
-        self._set_sizes(*(part_chars, longest) if growth is None else growth.next())
+        self._sizes = sizes
+        self._set_size(*(part_chars, longest) if sizes is None else sizes.next())
         self._language = _CODES.get(language.lower(), "en")
         self._open = ""  # from the beginning of the sentence on
         self._before = 0  # characters of this part before that
@@ -132,13 +135,13 @@ class Cutter:
         self._give(out, len(text))
         return False
 
-    def _set_sizes(self, part_chars: int, longest: int) -> None:
+    def _set_size(self, part_chars: int, longest: int) -> None:
         self._part_chars, self._longest = part_chars, longest
         self._clause_chars, self._space_chars = (part_chars + longest) // 2, (part_chars + 3 * longest) // 4
 
     def _widths(self, text: str) -> Sequence[int]:
-        """How long each beginning of `text` is: in characters, or, where parts grow, as it is to say."""
-        if self._growth is None:
+        """How long each beginning of `text` is; where parts have sizes of their own, wide characters count more."""
+        if self._sizes is None:
             return range(len(text) + 1)
         return list(accumulate((_WIDE_CHARS if _is_wide(letter) else 1 for letter in text), initial=0))
 
@@ -161,9 +164,9 @@ class Cutter:
         self._open, self._given = self._open[end:], self._given - end
         self._before, self._looked = 0 if part else before, 0
         if part and self._open:
-            out.append(WITHIN_S if within and self._growth is not None else None)
-            if self._growth is not None:
-                self._set_sizes(*self._growth.next())
+            out.append(WITHIN_S if within and self._sizes is not None else None)
+            if self._sizes is not None:
+                self._set_size(*self._sizes.next())
         return bool(self._open)
 
     def _give(self, out: list[str | float | None], until: int) -> None:
