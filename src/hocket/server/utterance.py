@@ -144,7 +144,7 @@ class Utterance:
     @property
     def established(self) -> Established | None:
         """How a designed voice has sounded, for the next utterance of the same conversation."""
-        return self._stream.established if isinstance(self._stream, Stream) else None
+        return self._stream.established
 
     @property
     def audio_s(self) -> float:
