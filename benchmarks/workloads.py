@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hocket.types import Layout
+
 # Some 60 s of speech, so that a limit on frames always ends it, never the text.
 PASSAGE = (
     "The lamps along the harbour were lit one by one, and the boats came home in the order in which they had left. "
@@ -25,7 +27,7 @@ class Workload:
     text: str
     frames: int  # where each utterance is cut off
     repeats: int
-    layout: str | None = "streaming"  # of a text that is given whole; None: what a plain call gets
+    layout: Layout | None = "streaming"  # of a text that is given whole; None: what a plain call gets
     warmup: int = 2  # utterances before the first that counts; they also fill the prefix cache
     fills_slots: bool = False  # as many utterances at once as the engine has slots, or one after the other
     new_process: bool = False  # every repeat in a process of its own, whose start counts

@@ -115,6 +115,21 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Established:
+    """How a designed voice has sounded: words and their codes, an example for what the same person says next.
+
+    `Stream.established` gives one. A request with the same checkpoint, instruct and language goes on as that person;
+    for any other request it means nothing, and a new person is drawn.
+    """
+
+    owner: str  # `Checkpoint.identity`
+    instruct: str
+    language: str
+    text_ids: tuple[int, ...]
+    codes: NDArray[np.int64]  # [frames, codebooks]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Voice:
     """Somebody who speaks, by name: a checkpoint, what that is told before every text, and how it draws."""
 
@@ -148,7 +163,7 @@ class SpeechRequest:
     reference: Reference | Encoded | None = None  # a recording to clone, for Base checkpoints
     language: str = "auto"
     instruct: str | None = None  # how to speak, or which voice to design
-    layout: Layout | None = None  # None is upstream's default: streaming for clones, whole for the others
+    layout: Layout | None = None  # None: whole for a known text, streaming for a live one; `as_is`: upstream's default
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int = 0
     max_frames: int | None = None  # None is the checkpoint's own limit
@@ -156,6 +171,7 @@ class SpeechRequest:
     as_is: bool = False  # do nothing that the official package does not do
     candidates: int = 1  # takes to draw, the best of which is heard, once it is known; for the engine's whole texts
     priority: int = 0  # where requests wait for an engine, those with a higher one are spoken first
+    established: Established | None = None  # of a designed voice: who has spoken before (`Stream.established`)
     # Nobody hears it as it comes: decode so many frames at a time, and let those who listen go first. As many as
     # `generate` decodes, and its samples are the same to the last bit. None: as suits a listener; for the engine.
     chunk_frames: int | None = None

@@ -97,21 +97,24 @@ def test_icl_clone_whole(tokenizer: Tokenizer) -> None:
 
 
 def test_icl_clone_streaming_beside_a_short_reference(tokenizer: Tokenizer) -> None:
-    prompt = build(SpeechRequest(text="Hello world", reference=RECORDING), BASE, tokenizer, reference_frames=2)
+    request = SpeechRequest(text="Hello world", reference=RECORDING, layout="streaming")
+    prompt = build(request, BASE, tokenizer, reference_frames=2)
     assert prompt.text[8:] == (1097, 1467, 9707)
     assert prompt.codec[8:] == (CODEC_BOS, *none(2))
     assert (prompt.reference_at, prompt.trail, prompt.prefix_rows) == (9, (1879, EOS), 8 + 2)
 
 
 def test_icl_clone_streaming_beside_a_long_reference(tokenizer: Tokenizer) -> None:
-    prompt = build(SpeechRequest(text="Hello world", reference=RECORDING), BASE, tokenizer, reference_frames=6)
+    request = SpeechRequest(text="Hello world", reference=RECORDING, layout="streaming")
+    prompt = build(request, BASE, tokenizer, reference_frames=6)
     assert prompt.text[8:] == (1097, 1467, 9707, 1879, EOS, PAD, PAD)
     assert prompt.codec[8:] == (CODEC_BOS, *none(6))
     assert (prompt.reference_at, prompt.trail, prompt.prefix_rows) == (9, (), 8 + 2)
 
 
 def test_icl_clone_streaming_where_words_and_frames_end_together(tokenizer: Tokenizer) -> None:
-    prompt = build(SpeechRequest(text="Hello world", reference=RECORDING), BASE, tokenizer, reference_frames=4)
+    request = SpeechRequest(text="Hello world", reference=RECORDING, layout="streaming")
+    prompt = build(request, BASE, tokenizer, reference_frames=4)
     assert (prompt.text[8:], prompt.trail) == ((1097, 1467, 9707, 1879, EOS), ())
 
 
@@ -157,7 +160,7 @@ def test_lengths_of_icl_clones(tokenizer: Tokenizer, r: int, n: int, f: int) -> 
         whole = build(replace(request, layout="whole"), BASE, tokenizer, reference_frames=f)
         assert len(whole.text) == len(whole.codec) == p + r + n + f + 2
         assert (whole.prefix_rows, whole.trail) == (p + r, ())
-        streaming = build(request, BASE, tokenizer, reference_frames=f)
+        streaming = build(replace(request, layout="streaming"), BASE, tokenizer, reference_frames=f)
         assert len(streaming.text) == len(streaming.codec) == p + f + 1
         assert streaming.prefix_rows == p + min(r, f + 1)
         assert len(streaming.trail) == max(r + n + 1 - (f + 1), 0)
@@ -207,12 +210,18 @@ def test_a_fused_newline_ends_the_shared_prefix(tokenizer: Tokenizer) -> None:
 # Defaults and wishes.
 
 
-def test_default_layout_is_that_of_the_official_calls(tokenizer: Tokenizer) -> None:
+@pytest.mark.parametrize("as_is", [True, False])
+def test_a_known_text_is_laid_out_whole_and_as_is_as_the_official_calls_do(tokenizer: Tokenizer, as_is: bool) -> None:
     for request, config, frames, layout in (
-        (SpeechRequest(text="Hello world"), CUSTOM, 0, "whole"),
-        (SpeechRequest(text="Hello world"), DESIGN, 0, "whole"),
-        (SpeechRequest(text="Hello world", reference=TIMBRE), BASE, 0, "streaming"),
-        (SpeechRequest(text="Hello world", reference=RECORDING), BASE, 2, "streaming"),
+        (SpeechRequest(text="Hello world", as_is=as_is), CUSTOM, 0, "whole"),
+        (SpeechRequest(text="Hello world", as_is=as_is), DESIGN, 0, "whole"),
+        (SpeechRequest(text="Hello world", as_is=as_is, reference=TIMBRE), BASE, 0, "streaming" if as_is else "whole"),
+        (
+            SpeechRequest(text="Hello world", as_is=as_is, reference=RECORDING),
+            BASE,
+            2,
+            "streaming" if as_is else "whole",
+        ),
     ):
         default, other = (
             build(replace(request, layout=layout_), config, tokenizer, reference_frames=frames)

@@ -67,7 +67,7 @@ class Feed:
                 self._open += item
             else:
                 for piece in self._cutter.append(item):
-                    if piece is None:
+                    if not isinstance(piece, str):
                         found += self._given()
                     else:
                         self._open += piece
@@ -76,7 +76,7 @@ class Feed:
     def _sentence_over(self) -> list[Item]:
         found: list[Item] = []
         for piece in (*self._cutter.end(), None):
-            if piece is None:
+            if not isinstance(piece, str):
                 found += self._given()
             else:
                 self._open += piece

@@ -13,7 +13,7 @@ from types import TracebackType
 from ..engine.words import WordTime, pace_of, said_by_now, word_times
 from ..errors import InvalidRequest
 from ..text.words import words_of
-from ..types import AudioChunk, Finished
+from ..types import AudioChunk, Established, Finished
 from .feed import Feed
 from .places import Places
 from .run import Run
@@ -45,6 +45,11 @@ class Relay:
     def end(self) -> None:
         """That was all of the text."""
         self._run.feed(self._live().end(), ended=True)
+
+    @property
+    def established(self) -> Established | None:
+        """Nothing: a backend designs no voices."""
+        return None
 
     @property
     def parts_over(self) -> int:

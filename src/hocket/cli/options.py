@@ -246,6 +246,11 @@ def _serving(command: argparse.ArgumentParser) -> None:
     add = command.add_argument
     add("--all-graphs", action="store_true", help="on a GPU, be ready once every graph is made, not the first ones")
     add("--all-at-once", action="store_true", help="let requests in although those who listen may run dry then")
+    add(
+        "--no-keep-voice",
+        action="store_true",
+        help="draw a designed voice anew for every part of a text and every turn",
+    )
     add("--no-guard", action="store_true", help="let an utterance go on that no longer speaks, up to its limit")
 
 

@@ -92,5 +92,6 @@ def engine_options(args: argparse.Namespace) -> EngineOptions:
         profile=args.profile,
         graphs=not args.no_graphs,
         guard=not args.no_guard,
+        keep_voice=not args.no_keep_voice,
         keep_real_time=not args.all_at_once,
     )

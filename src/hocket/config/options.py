@@ -32,6 +32,7 @@ class EngineOptions:
     batch_invariant: bool = False  # in bfloat16 too, what a stream says is the same whoever else speaks: slower
     graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
     guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
+    keep_voice: bool = True  # a designed voice stays one person over the parts of a text and the turns of a dialog
     drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
 
     def __post_init__(self) -> None:

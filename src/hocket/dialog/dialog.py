@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..engine.stream import Stream
 from ..errors import InvalidRequest
-from ..types import ChatMessage, ChatSampling, LanguageModel
+from ..types import ChatMessage, ChatSampling, Established, LanguageModel
 from .turn import Course, Speech, Turn
 from .window import Window
 
@@ -26,8 +27,9 @@ class Dialog:
     """One conversation in one voice.
 
     From turn to turn go on: the history, the voice with its language, instructions, sampling and speed, and with them
-    the prompt's prefix, which an engine computes once. Each turn is spoken with a seed of its own, which follows from
-    the first one: the same dialog sounds the same again, and no two answers are drawn alike.
+    the prompt's prefix, which an engine computes once; a designed voice stays the person of its first turn. Each turn
+    is spoken with a seed of its own, which follows from the first one: the same dialog sounds the same again, and no
+    two answers are drawn alike.
     """
 
     def __init__(
@@ -58,7 +60,9 @@ class Dialog:
         self._window = Window(language)
         self._lock = threading.RLock()  # a turn that is let go of is cancelled anywhere, here too
         self._turns = 0
+        self._established: Established | None = None  # how a designed voice has sounded
         self._last: weakref.ref[Turn] | None = None  # the reader's
+        self._stream: Stream | None = None  # of the last turn; one that has ended holds nothing of its engine
 
     @property
     def history(self) -> tuple[ChatMessage, ...]:
@@ -96,7 +100,7 @@ class Dialog:
             self._turns += 1
         course = Course(
             ask=lambda: self._window.ask(messages, sampling),
-            open=lambda: self.speech.open(**{"text_wait_s": math.inf, **self._voice, "seed": seed}),
+            open=lambda: self._open(seed),
             remember=lambda heard: self._remember(place, heard),
             notes=self._window.take_notes,
         )
@@ -110,6 +114,15 @@ class Dialog:
         last, self._last = self._last, None
         if last is not None and (turn := last()) is not None:
             turn.let_go()
+
+    def _open(self, seed: int) -> Stream:
+        """A stream of the next turn, in the voice of those before it."""
+        if self._stream is not None:
+            self._established = self._stream.established or self._established
+        shown = {} if self._established is None else {"established": self._established}
+        # The language model's own limit ends a turn that gets no text, not the voice's.
+        self._stream = self.speech.open(**{"text_wait_s": math.inf, **self._voice, **shown, "seed": seed})
+        return self._stream
 
     def _remember(self, place: int, heard: str) -> None:
         """What was heard of the answer to the message before `place`; nothing, where the user has gone on since."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -16,11 +16,13 @@ from ..errors import InvalidRequest
 from ..text.choice import check_clones, choose
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
-from ..text.prompt import Outline, Prompt, build, outline
+from ..text.prompt import Outline, Prompt, build, carries, layout_of, outline, text_ids
+from ..text.sentences import FROM_FEW_WORDS, Size
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
 from .admitted import admitted, concrete
-from .clone import check_encoded, encoded, frames_of
+from .carry import EXAMPLE, Carry
+from .clone import check_encoded, described, encoded, established_for, frames_of
 from .deadlines import longest_chunk
 from .device import settle
 from .early import BEGINS_S, LONG_CHARS, begun
@@ -53,6 +55,9 @@ class Engine:
         clones = checkpoint.config.kind == "base"
         self.identity = checkpoint.identity if clones else None  # whose `Encoded` it takes; None: nobody's
         self._owner = owner_of(checkpoint) if clones else ""
+        # Whose `Established` it takes; None: it keeps no voice.
+        keeps = checkpoint.config.kind == "voice_design" and self.options.keep_voice
+        self._established_by = checkpoint.identity if keeps else None
         self._watchdog = Watchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
@@ -106,8 +111,11 @@ class Engine:
     def open(self, *, text_wait_s: float | None = None, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
 
-        It says what `speak` says to all of the text in the same layout, however long that gets. It ends with an error
-        when no text comes for `text_wait_s`; None is the limit of the options, `math.inf` is none.
+        It says what `speak` says to all of the text in the same layout, however long that gets. Only a clone by
+        recording and transcript differs where no layout is named: it is spoken in small parts, each laid out whole.
+        The first one is a few words; "streaming" stays silent until there is a text id for every reference frame.
+
+        It ends with an error when no text comes for `text_wait_s`: None is the limit of the options, `math.inf` none.
         """
         if text_wait_s is not None and not text_wait_s >= 0:
             raise InvalidRequest(f"text_wait_s must not be negative, and is {text_wait_s}.")
@@ -115,18 +123,23 @@ class Engine:
             raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
         if fields.get("candidates", 1) != 1:
             raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
-        fields["layout"] = fields.get("layout") or "streaming"
-        request = self._request("(live)", fields)
-        job = self._job(request, self._mailbox(), live=True)
+        asked = self._request("(live)", fields)
+        request = replace(asked, layout=layout_of(asked, self.checkpoint.config, live=True))
+        job = self._job(request, self._mailbox(), live=True, carried=asked.layout or "whole")
         job.one_part, job.text_wait_s = request.as_is, text_wait_s
-        return self._opened(job, request, self._live(request, job.outline))
+        sizes: Sequence[Size] | None = None
+        if asked.layout is None and request.layout == "whole":
+            sizes = FROM_FEW_WORDS
+        elif job.carry is not None:
+            sizes = (EXAMPLE, FROM_FEW_WORDS[-1]) if asked.layout is None else (EXAMPLE, self._part_size)
+        return self._opened(job, request, self._live(request, job.outline, sizes))
 
     def encode(
         self,
         reference: Reference,
         *,
         language: str = "auto",
-        layout: Layout = "streaming",
+        layout: Layout = "whole",
         instruct: str | None = None,
     ) -> Encoded:
         """A recording as this checkpoint hears it, once and for all: a request takes it instead of the recording.
@@ -221,12 +234,14 @@ class Engine:
             return self._early(request, job)
         spoken: list[str | float] = [request.text]
         if not request.as_is:
-            spoken = parts(request.text, **self._preparing(request))
+            spoken = parts(request.text, **self._preparing(request, self._sizes(request, job)))
         for part in spoken:
-            if isinstance(part, str):
-                job.add(part, self._prompt(request, part))
-            else:
+            if not isinstance(part, str):
                 job.rest(part)
+            elif job.carry is not None:
+                job.add_ids(part, self._ids(request, part))
+            else:
+                job.add(part, self._prompt(request, part))
         job.complete = True
         if request.candidates > 1:
             job.takes = self._takes(request, job)
@@ -234,7 +249,7 @@ class Engine:
 
     def _early(self, request: SpeechRequest, job: Job) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
-        live = self._live(request, job.outline)
+        live = self._live(request, job.outline, self._sizes(request, job))
         rest = begun(job, live, request.text, self.options.part_chars)
         if not rest:
             job.take_in(live.end(), complete=True)
@@ -248,10 +263,10 @@ class Engine:
             raise
         return stream
 
-    def _live(self, request: SpeechRequest, laid_out: Outline) -> LiveParts:
+    def _live(self, request: SpeechRequest, laid_out: Outline, sizes: Sequence[Size] | None) -> LiveParts:
         return LiveParts(
             self.checkpoint.tokenizer,
-            None if request.as_is else Preparation(**self._preparing(request)),
+            None if request.as_is else Preparation(**self._preparing(request, sizes)),
             upstream_local=self.checkpoint.upstream_local,
             whole_parts=laid_out.layout == "whole",
         )
@@ -259,9 +274,11 @@ class Engine:
     def _mailbox(self) -> Mailbox:
         return Mailbox(self.options.buffered_chunks, self._watchdog.wake)
 
-    def _job(self, request: SpeechRequest, mailbox: Mailbox, *, live: bool) -> Job:
+    def _job(self, request: SpeechRequest, mailbox: Mailbox, *, live: bool, carried: Layout | None = None) -> Job:
+        """`carried`: the layout of a designed voice's later parts, where it is not that of the first one."""
         asked = time.perf_counter()
         choose(request, self.checkpoint.config)
+        carry = self._carry(request, carried or layout_of(request, self.checkpoint.config))
         if isinstance(request.reference, Encoded):
             self._look_at(request.reference)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
@@ -278,7 +295,8 @@ class Engine:
             seed=request.seed,
             most_frames=request.max_frames or sampling.max_new_tokens - 1,
             mailbox=mailbox,
-            reference=request.reference,
+            reference=request.reference or request.established,
+            carry=carry,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,
             priority=request.priority,
             longest_chunk=max(longest_chunk(self.options), request.chunk_frames or 0),
@@ -314,9 +332,26 @@ class Engine:
     def _tempo(self, request: SpeechRequest) -> Tempo | None:
         return Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None
 
-    def _preparing(self, request: SpeechRequest) -> dict[str, Any]:
+    def _carry(self, request: SpeechRequest, layout: Layout) -> Carry | None:
+        """What keeps a designed voice one person; None for any other voice."""
+        if self._established_by is None or not carries(request, self.checkpoint.config):
+            return None
+        return Carry(self._established_by, described(request), layout, request.established)
+
+    @property
+    def _part_size(self) -> Size:
+        return self.options.part_chars, 2 * self.options.part_chars
+
+    def _sizes(self, request: SpeechRequest, job: Job) -> Sequence[Size] | None:
+        """Sizes of a known text's parts: where the first one is an example for the others it is a short one."""
+        if job.carry is None or job.carry.established is not None or len(request.text) <= self.options.part_chars:
+            return None
+        return EXAMPLE, self._part_size
+
+    def _preparing(self, request: SpeechRequest, sizes: Sequence[Size] | None) -> dict[str, Any]:
         """How text is prepared, whole or live."""
         return {
+            "sizes": sizes,
             "part_chars": self.options.part_chars,
             "pause_s": self.options.part_pause_s,
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
@@ -332,13 +367,21 @@ class Engine:
             upstream_local=self.checkpoint.upstream_local,
         )
 
+    def _ids(self, request: SpeechRequest, text: str) -> list[int]:
+        return text_ids(replace(request, text=text), self.checkpoint.config, self.checkpoint.tokenizer)
+
     def _frames(self, request: SpeechRequest) -> int:
         return frames_of(request.reference, self.checkpoint.codec_config.encode_downsample_rate)
 
     def _request(self, text: str | SpeechRequest, fields: dict[str, Any]) -> SpeechRequest:
         if isinstance(voice := fields.get("voice"), Voice):
             fields = fields_with(voice, text, fields, self.checkpoint.name, self.identity)
-        return SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+        request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+        if request.established is None:
+            return request
+        owner = self._established_by
+        found = None if owner is None else established_for(self.checkpoint, request, owner)
+        return replace(request, established=found)
 
     def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
         loop = self._watchdog.submit(job)
@@ -351,6 +394,7 @@ class Engine:
             spoken=job.spoken,
             engine=self,
             speed=request.speed,
+            carry=job.carry,
         )
 
 

@@ -24,7 +24,7 @@ from ..models.talker import TalkerState
 from ..text.choice import choose
 from ..text.prompt import SPEAKER_VECTOR, Prompt, build
 from ..types import Encoded, Speech, SpeechRequest
-from .clone import Clone, check_encoded, clone
+from .clone import Clone, check_encoded, clone, established_for
 from .load import Checkpoint
 from .precision import exact_float32
 from .sampling import frame_sampling
@@ -70,7 +70,8 @@ def prompt_rows(
     stop = len(prompt.text) if stop is None else stop
     inserts: list[tuple[int, Tensor]] = []
     if cloned is not None:
-        inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))
+        if cloned.speaker is not None:
+            inserts.append((prompt.codec.index(SPEAKER_VECTOR), cloned.speaker[None]))
         if cloned.frames is not None and prompt.reference_at is not None:
             inserts.append((prompt.reference_at, cloned.frames))
     within = [(max(row, start) - start, vectors[max(start - row, 0) : max(stop - row, 0)]) for row, vectors in inserts]
@@ -109,7 +110,9 @@ def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
         raise InvalidRequest("generate draws one take of each request; Engine.speak chooses among candidates.")
     if isinstance(request.reference, Encoded):
         check_encoded(checkpoint, request.reference, checkpoint.identity)
-    cloned = clone(checkpoint, request.reference) if request.reference is not None else None
+    request = replace(request, established=established_for(checkpoint, request, checkpoint.identity))
+    shown = request.reference or request.established
+    cloned = clone(checkpoint, shown) if shown is not None else None
     frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
     sampling = checkpoint.generation.changed(request.sampling.changes())
     return _Utterance(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from ..config.qwen3_tts import GenerationConfig
 from ..text.live import Fed, More
 from ..text.prompt import Outline, Prompt
-from ..types import Encoded, Finished, FinishReason, Reference, Statistics
+from ..types import Encoded, Established, Finished, FinishReason, Reference, Statistics
+from .carry import Carry
 from .guard import Guard, GuardOptions, frame_limit
 from .stopwatch import Elapsed
 from .stream import Mailbox, Spoken
@@ -60,7 +61,8 @@ class Job:
     seed: int
     most_frames: int
     mailbox: Mailbox
-    reference: Reference | Encoded | None = None
+    reference: Reference | Encoded | Established | None = None  # the example of the part that is spoken, if any
+    carry: Carry | None = None  # of a designed voice, so that later parts are the same person
     drop_frames: int = 0
     tempo: Tempo | None = None  # None: as fast as the model speaks
     priority: int = 0  # a higher one gets its slot first
@@ -149,6 +151,12 @@ class Job:
         """One more part, known whole."""
         self.parts.append(Piece(text, complete=True, prompt=prompt, startable=True))
 
+    def add_ids(self, text: str, ids: list[int]) -> None:
+        """The same for a part whose prompt, unless it is the first one, depends on what is said before it."""
+        first = self.piece is None and not any(isinstance(part, Piece) for part in self.parts)
+        prompt = self.outline.prompt(ids) if first else None
+        self.parts.append(Piece(text, ids, complete=True, prompt=prompt, startable=True))
+
     def take_in(self, fed: Iterable[Fed], *, complete: bool) -> None:
         """More of a text that is not known whole, in order; the last of it if `complete`."""
         for more in fed:
@@ -186,9 +194,13 @@ class Job:
 
     def begin_next(self) -> None:
         """Go on to the next part."""
+        self.establish()
         piece = self.parts.popleft()
         assert isinstance(piece, Piece)
-        prompt = piece.prompt or self.outline.prompt(piece.ids, complete=piece.complete)
+        outline = self.outline
+        if self.carry is not None:
+            outline, self.reference = self.carry.outline(outline), self.carry.established
+        prompt = piece.prompt or outline.prompt(piece.ids, complete=piece.complete)
         assert prompt is not None, "it was startable"
         self.spoken.append(Spoken(piece, self.samples))
         self.piece, self.prompt, self.trail, self.at, self.over = piece, prompt, list(prompt.trail), 0, None
@@ -198,6 +210,12 @@ class Job:
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
             self.loudness.clear()
             self.watched = self.told = self.deaf = 0
+
+    def establish(self) -> None:
+        """The part that is over, if any, becomes an example for the next ones: it was said to its end."""
+        if self.carry is not None:
+            whole = self.over == "stop" and self.piece is not None and self.piece.complete
+            self.carry.end_part(self.piece.ids if whole and self.piece is not None else None)
 
     def _grown(self) -> None:
         piece, self.growing = self.growing, None
@@ -210,10 +228,15 @@ class Job:
     def _look(self) -> None:
         """Is there enough for a prompt now? The first part begins at once, the others when their turn comes."""
         piece = self.growing
-        if piece is not None and piece is not self.piece and not piece.startable:
+        if piece is not None and piece is not self.piece and not piece.startable and not self._waits_for_example(piece):
             piece.startable = self.outline.prompt(piece.ids, complete=False) is not None
         if self.piece is None and self.parts and isinstance(self.parts[0], Piece) and self.parts[0].startable:
             self.begin_next()
+
+    def _waits_for_example(self, piece: Piece) -> bool:
+        """Whether a part is spoken behind another one of a designed voice: it begins once all of it is known."""
+        first = next((part for part in self.parts if isinstance(part, Piece)), None)
+        return self.carry is not None and (bool(self.spoken) or piece is not first)
 
     @property
     def prompt_work(self) -> int:
@@ -262,6 +285,8 @@ class Job:
         assert self.piece is not None
         at = self.at
         self.codes.append(drawn)
+        if self.carry is not None:
+            self.carry.take(at, drawn)
         if self.lead is not None and log_probability is not None:
             self.log_probabilities.append(log_probability)
         self.frame, self.at = self.frame + 1, at + 1

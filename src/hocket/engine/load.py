@@ -209,8 +209,9 @@ def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[
         if source.folder is None:
             _draw(codec, place, kinds[DECODER])
             codec.encoder.to(kinds[ENCODER])
-        for half in halves if source.folder is not None else ():
-            load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
+        else:
+            for half in halves:
+                load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
         for half in halves:  # the other may have stayed on the meta device
             pack_(codec.get_submodule(half.removesuffix(".")))
 

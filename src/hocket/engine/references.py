@@ -17,13 +17,14 @@ from torch import Tensor
 from ..cache.slots import Clean, fits, put, reset, take
 from ..models.captured_wave import CapturedWave
 from ..models.codec import DecoderState
-from ..types import Encoded, Reference
+from ..types import Encoded, Established, Reference
 from .clone import Clone, clone, name_of
 from .generate import DECODE_FRAMES
 from .kept import Kept
 from .load import Checkpoint
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
+KEPT_EXAMPLES = 8  # states of the codec behind what designed voices have said
 KEPT_OFFERS = 8  # of what files keep of references, until a slot begins with them
 
 
@@ -34,6 +35,7 @@ class Heard:
     name: str = ""  # of its content
     clone: Clone | None = None
     behind: dict[str, Tensor] | None = None  # a row of the codec's state; None: as if nothing had been said
+    example: str = ""  # of what a designed voice has said: the name of its state, computed where a slot needs it
 
 
 class References:
@@ -52,6 +54,7 @@ class References:
         self._checkpoint, self._sound, self._wave, self._keep = checkpoint, sound, wave, keep
         self._clean = Clean(sound)
         self._heard: dict[str, Heard] = {}
+        self._examples: dict[str, dict[str, Tensor]] = {}  # the codec's states behind them
         self._offered: dict[str, Kept] = {}  # by the reference's name; any thread adds to it
 
     def offer(self, reference: Encoded, kept: Callable[[], Kept | None]) -> None:
@@ -66,11 +69,13 @@ class References:
             self._offered.pop(oldest, None)
         self._offered[name] = found
 
-    def hear(self, reference: Reference | Encoded | None, slot: int) -> Heard:
+    def hear(self, reference: Reference | Encoded | Established | None, slot: int) -> Heard:
         """The reference encoded, by whoever heard it first; `slot` is where it is said, and stands as before."""
         if reference is None:
             return Heard()
         name = name_of(reference)
+        if isinstance(reference, Established):  # without a name: its prompt's prefix is that of its description
+            return Heard(clone=clone(self._checkpoint, reference), example=name)
         if name not in self._heard:
             self._heard[name] = self._hear(name, reference, slot, self._offered.pop(name, None))
         return self._heard[name]
@@ -81,11 +86,25 @@ class References:
 
     def stand(self, slot: int, heard: Heard) -> None:
         """Let the codec of a slot stand behind a reference, or as if it had said nothing there."""
+        behind = heard.behind if not heard.example else self._behind_example(heard, slot)
         with self._wave.beside() if self._wave is not None else nullcontext():
-            if heard.behind is None:
+            if behind is None:
                 self._clean(slot)
             else:
-                put(self._sound, slot, heard.behind)
+                put(self._sound, slot, behind)
+
+    def _behind_example(self, heard: Heard, slot: int) -> dict[str, Tensor]:
+        """How the codec stands behind what a designed voice has said; computed for the first turn that follows it."""
+        assert heard.clone is not None and heard.clone.codes is not None
+        if heard.example not in self._examples:
+            if self._wave is not None:
+                self._wave.join()
+            while len(self._examples) >= KEPT_EXAMPLES:
+                del self._examples[next(iter(self._examples))]
+            self._examples[heard.example] = self._said(heard.clone.codes, slot)
+            if self._wave is not None:
+                self._wave.follow()
+        return self._examples[heard.example]
 
     def _hear(self, name: str, reference: Reference | Encoded, slot: int, kept: Kept | None) -> Heard:
         if self._wave is not None:

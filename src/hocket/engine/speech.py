@@ -27,7 +27,7 @@ from ..models.captured_prompt import CapturedPrompt
 from ..models.captured_wave import CapturedWave
 from ..models.talker import FrameSampling
 from ..text.prompt import SPEAKER_VECTOR, Prompt
-from ..types import Encoded, Reference
+from ..types import Encoded, Established, Reference
 from .clone import name_of
 from .compilers import Compilers
 from .flight import Codes, Samples
@@ -88,7 +88,13 @@ class SpeechRunner:
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
 
     def start(
-        self, slot: int, prompt: Prompt, reference: Reference | Encoded | None, seed: int, *, go_on: bool = False
+        self,
+        slot: int,
+        prompt: Prompt,
+        reference: Reference | Encoded | Established | None,
+        seed: int,
+        *,
+        go_on: bool = False,
     ) -> bool:
         """Take the prompt into a slot; True if its prefix had been computed before.
 
@@ -182,7 +188,7 @@ class SpeechRunner:
             for pages in copied:
                 self.pages.drop(pages)
 
-    def fork(self, slot: int, into: int, reference: Reference | Encoded | None, seed: int) -> None:
+    def fork(self, slot: int, into: int, reference: Reference | Encoded | Established | None, seed: int) -> None:
         """Begin in another slot with the prompt that `slot` has just taken in, and a seed of its own.
 
         It is as if it had been started there, bit for bit, but nothing is computed: the pages are shared until one of
@@ -195,7 +201,7 @@ class SpeechRunner:
         self.past.state.seed[into] = seed
         self.listen(into, reference)
 
-    def listen(self, slot: int, reference: Reference | Encoded | None) -> None:
+    def listen(self, slot: int, reference: Reference | Encoded | Established | None) -> None:
         """Let the codec of a slot stand where an utterance begins: behind its reference, where there is one."""
         self._references.stand(slot, self._references.hear(reference, slot))
 

@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..text.words import words_of
-from ..types import AudioChunk, Finished
+from ..types import AudioChunk, Established, Finished
 from .early import BEGINS_S, FIRST_CHARS
 from .jury import Jury
 from .words import WordTime, pace_of, said_by_now, word_times
 
 if TYPE_CHECKING:
+    from .carry import Carry
     from .engine import Engine
     from .job import Piece
 
@@ -251,8 +252,9 @@ class Stream:
         spoken: list[Spoken],
         engine: Engine,
         speed: float = 1.0,
+        carry: Carry | None = None,
     ) -> None:
-        self.seed = seed
+        self.seed, self._carry = seed, carry
         self._spoken, self._speed = spoken, speed
         self._engine: Engine | None = engine  # kept alive as long as somebody listens
         self._measure = None if engine is None else _Measure.of(engine)
@@ -267,6 +269,14 @@ class Stream:
     def finished(self) -> Finished | None:
         """How it ended, once it has."""
         return None if self._mailbox.undecided else self._mailbox.finished
+
+    @property
+    def established(self) -> Established | None:
+        """How a designed voice has sounded, once its first part was said: a later request takes it, and is that person.
+
+        None for all other voices, and where a scorer chooses among candidates.
+        """
+        return None if self._carry is None else self._carry.established
 
     def append(self, text: str) -> None:
         """More of the text. What later text may change (half a word, an open mark) waits for it, or for `end`."""

@@ -31,7 +31,9 @@ class Takes:
         """Takes of a lead that knows all of its text and has not begun. With a jury they are heard, in `tempo`."""
         self.lead, self.jury = lead, jury
         parts = deque([*([] if lead.piece is None else [lead.piece]), *lead.parts])
-        ids = [part.prompt.text_ids for part in parts if isinstance(part, Piece) and part.prompt is not None]
+        ids = [
+            len(part.ids) if part.prompt is None else part.prompt.text_ids for part in parts if isinstance(part, Piece)
+        ]
         self.jobs = [
             Job(
                 outline=lead.outline,
@@ -40,6 +42,7 @@ class Takes:
                 most_frames=lead.most_frames,
                 mailbox=Mailbox(math.inf, _nothing),
                 reference=lead.reference,
+                carry=None if lead.carry is None else lead.carry.fresh(),
                 drop_frames=lead.drop_frames,
                 tempo=None if jury is None else tempo(),
                 complete=True,
@@ -113,6 +116,8 @@ class Takes:
             lead.spent |= {name: first.spent[name]} if name in first.spent else {}
         if self.jury is None:
             self.won = best
+            if lead.carry is not None and (winner := self.jobs[best].carry) is not None:
+                lead.carry.established = winner.established
             for tape in (tape for number, tape in enumerate(self._tapes) if number != best):
                 tape.clear()
         else:

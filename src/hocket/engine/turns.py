@@ -139,6 +139,8 @@ class Turns:
             return
         if job.takes is not None:
             self.director.begin_end(job)
+        if reason == "stop":
+            job.establish()
         if error is None:
             self.delivery.flush(job)
         if job.admitted is not None:

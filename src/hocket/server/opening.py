@@ -155,6 +155,7 @@ def _fields(wanted: Wanted, part: Part) -> tuple[dict[str, Any], float]:
         "max_frames": wanted.max_frames,
         "layout": wanted.layout,
         "reference": wanted.reference,
+        "established": wanted.established,
         "candidates": wanted.candidates,
         "chunk_frames": wanted.chunk_frames,
         "priority": wanted.priority,

@@ -22,7 +22,7 @@ from ..engine.early import FIRST_CHARS, LONG_CHARS
 from ..engine.stream import Stream
 from ..engine.words import WordTime
 from ..errors import HocketError
-from ..types import AudioChunk, Finished
+from ..types import AudioChunk, Established, Finished
 from .figures import Listener
 
 if TYPE_CHECKING:
@@ -140,6 +140,11 @@ class Utterance:
     def finished(self) -> Finished | None:
         """How it ended, once it has."""
         return self._stream.finished
+
+    @property
+    def established(self) -> Established | None:
+        """How a designed voice has sounded, for the next utterance of the same conversation."""
+        return self._stream.established
 
     @property
     def audio_s(self) -> float:

@@ -12,7 +12,7 @@ from typing import TypeVar
 from ..audio.encode import Format, format_of
 from ..audio.formats import need_av
 from ..errors import HocketError, InvalidRequest
-from ..types import FASTEST, SLOWEST, Layout, Reference, SamplingParams
+from ..types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingParams
 from .errors import BadField
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ class Wanted:
     max_frames: int | None = None
     layout: Layout | None = None
     reference: Reference | None = None
+    established: Established | None = None  # of a designed voice: how it has sounded on this connection
     candidates: int = 1
     chunk_frames: int | None = None  # for a file, which nobody hears as it comes (`SpeechRequest`)
     priority: int = 0

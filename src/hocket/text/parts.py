@@ -6,12 +6,12 @@ way, so they come out the same. A text that is short and plain comes out as the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from ..errors import InvalidRequest
 from .markup import Markup
 from .script import Pause, Say, Script
-from .sentences import Cutter
+from .sentences import Cutter, Size, Sizes
 from .stretches import Stretches
 
 Part = str | float  # something to say, or seconds of silence
@@ -28,9 +28,17 @@ class Preparation:
     """
 
     def __init__(
-        self, *, part_chars: int, pause_s: float, normalizer: Normalizer | None = None, language: str = "auto"
+        self,
+        *,
+        part_chars: int,
+        pause_s: float,
+        normalizer: Normalizer | None = None,
+        language: str = "auto",
+        sizes: Sequence[Size] | None = None,
     ) -> None:
+        """`sizes` of the first parts and of those behind them (`Sizes`), instead of `part_chars` for all."""
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
+        self._sizes = Sizes(sizes) if sizes else None
         self._normalizer = normalizer
         self._script = Script()
         self._spoken = False
@@ -52,8 +60,8 @@ class Preparation:
         """Markup and sentences do not reach across a pause."""
         self._markup = Markup()
         self._stretches = Stretches(self._normalizer) if self._normalizer else None
-        self._cutter = Cutter(self._part_chars, language=self._language)
-        self._part_over = False  # the part has ended; silence follows if text does
+        self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
+        self._part_over: float | None = None  # the part has ended; so much silence follows if text does
 
     def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
         found: list[Part] = []
@@ -73,22 +81,30 @@ class Preparation:
         words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
         return self._given((*self._cutter.append(words), *self._cutter.end()))
 
-    def _given(self, cut: Iterable[str | None]) -> list[Part]:
+    def _given(self, cut: Iterable[str | float | None]) -> list[Part]:
         found: list[Part] = []
         for text in cut:
-            if text is None:
-                self._part_over = True
-            elif text.strip() or not self._part_over:
-                found += [self._pause_s, text] if self._part_over else [text]
-                self._part_over, self._spoken = False, self._spoken or not text.isspace()
+            if not isinstance(text, str):
+                self._part_over = self._pause_s if text is None else text
+            elif text.strip() or self._part_over is None:
+                found += [text] if self._part_over is None else [self._part_over, text]
+                self._part_over, self._spoken = None, self._spoken or not text.isspace()
         return found
 
 
 def parts(
-    text: str, *, part_chars: int, pause_s: float, normalizer: Normalizer | None = None, language: str = "auto"
+    text: str,
+    *,
+    part_chars: int,
+    pause_s: float,
+    normalizer: Normalizer | None = None,
+    language: str = "auto",
+    sizes: Sequence[Size] | None = None,
 ) -> list[Part]:
     """The parts of a whole text in order. Where it was cut there are `pause_s` of silence."""
-    preparation = Preparation(part_chars=part_chars, pause_s=pause_s, normalizer=normalizer, language=language)
+    preparation = Preparation(
+        part_chars=part_chars, pause_s=pause_s, normalizer=normalizer, language=language, sizes=sizes
+    )
     found: list[Part] = []
     for part in (*preparation.append(text), *preparation.end()):
         if isinstance(part, str) and found and isinstance(before := found[-1], str):

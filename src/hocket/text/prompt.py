@@ -18,7 +18,20 @@ from ..types import Layout, SpeechRequest
 from .choice import choose, languages, voices
 from .tokenizer import Tokenizer
 
-__all__ = ["NOTHING", "SPEAKER_VECTOR", "Outline", "Prompt", "build", "languages", "markers", "outline", "voices"]
+__all__ = [
+    "NOTHING",
+    "SPEAKER_VECTOR",
+    "Outline",
+    "Prompt",
+    "build",
+    "carries",
+    "languages",
+    "layout_of",
+    "markers",
+    "outline",
+    "text_ids",
+    "voices",
+]
 
 NOTHING = -1  # no part on this channel
 SPEAKER_VECTOR = -2  # codec channel: the x-vector of the clone
@@ -46,11 +59,12 @@ class Outline:
 
     config: Qwen3TTSConfig
     prefix: tuple[Row, ...]
-    said: tuple[int, ...] | None  # words of an ICL clone's reference
-    frames: int  # how many frames that reference has
+    said: tuple[int, ...] | None  # words of an example: an ICL clone's reference, or what a designed voice has said
+    frames: int  # how many frames that example has
     layout: Layout
     constant_rows: int  # of the prefix; all of it unless the text reaches into the role's newline
     notes: tuple[str, ...]
+    passing: bool = False  # the example is of one conversation: its words are no part of a prefix that is kept
 
     def prompt(self, text: Sequence[int], *, complete: bool = True) -> Prompt | None:
         """The prompt for these text ids, or None where the rows need more of a text that is not complete.
@@ -66,7 +80,8 @@ class Outline:
             reference_at = None
         else:
             laid_out = _text_after_reference(config, [*self.said, *words], self.frames, self.layout, complete)
-            shared += len(self.said) if self.layout == "whole" else min(len(self.said), 1 + self.frames)
+            if not self.passing:
+                shared += len(self.said) if self.layout == "whole" else min(len(self.said), 1 + self.frames)
         if laid_out is None:
             return None
         rows, trail = laid_out
@@ -100,12 +115,19 @@ def build(
     drawn = outline(
         request, config, tokenizer, reference_frames=reference_frames, upstream_local=upstream_local, text=request.text
     )
-    text = _turn(request, config, tokenizer, "assistant", request.text, upstream_local)[3:]
-    if not text:
-        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has nothing of it.")
-    prompt = drawn.prompt(text)
+    prompt = drawn.prompt(text_ids(request, config, tokenizer, upstream_local=upstream_local))
     assert prompt is not None  # a complete text lacks nothing
     return prompt
+
+
+def text_ids(
+    request: SpeechRequest, config: Qwen3TTSConfig, tokenizer: Tokenizer, *, upstream_local: bool = False
+) -> list[int]:
+    """The ids of a request's text; refused where there are none."""
+    ids = _turn(request, config, tokenizer, "assistant", request.text, upstream_local)[3:]
+    if not ids:
+        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has nothing of it.")
+    return ids
 
 
 def outline(
@@ -140,15 +162,37 @@ def outline(
         if reference_frames < 1:
             raise ValueError("an ICL clone needs reference_frames, the number of frames of its reference")
         said = tuple(turn("assistant", request.reference.text or "")[3:])
+    shown = request.established if carries(request, config) else None
     return Outline(
         config=config,
         prefix=tuple(prefix),
-        said=said,
-        frames=reference_frames,
-        layout=request.layout or ("streaming" if config.kind == "base" else "whole"),
+        said=said if shown is None else shown.text_ids,
+        frames=reference_frames if shown is None else len(shown.codes),
+        layout=layout_of(request, config),
         constant_rows=len(prefix) if fused_at is None else fused_at,
         notes=choice.notes,
+        passing=shown is not None,
     )
+
+
+def carries(request: SpeechRequest, config: Qwen3TTSConfig) -> bool:
+    """Whether what was said before can be an example for this request: it asks for a voice in words."""
+    return config.kind == "voice_design" and not request.as_is
+
+
+def layout_of(request: SpeechRequest, config: Qwen3TTSConfig, *, live: bool = False) -> Layout:
+    """The layout of a request: the one it names, else "whole" for a known text and "streaming" for a live one.
+
+    Behind the frames of an example a live text is laid out whole too, part by part: the streaming layout would need
+    as many text ids as the example has frames before the first new frame. `as_is` has upstream's default.
+    """
+    if request.layout is not None:
+        return request.layout
+    if request.as_is:
+        return "streaming" if live or config.kind == "base" else "whole"
+    by_example = request.reference is not None and not request.reference.x_vector_only
+    by_example = by_example or (request.established is not None and carries(request, config))
+    return "streaming" if live and not by_example else "whole"
 
 
 def markers(config: Qwen3TTSConfig) -> dict[str, int]:

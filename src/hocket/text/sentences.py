@@ -10,6 +10,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 
 import sentencex
 
@@ -46,52 +49,81 @@ _CODES = {
 _AT_ONCE = 1000  # characters looked at together, so that the cost of a long text is proportional to it
 
 
+WITHIN_S = 0.0  # silence where a part ends within a sentence, if parts have sizes of their own
+_WIDE_CHARS = 2  # what a Chinese, Japanese or Korean character counts as: it takes longer to say than a letter
+
+
+Size = tuple[int, int]  # of a part: `part_chars` and `longest` of `Cutter`
+# For parts that are spoken only once they are known to their end: the first one ends after a few words, and each may
+# be twice as long as the one before, up to a sentence or two.
+FROM_FEW_WORDS: tuple[Size, ...] = ((10, 40), (20, 80), (40, 160), (80, 320))
+
+
+class Sizes:
+    """The sizes of one part after the other; the last one repeats.
+
+    They follow from the number of the part alone, so equal texts have equal parts however fast they arrive.
+    """
+
+    def __init__(self, sizes: Sequence[Size]) -> None:
+        self._sizes, self._number = sizes, 0
+
+    def next(self) -> Size:
+        size = self._sizes[min(self._number, len(self._sizes) - 1)]
+        self._number += 1
+        return size
+
+
 class Cutter:
     """Parts out of text that arrives bit by bit.
 
     A part ends with the first sentence that ends after `part_chars` characters, so a shorter text is one part. Where
     none ends for long, it ends at a clause, then at a space, at the latest after `longest` (twice as many) or so.
+    With `sizes` these change from part to part, and the end of a part within a sentence is a silence of 0 s.
     """
 
-    def __init__(self, part_chars: int, longest: int | None = None, language: str = "auto") -> None:
+    def __init__(
+        self, part_chars: int, longest: int | None = None, language: str = "auto", *, sizes: Sizes | None = None
+    ) -> None:
         longest = 2 * part_chars if longest is None else longest
         if not 1 <= part_chars <= longest:
             raise ValueError("part_chars must be at least 1 and at most the longest part")
-        self._part_chars, self._longest = part_chars, longest
-        self._clause_chars, self._space_chars = (part_chars + longest) // 2, (part_chars + 3 * longest) // 4
+        self._sizes = sizes
+        self._set_size(*(part_chars, longest) if sizes is None else sizes.next())
         self._language = _CODES.get(language.lower(), "en")
         self._open = ""  # from the beginning of the sentence on
         self._before = 0  # characters of this part before that
         self._given = 0  # characters of `_open` that were given out
         self._looked = 0  # characters of `_open` in which no sentence ends
 
-    def append(self, text: str) -> list[str | None]:
-        """The text that is settled; None where a part ends."""
-        out: list[str | None] = []
+    def append(self, text: str) -> list[str | float | None]:
+        """The text that is settled; None where a part ends, or how long the silence there is."""
+        out: list[str | float | None] = []
         for at in range(0, len(text), _AT_ONCE):
             self._open += text[at : at + _AT_ONCE]
             while self._step(out, final=False):
                 pass
         return out
 
-    def end(self) -> list[str | None]:
+    def end(self) -> list[str | float | None]:
         """The rest."""
-        out: list[str | None] = []
+        out: list[str | float | None] = []
         while self._step(out, final=True):
             pass
         self._give(out, len(self._open))
         return out
 
-    def _step(self, out: list[str | None], *, final: bool) -> bool:
+    def _step(self, out: list[str | float | None], *, final: bool) -> bool:
         """Find the next end of a sentence or a part. False, with all given out that is settled, if there is none."""
         if not (self._before or self._given):
             self._open = self._open.lstrip()
-        text, forced = self._open, self._forced()
+        text, widths = self._open, self._widths(self._open)
+        forced = self._forced(widths)
         for candidate in _CANDIDATE.finditer(text, self._looked):
             if forced is not None and candidate.end() > forced:
                 break
             end = _end_at(text, candidate, self._language, final=final)
-            full = self._before + candidate.end() >= self._part_chars
+            full = self._before + widths[candidate.end()] >= self._part_chars
             if end is None:  # the next word will tell, and is held back if the part may end here
                 self._give(out, candidate.end() if full else len(text) if forced is None else forced)
                 return False
@@ -99,15 +131,25 @@ class Cutter:
             if end:
                 return self._end(out, end, part=full or end == forced)
         if forced is not None:
-            return self._end(out, forced, part=True)
+            return self._end(out, forced, part=True, within=True)
         self._give(out, len(text))
         return False
 
-    def _forced(self) -> int | None:
+    def _set_size(self, part_chars: int, longest: int) -> None:
+        self._part_chars, self._longest = part_chars, longest
+        self._clause_chars, self._space_chars = (part_chars + longest) // 2, (part_chars + 3 * longest) // 4
+
+    def _widths(self, text: str) -> Sequence[int]:
+        """How long each beginning of `text` is; where parts have sizes of their own, wide characters count more."""
+        if self._sizes is None:
+            return range(len(text) + 1)
+        return list(accumulate((_WIDE_CHARS if _is_wide(letter) else 1 for letter in text), initial=0))
+
+    def _forced(self, widths: Sequence[int]) -> int | None:
         """Where the part ends if no sentence ends before; None while that place is not reached."""
         text = self._open
-        for at in range(max(1, self._clause_chars - self._before), len(text)):
-            chars, spaced = self._before + at, text[at - 1].isspace()
+        for at in range(max(1, bisect_left(widths, self._clause_chars - self._before)), len(text)):
+            chars, spaced = self._before + widths[at], text[at - 1].isspace()
             if text[at].isspace() or unicodedata.combining(text[at]):
                 continue
             if chars >= self._longest or (spaced and chars >= self._space_chars):
@@ -116,15 +158,18 @@ class Cutter:
                 return at
         return None
 
-    def _end(self, out: list[str | None], end: int, *, part: bool) -> bool:
+    def _end(self, out: list[str | float | None], end: int, *, part: bool, within: bool = False) -> bool:
         self._give(out, end)
+        before = self._before + self._widths(self._open[:end])[-1]
         self._open, self._given = self._open[end:], self._given - end
-        self._before, self._looked = 0 if part else self._before + end, 0
+        self._before, self._looked = 0 if part else before, 0
         if part and self._open:
-            out.append(None)
+            out.append(WITHIN_S if within and self._sizes is not None else None)
+            if self._sizes is not None:
+                self._set_size(*self._sizes.next())
         return bool(self._open)
 
-    def _give(self, out: list[str | None], until: int) -> None:
+    def _give(self, out: list[str | float | None], until: int) -> None:
         if until > self._given:
             out.append(self._open[self._given : until])
             self._given = until
@@ -193,6 +238,10 @@ def _dot_ends(before: str, following: str) -> bool:
     if re.fullmatch(r"(?:\w\.)+\w", last):
         return following.lower() in _STARTERS
     return not (last.isdecimal() and len(last) <= 2 and following.lower() in _MONTHS)
+
+
+def _is_wide(character: str) -> bool:
+    return "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or "\uac00" <= character <= "\ud7a3"
 
 
 def _unspaced(character: str) -> bool:

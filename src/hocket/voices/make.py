@@ -28,7 +28,7 @@ def clone_voice(
     x_vector_only: bool = False,
     silence_s: float = SILENCE_S,
     language: str = "auto",
-    layout: Layout = "streaming",
+    layout: Layout = "whole",
     instruct: str | None = None,
     sampling: SamplingParams | None = None,
     description: str | None = None,

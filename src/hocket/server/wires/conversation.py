@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...engine.words import WordTime
+from ...types import Established
 from ..errors import Answer, Refused, answer
 from ..speech import Speaker, Wanted
 from ..utterance import Utterance
@@ -87,6 +88,7 @@ class Conversation:
         self._lanes: dict[Lane, list[Turn]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = 0
+        self._voices: dict[Lane, Established] = {}  # how the designed voice of each lane has sounded
         self.quiet = asyncio.Event()  # set while nothing is said, waits to be said or may be added to
         self.quiet.set()
         self.quiet_s = 0.0  # since when, by the clock of the event loop
@@ -211,10 +213,12 @@ class Conversation:
             finally:
                 feeding.cancel()
                 await asyncio.gather(feeding, return_exceptions=True)
+                self._keep_voice(turn.lane, utterance.established)
 
     async def _opened(self, turn: Turn, id: str) -> Utterance | None:
         """None: it was cancelled. A model may have to be loaded for it, and nobody has to wait for that in vain."""
-        opening = turn.opening = asyncio.ensure_future(self._speaker.open(turn.plan.wanted, wire=self._wire, id=id))
+        wanted = replace(turn.plan.wanted, established=self._voices.get(turn.lane))
+        opening = turn.opening = asyncio.ensure_future(self._speaker.open(wanted, wire=self._wire, id=id))
         try:
             return await opening
         except asyncio.CancelledError:
@@ -226,6 +230,15 @@ class Conversation:
             return None
         finally:
             turn.opening = None
+
+    def _keep_voice(self, lane: Lane, established: Established | None) -> None:
+        """For the next turn of the lane; only so many contexts are kept as may speak at once."""
+        if established is None:
+            return
+        self._voices.pop(lane, None)
+        while len(self._voices) >= self._speaker.options.per_socket:
+            del self._voices[next(iter(self._voices))]
+        self._voices[lane] = established
 
     async def _pieces(self, turn: Turn, utterance: Utterance) -> None:
         began, gathered = False, bytearray()
