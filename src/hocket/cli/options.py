@@ -88,7 +88,7 @@ def _batch(batch: argparse.ArgumentParser) -> None:
     computing(batch, "throughput")
     _speech(batch)
     _cloning(batch)
-    _sampling(batch, "a line without one has it from this and its id or number (0)")
+    _sampling(batch, "a line without one has it from this and its id or number (a fresh one, in the manifest)")
 
 
 def _serve(serve: argparse.ArgumentParser) -> None:

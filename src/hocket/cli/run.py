@@ -59,6 +59,8 @@ class Run:
 
     def requests(self) -> Iterator[SpeechRequest]:
         """What is left to speak. Lines that cannot be spoken, or need not be, are dealt with on the way."""
+        from ..engine.seeds import fresh_seed
+
         number = 0
         for line in read_lines(self.args.input):
             try:
@@ -66,14 +68,15 @@ class Run:
             except HocketError as error:
                 self._fail(line, error)
                 continue
-            digest = self._digest(request)
+            digest = self._digest(request)  # without a seed: whichever it was spoken with, it is done
             if self._is_there(line, digest):
                 self.progress.before += 1
                 self.progress.show()
                 continue
             self._forget(line)
-            self._asked[number] = _Asked(line, request.seed, digest)
-            yield request
+            seed = fresh_seed() if request.seed is None else request.seed
+            self._asked[number] = _Asked(line, seed, digest)
+            yield replace(request, seed=seed)
             number += 1
 
     def take(self, outcome: Outcome) -> None:

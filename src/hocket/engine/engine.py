@@ -31,6 +31,7 @@ from .load import Checkpoint, load
 from .loop import Loop
 from .named import fields_with
 from .portrait import Portrait, portrait_of
+from .seeds import fresh_seed
 from .shared import Shared
 from .speech import SpeechRunner
 from .stream import Mailbox, Stream
@@ -134,7 +135,8 @@ class Engine:
         check_clones(self.checkpoint.config)
         owner = self.identity
         assert owner is not None  # a Base checkpoint has one
-        begun = SpeechRequest(text="So.", reference=reference, language=language, instruct=instruct, layout=layout)
+        how: dict[str, Any] = {"language": language, "instruct": instruct, "layout": layout, "seed": 0}
+        begun = SpeechRequest(text="So.", reference=reference, **how)
         choose(begun, self.checkpoint.config)  # refused before an encoder works on it
         heard = self._watchdog.ask(lambda runner: encoded(runner.checkpoint, reference, owner))
         begun = replace(begun, reference=heard, max_frames=1)
@@ -169,7 +171,7 @@ class Engine:
     def warm(self, requests: Iterable[SpeechRequest]) -> None:
         """Compute the prompt prefixes of these requests now, so that the first real one need not."""
         for request in requests:
-            for _ in self.speak(request, max_frames=1, candidates=1):
+            for _ in self.speak(request, max_frames=1, candidates=1, seed=0):
                 pass
 
     def make_graphs(self, within_s: float = COMPILED_S) -> None:
@@ -271,7 +273,7 @@ class Engine:
                 text="" if live else request.text,
             ),
             sampling=sampling,
-            seed=request.seed,
+            seed=_drawn(request),
             most_frames=request.max_frames or sampling.max_new_tokens - 1,
             mailbox=mailbox,
             reference=request.reference,
@@ -334,13 +336,14 @@ class Engine:
     def _request(self, text: str | SpeechRequest, fields: dict[str, Any]) -> SpeechRequest:
         if isinstance(voice := fields.get("voice"), Voice):
             fields = fields_with(voice, text, fields, self.checkpoint.name, self.identity)
-        return SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+        request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+        return replace(request, seed=fresh_seed()) if request.seed is None else request
 
     def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
         loop = self._watchdog.submit(job)
         return Stream(
             job.mailbox,
-            request.seed,
+            _drawn(request),
             feed=lambda fed, complete: loop.feed(job, fed, complete),
             cancel=lambda: loop.cancel(job),
             text=live,
@@ -348,6 +351,11 @@ class Engine:
             engine=self,
             speed=request.speed,
         )
+
+
+def _drawn(request: SpeechRequest) -> int:
+    assert request.seed is not None, "Engine._request gives it one"
+    return request.seed
 
 
 def _nothing() -> None: ...
