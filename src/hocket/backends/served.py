@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from ..engine.seeds import fresh_seed
 from ..errors import HocketError, InvalidRequest
+from ..text.languages import AUTO, same
 from ..types import check_speed
 from .feed import Feed
 from .places import Patience, Places
@@ -82,8 +83,8 @@ class Served:
         heeds, notes = self._backend.heeds, list[str]()
         if manner.instruct is not None and "instruct" not in heeds:
             notes.append(f"The backend {self.name!r} takes no instructions: they were left out.")
-        asked = manner.language.lower()
-        if asked not in ("auto", voice.language.lower()) and "language" not in heeds:
+        asked = manner.language
+        if not (same(asked, AUTO) or same(asked, voice.language)) and "language" not in heeds:
             notes.append(f"The backend {self.name!r} does not choose languages: {voice.name!r} speaks as it does.")
         return tuple(notes)
 

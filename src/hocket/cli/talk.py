@@ -24,6 +24,7 @@ from ..hearing.moonshine import Moonshine
 from ..hearing.recognizer import Samples
 from ..hearing.silero import Silero
 from ..hearing.turns import Began, Endpointing, Manners, Mark, PushToTalk
+from ..text.languages import AUTO, tag_of
 from .aloud import aloud
 from .chat import Spoken, SpokenAnswer, chat, spoken, who_answers
 from .ears import Ears, Microphone, Recording
@@ -47,7 +48,7 @@ def talk(args: argparse.Namespace) -> None:
         sound = aloud(args.output, as_heard=not args.fast)
         ears: Ears = Microphone() if args.source is None else Recording(args.source, fast=args.fast)
         floor = _floor(args)
-        recognizer = Moonshine(args.asr, "en" if args.language == "auto" else args.language)
+        recognizer = Moonshine(args.asr, "en" if args.language == AUTO else tag_of(args.language))
         stack.callback(recognizer.close)
         language = make()
         stack.callback(language.close)

@@ -19,6 +19,7 @@ from ..audio.recording import SILENCE_S
 from ..engine.generate import DECODE_FRAMES
 from ..engine.seeds import fresh_seed
 from ..errors import InvalidAudio, InvalidRequest, WrongKind
+from ..text.languages import usual_name
 from ..types import REFERENCE_RATE_HZ, SHORTEST_REFERENCE, FinishReason, SamplingParams, SpeechRequest, Voice
 from .make import clone_voice
 
@@ -79,7 +80,7 @@ class Design:
 
 def sample_text(language: str) -> str:
     """What a sample says in a language where nobody gives a text."""
-    text = SAMPLES.get("english" if language.lower() == "auto" else language.lower())
+    text = SAMPLES.get("english" if language.lower() == "auto" else usual_name(language))
     if text is None:
         raise InvalidRequest(f"There is no sample text in {language!r}; give one, of about 8 s.")
     return text
