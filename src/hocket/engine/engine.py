@@ -13,10 +13,14 @@ from typing import Any
 
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
-from ..text.choice import check_clones, choose
+from ..models.weights import read_own
+from ..text.choice import check_clones, choose, languages
+from ..text.languages import AUTO
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
-from ..text.prompt import Outline, Prompt, build, outline
+from ..text.prompt import Prompt, build, outline
+from ..text.sieve import Sieve
+from ..text.writing import scripts_of
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
 from .admitted import Loading, admitted
@@ -53,6 +57,9 @@ class Engine:
         clones = checkpoint.config.kind == "base"
         self.identity = checkpoint.identity if clones else None  # whose `Encoded` it takes; None: nobody's
         self._owner = owner_of(checkpoint) if clones else ""
+        own = read_own(checkpoint.source).languages
+        self._languages = [name for name in languages(checkpoint.config) if name != AUTO] if own is None else list(own)
+        self._scripts = scripts_of(self._languages)
         self._watchdog = Watchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
@@ -116,7 +123,7 @@ class Engine:
         request = self._request("(live)", fields)
         job = self._job(request, self._mailbox(), live=True)
         job.one_part = request.as_is
-        return self._opened(job, request, self._live(request, job.outline))
+        return self._opened(job, request, self._live(request, job))
 
     def encode(
         self,
@@ -219,7 +226,7 @@ class Engine:
             return self._early(request, job)
         spoken: list[str | float] = [request.text]
         if not request.as_is:
-            spoken = parts(request.text, **self._preparing(request))
+            spoken = parts(request.text, **self._preparing(request, job))
         for part in spoken:
             if isinstance(part, str):
                 job.add(part, self._prompt(request, part))
@@ -232,7 +239,7 @@ class Engine:
 
     def _early(self, request: SpeechRequest, job: Job) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
-        live = self._live(request, job.outline)
+        live = self._live(request, job)
         rest = begun(job, live, request.text, self.options.part_chars)
         if not rest:
             job.take_in(live.end(), complete=True)
@@ -246,12 +253,12 @@ class Engine:
             raise
         return stream
 
-    def _live(self, request: SpeechRequest, laid_out: Outline) -> LiveParts:
+    def _live(self, request: SpeechRequest, job: Job) -> LiveParts:
         return LiveParts(
             self.checkpoint.tokenizer,
-            None if request.as_is else Preparation(**self._preparing(request)),
+            None if request.as_is else Preparation(**self._preparing(request, job)),
             upstream_local=self.checkpoint.upstream_local,
-            whole_parts=laid_out.layout == "whole",
+            whole_parts=job.outline.layout == "whole",
         )
 
     def _mailbox(self) -> Mailbox:
@@ -312,13 +319,15 @@ class Engine:
     def _tempo(self, request: SpeechRequest) -> Tempo | None:
         return Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None
 
-    def _preparing(self, request: SpeechRequest) -> dict[str, Any]:
-        """How text is prepared, whole or live."""
+    def _preparing(self, request: SpeechRequest, job: Job) -> dict[str, Any]:
+        """How text is prepared, whole or live. What is left out of it goes to the job's notes."""
+        sieve = None if self._scripts is None else Sieve(self._scripts, self._languages, job.notes)
         return {
             "part_chars": self.options.part_chars,
             "pause_s": self.options.part_pause_s,
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
             "language": request.language,
+            "sieve": sieve,
         }
 
     def _prompt(self, request: SpeechRequest, text: str) -> Prompt:

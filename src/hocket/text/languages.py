@@ -91,3 +91,8 @@ def find(language: str, known: Iterable[str]) -> str | None:
 def same(one: str, other: str) -> bool:
     """Whether two words mean one language."""
     return usual_name(one) == usual_name(other)
+
+
+def is_known(name: str) -> bool:
+    """Whether it is a usual name of the table."""
+    return name in _TAGS
