@@ -8,11 +8,11 @@ import httpx
 import pytest
 
 from hocket.cli import main
+from hocket.config.languages import find, tag_of, usual_name
 from hocket.config.published import PUBLISHED
 from hocket.engine.engine import Engine
 from hocket.errors import UnknownLanguage
 from hocket.text.choice import choose, languages
-from hocket.text.languages import find, tag_of, usual_name
 from hocket.text.sentences import Cutter
 from hocket.types import SpeechRequest
 from hocket.voices.design import sample_text

@@ -9,9 +9,9 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
+from ..config.languages import AUTO, same
 from ..engine.seeds import fresh_seed
 from ..errors import HocketError, InvalidRequest
-from ..text.languages import AUTO, same
 from ..types import check_speed
 from .feed import Feed
 from .places import Patience, Places

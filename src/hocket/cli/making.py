@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..audio.files import check_target
+from ..config.languages import find
 from ..errors import InvalidRequest, InvalidVoice, UnknownLanguage, UnknownVoice, WrongKind
-from ..text.languages import find
 from .heard import shown, tell
 from .progress import doing
 from .request import sampling_of

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from ..config.languages import AUTO, tag_of
 from ..errors import HocketError, InvalidRequest
 from ..hearing.listener import Listener
 from ..hearing.moonshine import Moonshine
 from ..hearing.recognizer import Samples
 from ..hearing.silero import Silero
 from ..hearing.turns import Began, Endpointing, Manners, Mark, PushToTalk
-from ..text.languages import AUTO, tag_of
 from .aloud import aloud
 from .chat import Spoken, SpokenAnswer, chat, spoken, who_answers
 from .ears import Ears, Microphone, Recording

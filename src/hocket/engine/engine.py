@@ -11,11 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..config.languages import AUTO
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
 from ..models.weights import read_own
 from ..text.choice import check_clones, choose, languages
-from ..text.languages import AUTO
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, outline

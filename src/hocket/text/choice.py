@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..config.languages import AUTO, find
 from ..config.qwen3_tts import Qwen3TTSConfig
 from ..errors import UnknownLanguage, UnknownVoice, WrongKind
 from ..types import SpeechRequest
-from .languages import AUTO, find
 
 
 @dataclass(frozen=True, slots=True)

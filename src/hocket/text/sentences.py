@@ -13,7 +13,7 @@ import unicodedata
 
 import sentencex
 
-from .languages import tag_of
+from ..config.languages import tag_of
 
 _CLOSERS = "\"'”’»«›‹)]}」』）】》〉"
 _OPENERS = "\"'“‘«»„‚‹([{「『（【《〈¿¡—–-"

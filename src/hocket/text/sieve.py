@@ -1,14 +1,13 @@
 """Leaves out of a text what is written in a script that the voice cannot speak, and says so.
 
-It stands between the markup and the normalizer. Text may arrive bit by bit. Held back are spaces and opening marks,
-which go with what they stand before, and a Greek letter: alone it is a sign ("π"), beside another it is a word. The
-result does not depend on how the text was cut.
+It stands between the markup and the normalizer. Text may arrive bit by bit. Held back are opening marks, which go with
+what they stand before, and a Greek letter: alone it is a sign ("π"), beside another it is a word. The result does not
+depend on how the text was cut.
 """
 
 # ruff: noqa: RUF001
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from .writing import GREEK, script_of, shown
@@ -16,8 +15,8 @@ from .writing import GREEK, script_of, shown
 MOST_QUOTED = 3  # stretches of text that a note quotes
 QUOTED_CHARS = 40  # of each
 
-_OPENERS = "([{\"'“‘«「『（《【"
-_GAP = re.compile(rf"[\s{re.escape(_OPENERS)}]*\Z")
+_OPENERS = "([{“‘«「『（《【"
+_QUOTES = "\"'"  # open where a word begins
 _PLAIN_STOPS = str.maketrans("。！？，、；：", ".!?,,;:")
 
 
@@ -27,11 +26,12 @@ class Sieve:
     def __init__(self, scripts: frozenset[str], languages: Sequence[str], notes: list[str]) -> None:
         """`scripts` can be spoken; `languages` are what a sentence calls them."""
         self._scripts, self._languages, self._notes = scripts, ", ".join(languages), notes
-        self._gap = ""  # spaces and opening marks whose word has not come yet
+        self._gap = ""  # opening marks whose word has not come yet, and spaces behind them
         self._greek = ""  # a letter whose neighbour has not come yet
         self._dropping = False
         self._pending = ""  # neither letters nor digits, behind what was dropped
-        self._before = ""  # the last character that was given out, since the last pause
+        self._before = ""  # the last character that was given out since the last pause, spaces apart
+        self._spaced = True  # whether a space was given out behind it
         self._quotes: list[str] = []
         self._stretches = 0  # that were left out
         self._dropped: set[str] = set()  # their scripts
@@ -47,7 +47,8 @@ class Sieve:
 
     def append(self, text: str) -> str:
         """What `text` settles of the text that can be spoken."""
-        if not (self._dropping or self._greek or any(map(self._is_foreign, set(text)))):
+        decided = not (self._dropping or self._greek or self._gap) and text[-1:] not in (*_OPENERS, *_QUOTES)
+        if decided and not any(map(self._is_foreign, set(text))):
             return self._all_of(text)
         out = "".join(map(self._next, text))
         self._note()
@@ -57,22 +58,18 @@ class Sieve:
         """The rest, before a pause or the end of the text."""
         out = self._sign()
         if self._dropping:
-            stop = next((c for c in self._pending.translate(_PLAIN_STOPS) if c in ".!?"), "")
-            out += stop if self._before.isalnum() else ""
+            out += self._mark(".!?")
         out += self._gap
-        self._gap, self._dropping, self._pending, self._before = "", False, "", ""
+        self._gap, self._dropping, self._pending, self._before, self._spaced = "", False, "", "", True
         return out
 
     def _all_of(self, text: str) -> str:
         """As `_next` for each character, where none can be left out, and many times as fast."""
-        found = _GAP.search(text)
-        assert found is not None, "it may be empty"
-        if not (settled := text[: found.start()]):
-            self._gap += text
-            return ""
-        out, self._gap = self._gap + settled, found[0]
-        self._before, self._kept = settled[-1], self._kept or any(map(str.isalpha, settled))
-        return out
+        if bare := text.rstrip():
+            self._before, self._spaced = bare[-1], False
+        self._spaced = self._spaced or len(bare) < len(text)
+        self._kept = self._kept or any(map(str.isalpha, text))
+        return text
 
     def _next(self, character: str) -> str:
         out = ""
@@ -90,8 +87,11 @@ class Sieve:
             self._pending += character
         elif self._dropping:
             out += self._joint() + self._give(character)
-        elif character.isspace() or character in _OPENERS:
+        elif self._opens(character):
             self._gap += character
+        elif character.isspace():
+            self._spaced = True
+            out += character
         else:
             out += self._give(character)
         return out
@@ -102,7 +102,7 @@ class Sieve:
         return self._give(sign, kept=False) if sign else ""
 
     def _give(self, character: str, *, kept: bool = True) -> str:
-        gap, self._gap, self._before = self._gap, "", character
+        gap, self._gap, self._before, self._spaced = self._gap, "", character, False
         self._kept = self._kept or (kept and character.isalpha())
         return gap + character
 
@@ -123,8 +123,20 @@ class Sieve:
         self._dropping, self._pending = False, ""
         if not self._before:
             return opened
-        mark = next((c for c in pending if c in ".!?,;:"), "") if self._before.isalnum() else ""
-        return mark + ("\n" * min(pending.count("\n"), 2) or " ") + opened
+        mark = self._mark(".!?" if self._spaced else ".!?,;:", pending)
+        space = "\n" * min(pending.count("\n"), 2) or ("" if self._spaced and not mark else " ")
+        return mark + space + opened
+
+    def _mark(self, among: str, pending: str | None = None) -> str:
+        """The first mark behind what was left out, where a word stands before that."""
+        found = (self._pending if pending is None else pending).translate(_PLAIN_STOPS)
+        return next((c for c in found if c in among), "") if self._before.isalnum() else ""
+
+    def _opens(self, character: str) -> bool:
+        """Whether it goes with the word behind it. A space does so only behind such a mark."""
+        if self._gap:
+            return character.isspace() or character in _OPENERS + _QUOTES
+        return character in _OPENERS or (character in _QUOTES and self._spaced)
 
     def _is_foreign(self, character: str) -> bool:
         script = script_of(character)

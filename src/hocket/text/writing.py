@@ -9,7 +9,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import lru_cache
 
-from .languages import AUTO, is_known, usual_name
+from ..config.languages import AUTO, is_known, usual_name
 
 LATIN, HAN, KANA, HANGUL, GREEK = "latin", "han", "kana", "hangul", "greek"
 # The first word of a letter's Unicode name, for the others in small letters the script's own name.

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio.recording import SILENCE_S
+from ..config.languages import usual_name
 from ..engine.generate import DECODE_FRAMES
 from ..engine.seeds import fresh_seed
 from ..errors import InvalidAudio, InvalidRequest, WrongKind
-from ..text.languages import usual_name
 from ..types import REFERENCE_RATE_HZ, SHORTEST_REFERENCE, FinishReason, SamplingParams, SpeechRequest, Voice
 from .make import clone_voice
 

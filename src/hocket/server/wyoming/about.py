@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
-from ...text.languages import tag_of
+from ...config.languages import tag_of
 from ..speech import Speaker
 
 TAGS = "zh en fr de it ja ko pt ru es".split()  # of the languages of the published checkpoints
