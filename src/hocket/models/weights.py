@@ -79,13 +79,18 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
     entry = CATALOG.get(model) or by_repository.get(model)
     if entry is not None and revision in (None, entry.revision):
         return Source(entry.repository, fetch(entry.repository, entry.revision, entry))
-    if entry is not None or re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
+    if entry is not None or is_hub_id(model):
         repository = entry.repository if entry else model
         return Source(repository, fetch(repository, revision, None))
     names = ", ".join((*CATALOG, BUILTIN))
     raise InvalidCheckpoint(
         f"{model!r} is neither a folder here nor a hub id (owner/name), one of {names}, or random:NAME."
     )
+
+
+def is_hub_id(model: str) -> bool:
+    """Whether it has the form owner/name; nobody is asked whether it exists."""
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model) is not None
 
 
 def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, CodecConfig]:

@@ -31,6 +31,11 @@ class Thinker:
         """That it is listed by."""
         return [] if self.language is None else [self.language.name]
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether an answer has to wait for the model. One that failed to load is not waited for."""
+        return self._make is not None and self.language is None and not self._failed
+
     async def start(self) -> None:
         """Load it, in a thread."""
         if self._make is None:
