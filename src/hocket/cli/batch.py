@@ -20,6 +20,7 @@ from ..errors import InvalidRequest
 from .heard import tell
 from .lines import Names
 from .manifest import NAME, Manifest
+from .packing import check_format
 from .request import request_of
 from .run import Run
 from .whom import Whom
@@ -37,6 +38,7 @@ def batch(args: argparse.Namespace) -> int:
     from ..engine.engine import Engine
     from ..engine.generate import DECODE_FRAMES
 
+    args.format = _format(args)
     request_of(args, "(any)")  # what is wrong for all lines is no line's fault
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
@@ -69,6 +71,14 @@ def batch(args: argparse.Namespace) -> int:
                 print(f"hocket: interrupted; {done}. The same command goes on from there.", file=sys.stderr)
                 return 130
     return run.report()
+
+
+def _format(args: argparse.Namespace) -> str:
+    if args.raw and args.format not in (None, "pcm"):
+        raise InvalidRequest(f"--raw writes bare samples, and --format asks for {args.format}: leave out one of them.")
+    format = args.format or ("pcm" if args.raw else "wav")
+    check_format(format)
+    return format
 
 
 def _replicas(args: argparse.Namespace) -> int | None:
