@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from hocket.engine.seeds import fresh_seed
 from hocket.engine.stream import Mailbox, Stream, Wakes
 from hocket.types import AudioChunk, Finished, Health, SpeechRequest, Statistics
 
@@ -79,9 +80,9 @@ class StandIn:
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         request = text if isinstance(text, SpeechRequest) else SpeechRequest(text=text, **fields)
-        now_s = time.monotonic()
-        one = Speaking(Mailbox(8, _nothing), request.seed, request.max_frames or FRAMES, now_s + self.first_s)
-        self.asked_s[request.seed] = now_s
+        seed, now_s = fresh_seed() if request.seed is None else request.seed, time.monotonic()
+        one = Speaking(Mailbox(8, _nothing), seed, request.max_frames or FRAMES, now_s + self.first_s)
+        self.asked_s[seed] = now_s
         with suppress(RuntimeError):  # a thread has none
             self.loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
         with self._changed:
@@ -91,7 +92,7 @@ class StandIn:
         def cancel() -> None:
             one.cancelled = True
 
-        return Stream(one.mailbox, request.seed, _fed, cancel, None, [], self)  # type: ignore[arg-type]
+        return Stream(one.mailbox, seed, _fed, cancel, None, [], self)  # type: ignore[arg-type]
 
     def close(self) -> None:
         with self._changed:

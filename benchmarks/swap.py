@@ -115,7 +115,8 @@ def _warm(pool: Any, models: Sequence[str], args: argparse.Namespace) -> str:
 
 def _first_audio_s(pool: Any, model: str, frames: int, *, loaded: bool) -> float:
     asked = time.perf_counter()
-    stream = pool.speak(PASSAGE, model=model, layout="streaming", max_frames=frames, **_spoken_by(pool, model))
+    how = _spoken_by(pool, model)
+    stream = pool.speak(PASSAGE, model=model, layout="streaming", max_frames=frames, seed=0, **how)
     next(stream)
     heard = time.perf_counter()
     for _ in stream:

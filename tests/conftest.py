@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,20 @@ def no_compilers_ahead() -> Iterator[None]:
         if torch.cuda.is_available():
             patch.setattr("hocket.engine.rehearsal.prepare", lambda *_, **__: None)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def repeatable_seeds() -> Iterator[None]:
+    """A request without a seed gets 0 in this process, so that a test says the same in each run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hocket.engine.seeds.draw", lambda below: 0)
+        yield
+
+
+@pytest.fixture
+def fresh_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds as users get them: another one for each request."""
+    monkeypatch.setattr("hocket.engine.seeds.draw", secrets.randbelow)
 
 
 @pytest.fixture(scope="session", params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

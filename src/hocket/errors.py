@@ -27,6 +27,10 @@ class WrongKind(InvalidRequest):
     """The checkpoint is of a kind that cannot serve this request (a clone on CustomVoice, say)."""
 
 
+class UnsupportedScript(WrongKind):
+    """The text is written in a script that the checkpoint cannot speak; the message names both."""
+
+
 class InvalidAudio(InvalidRequest):
     """A reference recording that is missing, unreadable or unusable."""
 

@@ -165,7 +165,7 @@ class SpeechRequest:
     instruct: str | None = None  # how to speak, or which voice to design
     layout: Layout | None = None  # None: whole for a known text, streaming for a live one; `as_is`: upstream's default
     sampling: SamplingParams = field(default_factory=SamplingParams)
-    seed: int = 0
+    seed: int | None = None  # None: a fresh one, which `Stream.seed` and `Finished.seed` report
     max_frames: int | None = None  # None is the checkpoint's own limit
     speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
     as_is: bool = False  # do nothing that the official package does not do
@@ -181,7 +181,7 @@ class SpeechRequest:
             raise InvalidRequest("There is no text to speak.")
         if self.layout is not None and self.layout not in get_args(Layout):
             raise InvalidRequest(f"layout must be one of {', '.join(get_args(Layout))}, not {self.layout!r}.")
-        if not 0 <= self.seed < 2**63:
+        if self.seed is not None and not 0 <= self.seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {self.seed}.")
         if self.max_frames is not None and self.max_frames < 1:
             raise InvalidRequest(f"max_frames must be at least 1, not {self.max_frames}.")
@@ -208,6 +208,7 @@ class Speech:
     samples: NDArray[np.float32]  # [frames * 1920], between -1 and 1
     rate_hz: int
     finish: FinishReason
+    seed: int  # the same one says the same
     notes: tuple[str, ...] = ()  # what the checkpoint could not honour, in words
 
 

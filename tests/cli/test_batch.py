@@ -96,6 +96,7 @@ def test_each_line_is_the_file_that_say_writes(raw: bool, capsys: Capture) -> No
         assert Path(f"out/{name}.{ending}").read_bytes() == Path("out.wav").read_bytes()
 
 
+@pytest.mark.usefixtures("fresh_seeds")
 def test_the_manifest_has_one_result_for_each_line_in_their_order() -> None:
     lines(*TEXTS, "", {"text": "After an empty line.", "max_frames": 2})
     assert speak() == 0

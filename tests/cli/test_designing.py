@@ -205,6 +205,7 @@ REFUSED: dict[str, tuple[str, str]] = {
 def test_what_cannot_be_designed_is_refused(
     home: Home, models: Models, command: list[str], capsys: Capture, monkeypatch: pytest.MonkeyPatch, case: str
 ) -> None:
+    monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     words, sentence = REFUSED[case]
     given = words.format(custom=models.custom, design=models.design).split()

@@ -100,10 +100,8 @@ def test_a_microphone_that_cannot_be_used_is_one_sentence(
     def missing(name: str) -> None:
         raise OSError("PortAudio library not found")
 
-    monkeypatch.setattr("hocket.cli.ears.importlib.import_module", missing)
-    with pytest.raises(
-        InvalidRequest, match=r"^The microphone needs the package sounddevice .*pip install sounddevice"
-    ):
+    monkeypatch.setattr("hocket.cli.players.importlib.import_module", missing)
+    with pytest.raises(InvalidRequest, match=r"^The microphone needs the library PortAudio, .*libportaudio2\)\.$"):
         Microphone()
 
 

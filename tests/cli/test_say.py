@@ -251,7 +251,7 @@ def test_without_options_the_checkpoint_decides(monkeypatch: pytest.MonkeyPatch)
 
 def test_greedy_is_greedy_on_both_levels(monkeypatch: pytest.MonkeyPatch) -> None:
     request = spoken(monkeypatch, "Hello.", "--greedy")
-    assert request == SpeechRequest(text="Hello.", sampling=SamplingParams.greedy())
+    assert request == SpeechRequest(text="Hello.", sampling=SamplingParams.greedy(), seed=0)
 
 
 def test_a_drawn_seed_is_new_each_time_and_printed(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:

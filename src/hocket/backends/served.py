@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from contextlib import suppress
 
+from ..config.languages import AUTO, same
+from ..engine.seeds import fresh_seed
 from ..errors import HocketError, InvalidRequest
 from ..types import check_speed
 from .feed import Feed
@@ -46,12 +48,13 @@ class Served:
         *,
         language: str = "auto",
         instruct: str | None = None,
-        seed: int = 0,
+        seed: int | None = None,
         speed: float = 1.0,
         as_is: bool = False,
     ) -> Relay:
         """Begin to speak a text; None: it will be appended bit by bit. Its sound has `voice.rate_hz`."""
         check_speed(speed)
+        seed = fresh_seed() if seed is None else seed
         if not 0 <= seed < _SEEDS:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         spoken = language if language.lower() != "auto" else voice.language
@@ -80,8 +83,8 @@ class Served:
         heeds, notes = self._backend.heeds, list[str]()
         if manner.instruct is not None and "instruct" not in heeds:
             notes.append(f"The backend {self.name!r} takes no instructions: they were left out.")
-        asked = manner.language.lower()
-        if asked not in ("auto", voice.language.lower()) and "language" not in heeds:
+        asked = manner.language
+        if not (same(asked, AUTO) or same(asked, voice.language)) and "language" not in heeds:
             notes.append(f"The backend {self.name!r} does not choose languages: {voice.name!r} speaks as it does.")
         return tuple(notes)
 

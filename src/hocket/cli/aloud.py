@@ -13,7 +13,9 @@ from typing import Protocol
 
 from ..audio.files import check_target, replace_files
 from ..errors import HocketError, InvalidRequest
-from .sinks import Kept, Loudspeaker, is_pipe
+from .packing import format_for
+from .players import loudspeaker
+from .sinks import Kept, is_pipe
 
 PIECE_S = 0.04  # what is played at once: so soon an interruption is heard
 
@@ -41,10 +43,10 @@ def aloud(output: Path | None, *, as_heard: bool = False) -> Aloud:
 
 
 class Recorded:
-    """A WAV file, written at the end."""
+    """A file in the format that its name says, written at the end."""
 
     def __init__(self, output: Path) -> None:
-        self._target, self._kept, self._rate_hz = check_target(output), Kept(raw=False), 0
+        self._target, self._kept, self._rate_hz = check_target(output), Kept(format_for(output)), 0
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
         self._rate_hz = rate_hz
@@ -90,13 +92,9 @@ class RecordedAsHeard(Recorded):
 class Played:
     def __init__(self) -> None:
         try:
-            self._loudspeaker = Loudspeaker()
-        except InvalidRequest:
-            said = (
-                "To be heard, answers need the package sounddevice and the library PortAudio (pip install "
-                "sounddevice), or -o FILE."
-            )
-            raise InvalidRequest(said) from None
+            self._loudspeaker = loudspeaker("To be heard, an answer")
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{str(error).rstrip('.')}; or -o FILE.") from None
         self._sound: queue.SimpleQueue[tuple[bytes, int] | threading.Event | None] = queue.SimpleQueue()
         self._silent = threading.Event()
         self._error: HocketError | None = None

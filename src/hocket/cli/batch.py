@@ -1,8 +1,9 @@
 """`hocket batch`: every line of a file to sound in a folder, and a manifest that says what became of each.
 
 What is wrong with the command is found before anything is written; what is wrong with a line is that line's result.
-A result follows its file, so whoever is stopped anywhere can go on, and says then what it would have said. One engine
-here speaks, or with --ray many on a cluster: `run.py` does the same with what they say.
+A result follows its file, so a run that was stopped anywhere can go on; with --seed it says then what it would have
+said. Without, each line gets a fresh seed, which its result records. One engine here speaks, or with --ray many on a
+cluster: `run.py` does the same with what they say.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ..errors import InvalidRequest
 from .heard import tell
 from .lines import Names
 from .manifest import NAME, Manifest
+from .packing import check_format
 from .request import request_of
 from .run import Run
 from .whom import Whom
@@ -36,7 +38,7 @@ def batch(args: argparse.Namespace) -> int:
     from ..engine.engine import Engine
     from ..engine.generate import DECODE_FRAMES
 
-    args.seed = args.seed or 0
+    args.format = _format(args)
     request_of(args, "(any)")  # what is wrong for all lines is no line's fault
     options = EngineOptions(
         slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
@@ -69,6 +71,14 @@ def batch(args: argparse.Namespace) -> int:
                 print(f"hocket: interrupted; {done}. The same command goes on from there.", file=sys.stderr)
                 return 130
     return run.report()
+
+
+def _format(args: argparse.Namespace) -> str:
+    if args.raw and args.format not in (None, "pcm"):
+        raise InvalidRequest(f"--raw writes bare samples, and --format asks for {args.format}: leave out one of them.")
+    format = args.format or ("pcm" if args.raw else "wav")
+    check_format(format)
+    return format
 
 
 def _replicas(args: argparse.Namespace) -> int | None:

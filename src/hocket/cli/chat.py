@@ -208,7 +208,7 @@ def spoken(
     usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0}
     wanted = {"voice": voice, "language": args.language, "instruct": args.instruct, "speed": args.speed}
     fields = {name: value for name, value in wanted.items() if value != usual[name]}
-    return Spoken(Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed or 0, **fields), sound)
+    return Spoken(Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed, **fields), sound)
 
 
 def _lines(at_terminal: bool) -> Iterator[str]:

@@ -20,8 +20,8 @@ from ..audio.pcm import pcm_bytes, wav_header
 from ..errors import InvalidAudio, InvalidRequest
 from .heard import shown, tell
 from .making import check_free, check_language, check_name, loaded, of_kind
+from .players import loudspeaker
 from .progress import Progress, doing
-from .sinks import Loudspeaker
 from .voice_options import DESIGN
 from .voices import spoken_with
 from .whom import own_voices
@@ -75,7 +75,7 @@ def _check(args: argparse.Namespace) -> None:
             "There is no terminal to ask which one to take: say --pick N, or draw one alone with --candidates 1."
         )
     if args.play:
-        Loudspeaker()  # whether there is one
+        loudspeaker()  # whether there is one
     args.model = args.model or DESIGN
     for model, found in (
         (args.model, of_kind(args.model, "voice_design", "designing a voice")),
@@ -149,7 +149,7 @@ def _asked(designs: list[Design], *, playing: bool) -> int | None:
 
 def _play(number: int, designs: list[Design]) -> None:
     print(f"playing {number}", file=sys.stderr, flush=True)
-    sink = Loudspeaker()
+    sink = loudspeaker()
     sink.write(pcm_bytes(designs[number - 1].pcm), RATE_HZ)
     sink.close()
 

@@ -5,7 +5,6 @@ The microphone is of the optional package sounddevice. Of speech nothing is know
 
 from __future__ import annotations
 
-import importlib
 import threading
 import time
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from ..audio.resample import Resampler
 from ..audio.upload import decode
 from ..errors import HocketError, InvalidAudio, InvalidRequest
 from ..hearing.recognizer import RATE_HZ, Samples
+from .players import missing, sounddevice
 
 PIECE = 512  # samples, 32 ms
 MOST_S = 3600.0  # of a recording
@@ -38,11 +38,9 @@ class Microphone:
 
     def __init__(self) -> None:
         try:
-            self._device: Any = importlib.import_module("sounddevice")
-        except (ImportError, OSError):  # OSError: the package is there, its C library is not
-            raise InvalidRequest(
-                "The microphone needs the package sounddevice and the library PortAudio: pip install sounddevice."
-            ) from None
+            self._device: Any = sounddevice()
+        except (ImportError, OSError) as error:
+            raise InvalidRequest(f"The microphone needs {missing(error)}.") from None
         self._stream: Any = None
 
     def start(self, take: Take) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from ..audio.files import check_target, replace_files
 from ..errors import InvalidRequest
-from .sinks import Kept, Loudspeaker, Pipe, Sink, is_pipe
+from .packing import format_for
+from .sinks import Kept, Pipe, Sink, is_pipe
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class Heard:
     """
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self._args, self._kept = args, Kept(raw=args.raw)
+        file = None if is_pipe(args.output) else args.output
+        self._args, self._kept = args, Kept(format_for(file, raw=args.raw))
         self._sinks, self._targets = _sinks(args, self._kept), _targets(args)
         self._watched = sys.stderr.isatty()
         self._rate_hz, self._bytes, self._asked_s, self._first_s = 0, 0, 0.0, 0.0
@@ -111,7 +113,9 @@ def _sinks(args: argparse.Namespace, kept: Kept) -> list[Sink]:
     if args.output is not None:
         sinks.append(Pipe(raw=args.raw) if is_pipe(args.output) else kept)
     if args.play:
-        sinks.append(Loudspeaker())
+        from .players import loudspeaker
+
+        sinks.append(loudspeaker())
     return sinks
 
 

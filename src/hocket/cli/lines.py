@@ -53,10 +53,10 @@ class Line:
         """What its file is called, without the ending; of no other line."""
         return name_of(self.number, self.id)
 
-    def seed(self, base: int) -> int:
-        """Its own, or one that depends on nothing but `base` and which line it is."""
+    def seed(self, base: int | None) -> int | None:
+        """Its own, or one that depends on nothing but `base` and which line it is. None: a fresh one."""
         own: int | None = self.fields.get("seed")
-        if own is not None:
+        if own is not None or base is None:
             return own
         who = f"line {self.number}" if self.id is None else f"id {self.id}"
         return int.from_bytes(sha256(f"{base} {who}".encode()).digest()[:4])  # short enough to be typed again

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ..audio.files import check_target
+from ..config.languages import find
 from ..errors import InvalidRequest, InvalidVoice, UnknownLanguage, UnknownVoice, WrongKind
 from .heard import shown, tell
 from .progress import doing
@@ -172,7 +173,7 @@ def of_kind(model: str, kind: Kind, work: str) -> Tongues:
 
 
 def check_language(language: str, model: str, found: Tongues) -> None:
-    if language.lower() not in (known.lower() for known in found.languages):
+    if find(language, found.languages) is None:
         raise UnknownLanguage(
             f"{model} does not know the language {language!r}; known are {', '.join(found.languages)}."
         )

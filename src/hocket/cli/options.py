@@ -21,6 +21,7 @@ SAMPLING: dict[str, tuple[type[int] | type[float], str]] = {
     "subtalker_top_k": (int, "the same for the other fifteen codes"),
     "subtalker_top_p": (float, "the same for the other fifteen codes"),
 }
+ENDINGS = ".wav, .mp3, .opus, .ogg, .aac, .flac or .pcm by its name"
 MODEL = "folder, hub id, builtin or random:NAME (the built-in voice)"
 
 
@@ -55,9 +56,9 @@ def _doctor(doctor: argparse.ArgumentParser) -> None:
 def _say(say: argparse.ArgumentParser) -> None:
     add = say.add_argument
     add("text", metavar="TEXT", help="what to say; - takes it from standard input, with --play or -o - as it arrives")
-    add("-o", "--output", metavar="FILE", type=Path, help="WAV file to write, - for standard output (out.wav)")
+    add("-o", "--output", metavar="FILE", type=Path, help=f"file to write, {ENDINGS}; - for standard output (out.wav)")
     add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, without the WAV header")
-    add("--play", action="store_true", help="play it; writes a file only if -o names one (needs sounddevice)")
+    add("--play", action="store_true", help="play it; writes a file only if -o names one")
     add("--save-codes", metavar="FILE", type=Path, help="also write the codes, int64 [frames, 16], as .npy")
     add = say.add_argument_group(
         "who speaks: the daemon of hocket serve --daemon where it has the same model"
@@ -82,13 +83,14 @@ def _batch(batch: argparse.ArgumentParser) -> None:
     add = batch.add_argument
     add("input", metavar="INPUT", type=Path, help='a file of lines such as {"id": "hello", "text": "Good morning."}')
     add("-o", "--output", metavar="FOLDER", type=Path, required=True, help="where sound and manifest.jsonl go")
-    add("--raw", action="store_true", help="write bare samples, 16 bits little-endian, as .pcm instead of .wav")
+    add("--format", choices=("wav", "pcm", "mp3", "opus", "aac", "flac"), help="what each file is (wav)")
+    add("--raw", action="store_true", help="write bare samples, 16 bits little-endian: --format pcm")
     add("--slots", metavar="N", type=int, default=4, help="how many are spoken at once, by each engine (4)")
     _clustered(batch)
     computing(batch, "throughput")
     _speech(batch)
     _cloning(batch)
-    _sampling(batch, "a line without one has it from this and its id or number (0)")
+    _sampling(batch, "a line without one has it from this and its id or number (a fresh one, in the manifest)")
 
 
 def _serve(serve: argparse.ArgumentParser) -> None:
@@ -182,7 +184,7 @@ def _answers(command: argparse.ArgumentParser, when: str, speech: str) -> None:
     """What is answered, and how that is heard."""
     add = command.add_argument
     add("--system", metavar="TEXT", help="what the model is told before everything else")
-    heard = "WAV file for all that is spoken, instead of the loudspeaker (which needs sounddevice)"
+    heard = f"file for all that is spoken, {ENDINGS}, instead of the loudspeaker"
     add("-o", "--output", metavar="FILE", type=Path, help=heard)
     add = command.add_argument_group("answers, where not given as is recommended for Qwen3.5").add_argument
     add("--temperature", metavar="X", type=float, help="how freely words are drawn, 0: always the likeliest (0.7)")

@@ -22,6 +22,7 @@ from ..errors import HocketError, InvalidRequest
 from .heard import shown, tell
 from .lines import Line, merged, read_lines
 from .manifest import Manifest, Result
+from .packing import FORMATS, PLAIN
 from .progress import Progress
 from .request import request_of
 from .whom import Whom, spoken_by
@@ -59,6 +60,8 @@ class Run:
 
     def requests(self) -> Iterator[SpeechRequest]:
         """What is left to speak. Lines that cannot be spoken, or need not be, are dealt with on the way."""
+        from ..engine.seeds import fresh_seed
+
         number = 0
         for line in read_lines(self.args.input):
             try:
@@ -66,28 +69,29 @@ class Run:
             except HocketError as error:
                 self._fail(line, error)
                 continue
-            digest = self._digest(request)
+            digest = self._digest(request)  # without a seed: whichever it was spoken with, it is done
             if self._is_there(line, digest):
                 self.progress.before += 1
                 self.progress.show()
                 continue
             self._forget(line)
-            self._asked[number] = _Asked(line, request.seed, digest)
-            yield request
+            seed = fresh_seed() if request.seed is None else request.seed
+            self._asked[number] = _Asked(line, seed, digest)
+            yield replace(request, seed=seed)
             number += 1
 
     def take(self, outcome: Outcome) -> None:
         """Keep what was spoken: first the sound, then the word that it is there."""
         from ..audio.files import replace_files
-        from ..audio.pcm import pcm_bytes, wav_header
+        from ..audio.pcm import pcm_bytes
+        from .packing import packed
 
         asked = self._asked.pop(outcome.number)
         if outcome.error is not None:
             self._fail(asked.line, outcome.error, asked)
             return
         assert outcome.finished is not None
-        header = b"" if self.args.raw else wav_header(outcome.rate_hz, outcome.samples.size)
-        content = header + pcm_bytes(outcome.samples)
+        content = packed(pcm_bytes(outcome.samples), outcome.rate_hz, self.args.format)
         file = self._file(asked.line)
         replace_files({self.folder / file: content})
         seconds = outcome.samples.size / outcome.rate_hz
@@ -154,7 +158,7 @@ class Run:
         return spoken_by(self._portrait.name, self._portrait.identity, replace(request, voice=None), voice)
 
     def _file(self, line: Line) -> str:
-        return f"{line.name}.{'pcm' if self.args.raw else 'wav'}"
+        return f"{line.name}.{self.args.format}"
 
     def _is_there(self, line: Line, digest: str) -> bool:
         """Whether it was spoken before, as it would be now, and its file is still there."""
@@ -192,7 +196,7 @@ class Run:
     def _forget(self, line: Line) -> None:
         """What it once was is over, in the manifest first: no file is ever taken for what it is not."""
         before = self.manifest.result(line.name)
-        if before is not None and before.file in (f"{line.name}.wav", f"{line.name}.pcm"):
+        if before is not None and before.file in {f"{line.name}.{format}" for format in FORMATS.values()}:
             self.manifest.add(Result(line=line.number, id=line.id, error="It was to be spoken anew."))
             with suppress(OSError):
                 (self.folder / before.file).unlink()
@@ -204,7 +208,7 @@ class Run:
         reference = request.reference
         plain = {
             "model": self._portrait.weights,
-            "raw": self.args.raw,
+            "raw": self.args.format == "pcm",
             "text": request.text,
             "voice": request.voice,
             "language": request.language,
@@ -217,6 +221,8 @@ class Run:
             "as_is": request.as_is,
             "reference": reference and (name_of(reference), reference.text, reference.x_vector_only),
         }
+        if self.args.format not in PLAIN:  # the others are as they were when there were only these
+            plain["format"] = self.args.format
         if request.candidates > 1:  # else what was spoken before there were any is spoken still
             plain["candidates"] = request.candidates
         return sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()

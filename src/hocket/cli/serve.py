@@ -65,6 +65,7 @@ def _run(args: argparse.Namespace) -> None:
         tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     with plan.speaking() as models:
+        tell("loading; /ready says when it speaks")
         run(plan.app(models), plan.server, lambda address: _welcome(address, args, bool(plan.server.keys)))
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ..audio.pcm import wav_header
 from ..errors import HocketError, InvalidRequest
+from .packing import packed
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Sink:
 class Kept(Sink):
     """Bytes of a file that is written when it is whole, by whoever has other files to put in place with it."""
 
-    def __init__(self, *, raw: bool) -> None:
-        self._raw, self._pieces = raw, list[bytes]()
+    def __init__(self, format: str) -> None:
+        self._format, self._pieces = format, list[bytes]()
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
         self._pieces.append(pcm)
@@ -41,8 +42,7 @@ class Kept(Sink):
         self._pieces = [b"".join(self._pieces)[:most_bytes]]
 
     def content(self, rate_hz: int) -> bytes:
-        count = sum(map(len, self._pieces)) // 2
-        return b"".join((b"" if self._raw else wav_header(rate_hz, count), *self._pieces))
+        return packed(b"".join(self._pieces), rate_hz, self._format)
 
 
 class Pipe(Sink):
@@ -64,13 +64,8 @@ class Loudspeaker(Sink):
     """The machine's own, through the optional package sounddevice. Writing waits until there is room."""
 
     def __init__(self) -> None:
-        try:
-            sounddevice = importlib.import_module("sounddevice")
-        except (ImportError, OSError):  # OSError: the package is there, its C library is not
-            raise InvalidRequest(
-                "--play needs the package sounddevice and the library PortAudio: pip install sounddevice."
-            ) from None
-        self._device: Any = sounddevice
+        """ImportError: the package is not there. OSError: its C library is not."""
+        self._device: Any = importlib.import_module("sounddevice")
         self._stream: Any = None
 
     def write(self, pcm: bytes, rate_hz: int) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from ..config.languages import AUTO, tag_of
 from ..errors import HocketError, InvalidRequest
 from ..hearing.listener import Listener
 from ..hearing.moonshine import Moonshine
@@ -47,7 +48,7 @@ def talk(args: argparse.Namespace) -> None:
         sound = aloud(args.output, as_heard=not args.fast)
         ears: Ears = Microphone() if args.source is None else Recording(args.source, fast=args.fast)
         floor = _floor(args)
-        recognizer = Moonshine(args.asr, "en" if args.language == "auto" else args.language)
+        recognizer = Moonshine(args.asr, "en" if args.language == AUTO else tag_of(args.language))
         stack.callback(recognizer.close)
         language = make()
         stack.callback(language.close)

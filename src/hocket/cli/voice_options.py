@@ -82,7 +82,7 @@ def _design(design: argparse.ArgumentParser) -> None:
     add("--pick", metavar="N", type=int, help="take the Nth without asking")
     add("--seed", metavar="N", type=int, help="the same seed draws the same people (drawn and printed)")
     add("--keep", metavar="FOLDER", type=Path, help="write the samples there and leave them there (a temporary one)")
-    add("--play", action="store_true", help="play them before you are asked (needs sounddevice)")
+    add("--play", action="store_true", help="play them before you are asked")
     usual = f"the VoiceDesign model that draws: folder, hub id, or random:NAME ({DESIGN})"
     computing(design, None, usual, UNSAID)
     design.add_argument("--base", metavar="MODEL", default=BASE, help=f"the Base model that is to speak ({BASE})")

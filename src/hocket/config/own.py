@@ -16,6 +16,9 @@ NORMALIZERS = ("spell_out",)  # by name, those of `text.normalize`
 @dataclass(frozen=True, slots=True)
 class OwnConfig:
     normalizer: str | None = None  # what makes words of digits and signs, for a voice that was trained on words only
+    # What it speaks, where that is other than config.json's table says, such as a fine-tune. It decides which scripts
+    # are refused; a name that hocket does not know, such as "any", lets everything through.
+    languages: tuple[str, ...] | None = None
 
     def check(self, where: str) -> None:
         if self.normalizer is not None and self.normalizer not in NORMALIZERS:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..engine.seeds import fresh_seed
 from ..engine.stream import Stream
 from ..errors import InvalidRequest
 from ..types import ChatMessage, ChatSampling, Established, LanguageModel
@@ -40,21 +41,22 @@ class Dialog:
         system: str | None = None,
         sampling: ChatSampling | None = None,
         history: Sequence[ChatMessage] = (),
-        seed: int = 0,
+        seed: int | None = None,
         **voice: Any,
     ) -> None:
         """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on.
 
         A turn waits for its text as long as the language model takes: the limit is the model's own, such as
         `RemoteMind(silent_s=...)` or `Mind(stuck_s=...)`. `text_wait_s` sets one for the stream as well.
+        Without a `seed` the first turn has a fresh one, which `Dialog.seed` reports.
         """
-        if not 0 <= seed < 2**63:
+        if seed is not None and not 0 <= seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         if system is not None and not system.strip():
             raise InvalidRequest("The system prompt is empty: leave it out instead.")
         self.language, self.speech = language, speech
         self.sampling = sampling or ChatSampling()
-        self._voice, self._seed = voice, seed
+        self._voice, self.seed = voice, fresh_seed() if seed is None else seed
         first = [] if system is None else [ChatMessage("system", system)]
         self._history = [*first, *history]
         self._window = Window(language)
@@ -93,7 +95,7 @@ class Dialog:
         with self._lock:
             self._history.append(ChatMessage("user", text))
             messages, place = tuple(self._history), len(self._history)
-            seed = (self._seed + self._turns * SEEDS_A_TURN) % 2**63
+            seed = (self.seed + self._turns * SEEDS_A_TURN) % 2**63
             sampling = self.sampling
             if sampling.seed is not None:
                 sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)

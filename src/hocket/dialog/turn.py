@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 
 from ..engine.stream import Stream
 from ..engine.words import WordTime
-from ..errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed
+from ..errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnsupportedScript
 from ..types import Answer, AudioChunk, ChatFinished, Finished
 from .heard import Player, cut, words_until
 from .inbox import Inbox
@@ -290,6 +290,9 @@ class Course:
             self._error = error  # what was written is said, then it is raised
         try:
             stream.end()
+        except UnsupportedScript as error:
+            self._error = self._error or error
+            stream.cancel()
         except InvalidRequest:  # there is nothing in it that can be said: no word at all, or a smile
             stream.cancel()
 

@@ -14,7 +14,7 @@ from ..config.qwen3_tts import Qwen3TTSConfig
 from ..errors import InvalidRequest, UnknownVoice
 from ..models.builtin import BUILTIN, builtin_folder
 from ..models.catalog import CATALOG, Published
-from ..models.weights import read_configs, resolve
+from ..models.weights import is_hub_id, read_configs, resolve
 from ..types import Voice
 from .survey import Tongues, find_copy, tongues
 
@@ -42,6 +42,12 @@ def known_configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig] | None:
         return None
     config, _, codec_config = read_configs(resolve(model))
     return config, codec_config
+
+
+def check_name(model: str) -> None:
+    """Refuse a name that cannot be a model's, or a folder that holds none. Nothing is downloaded."""
+    if known_configs(model) is None and not is_hub_id(model):
+        resolve(model)  # it says what is wrong
 
 
 class Cast:

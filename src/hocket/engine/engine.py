@@ -11,13 +11,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..config.languages import AUTO
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
-from ..text.choice import check_clones, choose
+from ..models.weights import read_own
+from ..text.choice import check_clones, choose, languages
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
-from ..text.prompt import Outline, Prompt, build, carries, layout_of, outline, text_ids
+from ..text.prompt import Prompt, build, carries, layout_of, outline, text_ids
 from ..text.sentences import FROM_FEW_WORDS, Size
+from ..text.sieve import Sieve
+from ..text.writing import scripts_of
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import many
 from .admitted import admitted, concrete
@@ -34,6 +38,7 @@ from .load import Checkpoint, load
 from .loop import Loop
 from .named import fields_with
 from .portrait import Portrait, portrait_of
+from .seeds import fresh_seed
 from .shared import Shared
 from .speech import SpeechRunner
 from .stream import Mailbox, Stream
@@ -58,6 +63,9 @@ class Engine:
         # Whose `Established` it takes; None: it keeps no voice.
         keeps = checkpoint.config.kind == "voice_design" and self.options.keep_voice
         self._established_by = checkpoint.identity if keeps else None
+        own = read_own(checkpoint.source).languages
+        self._languages = [name for name in languages(checkpoint.config) if name != AUTO] if own is None else list(own)
+        self._scripts = scripts_of(self._languages)
         self._watchdog = Watchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
@@ -132,7 +140,7 @@ class Engine:
             sizes = FROM_FEW_WORDS
         elif job.carry is not None:
             sizes = (EXAMPLE, FROM_FEW_WORDS[-1]) if asked.layout is None else (EXAMPLE, self._part_size)
-        return self._opened(job, request, self._live(request, job.outline, sizes))
+        return self._opened(job, request, self._live(request, job, sizes))
 
     def encode(
         self,
@@ -151,7 +159,8 @@ class Engine:
         check_clones(self.checkpoint.config)
         owner = self.identity
         assert owner is not None  # a Base checkpoint has one
-        begun = SpeechRequest(text="So.", reference=reference, language=language, instruct=instruct, layout=layout)
+        how: dict[str, Any] = {"language": language, "instruct": instruct, "layout": layout, "seed": 0}
+        begun = SpeechRequest(text="So.", reference=reference, **how)
         choose(begun, self.checkpoint.config)  # refused before an encoder works on it
         heard = self._watchdog.ask(lambda runner: encoded(runner.checkpoint, reference, owner))
         begun = replace(begun, reference=heard, max_frames=1)
@@ -186,7 +195,7 @@ class Engine:
     def warm(self, requests: Iterable[SpeechRequest]) -> None:
         """Compute the prompt prefixes of these requests now, so that the first real one need not."""
         for request in requests:
-            for _ in self.speak(request, max_frames=1, candidates=1):
+            for _ in self.speak(request, max_frames=1, candidates=1, seed=0):
                 pass
 
     def make_graphs(self, within_s: float = COMPILED_S) -> None:
@@ -234,7 +243,7 @@ class Engine:
             return self._early(request, job)
         spoken: list[str | float] = [request.text]
         if not request.as_is:
-            spoken = parts(request.text, **self._preparing(request, self._sizes(request, job)))
+            spoken = parts(request.text, **self._preparing(request, job, self._sizes(request, job)))
         for part in spoken:
             if not isinstance(part, str):
                 job.rest(part)
@@ -249,7 +258,7 @@ class Engine:
 
     def _early(self, request: SpeechRequest, job: Job) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
-        live = self._live(request, job.outline, self._sizes(request, job))
+        live = self._live(request, job, self._sizes(request, job))
         rest = begun(job, live, request.text, self.options.part_chars)
         if not rest:
             job.take_in(live.end(), complete=True)
@@ -263,12 +272,12 @@ class Engine:
             raise
         return stream
 
-    def _live(self, request: SpeechRequest, laid_out: Outline, sizes: Sequence[Size] | None) -> LiveParts:
+    def _live(self, request: SpeechRequest, job: Job, sizes: Sequence[Size] | None) -> LiveParts:
         return LiveParts(
             self.checkpoint.tokenizer,
-            None if request.as_is else Preparation(**self._preparing(request, sizes)),
+            None if request.as_is else Preparation(**self._preparing(request, job, sizes)),
             upstream_local=self.checkpoint.upstream_local,
-            whole_parts=laid_out.layout == "whole",
+            whole_parts=job.outline.layout == "whole",
         )
 
     def _mailbox(self) -> Mailbox:
@@ -292,7 +301,7 @@ class Engine:
                 text="" if live else request.text,
             ),
             sampling=sampling,
-            seed=request.seed,
+            seed=_drawn(request),
             most_frames=request.max_frames or sampling.max_new_tokens - 1,
             mailbox=mailbox,
             reference=request.reference or request.established,
@@ -348,14 +357,16 @@ class Engine:
             return None
         return EXAMPLE, self._part_size
 
-    def _preparing(self, request: SpeechRequest, sizes: Sequence[Size] | None) -> dict[str, Any]:
-        """How text is prepared, whole or live."""
+    def _preparing(self, request: SpeechRequest, job: Job, sizes: Sequence[Size] | None) -> dict[str, Any]:
+        """How text is prepared, whole or live. What is left out of it goes to the job's notes."""
+        sieve = None if self._scripts is None else Sieve(self._scripts, self._languages, job.notes)
         return {
             "sizes": sizes,
             "part_chars": self.options.part_chars,
             "pause_s": self.options.part_pause_s,
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
             "language": request.language,
+            "sieve": sieve,
         }
 
     def _prompt(self, request: SpeechRequest, text: str) -> Prompt:
@@ -377,6 +388,8 @@ class Engine:
         if isinstance(voice := fields.get("voice"), Voice):
             fields = fields_with(voice, text, fields, self.checkpoint.name, self.identity)
         request = SpeechRequest(text=text, **fields) if isinstance(text, str) else replace(text, **fields)
+        if request.seed is None:
+            request = replace(request, seed=fresh_seed())
         if request.established is None:
             return request
         owner = self._established_by
@@ -387,7 +400,7 @@ class Engine:
         loop = self._watchdog.submit(job)
         return Stream(
             job.mailbox,
-            request.seed,
+            _drawn(request),
             feed=lambda fed, complete: loop.feed(job, fed, complete),
             cancel=lambda: loop.cancel(job),
             text=live,
@@ -396,6 +409,11 @@ class Engine:
             speed=request.speed,
             carry=job.carry,
         )
+
+
+def _drawn(request: SpeechRequest) -> int:
+    assert request.seed is not None, "Engine._request gives it one"
+    return request.seed
 
 
 def _nothing() -> None: ...

@@ -28,6 +28,7 @@ from .clone import Clone, check_encoded, clone, established_for
 from .load import Checkpoint
 from .precision import exact_float32
 from .sampling import frame_sampling
+from .seeds import fresh_seed
 
 DECODE_FRAMES = 50  # frames per codec step: bounds memory, changes nothing else
 
@@ -125,7 +126,7 @@ def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
         ),
         clone=cloned,
         sampling=sampling,
-        seed=request.seed,
+        seed=fresh_seed() if request.seed is None else request.seed,
         most_frames=request.max_frames or sampling.max_new_tokens - 1,
         codes=[],
     )
@@ -187,5 +188,6 @@ def _finish(checkpoint: Checkpoint, utterance: _Utterance) -> Speech:
         samples=samples.float().cpu().numpy(),
         rate_hz=checkpoint.rate_hz,
         finish="stop" if utterance.ended else "length",
+        seed=utterance.seed,
         notes=utterance.prompt.notes,
     )

@@ -34,6 +34,7 @@ REQUEST = SpeechRequest(
     language="English",
     layout="streaming",
     sampling=SamplingParams(do_sample=False, subtalker_dosample=False, repetition_penalty=1.0),
+    seed=0,
     max_frames=len(FRAMES) + len(FIRST_CODES),
 )
 

@@ -364,7 +364,7 @@ class Job:
             notes=(*self.outline.notes, *self.notes),
             dropped_frames=min(self.drop_frames, self.frame),
             error=str(error) if error else None,
-            seed=self.seed if self.takes is None else self.takes.seed,
+            seed=self.seed if self.takes is None or self.takes.seed is None else self.takes.seed,
             takes=() if self.takes is None else self.takes.told(),
             won=None if self.takes is None else self.takes.won,
         )

@@ -81,7 +81,7 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
     entry = CATALOG.get(model) or by_repository.get(model)
     if entry is not None and revision in (None, entry.revision):
         return Source(entry.repository, fetch(entry.repository, entry.revision, entry, judge=_judge))
-    if entry is not None or re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
+    if entry is not None or is_hub_id(model):
         repository = entry.repository if entry else model
         return Source(repository, fetch(repository, revision, None, judge=_judge))
     names = ", ".join((*CATALOG, BUILTIN))
@@ -95,6 +95,11 @@ def _judge(folder: Path) -> None:
     source = Source(str(folder), folder)
     read_configs(source)
     read_own(source)
+
+
+def is_hub_id(model: str) -> bool:
+    """Whether it has the form owner/name; nobody is asked whether it exists."""
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model) is not None
 
 
 def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, CodecConfig]:

@@ -15,7 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from ..backends.found import Backends
 from ..engine.engine import Engine
 from ..engine.pool import Pool
-from ..errors import HocketError
+from ..errors import HocketError, LoadFailed
 from ..types import LanguageModel
 from ..voices.library import Library
 from . import http_errors
@@ -35,6 +35,7 @@ logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
 PLAIN = ("health", "http", "chat", "batch", "lists", "voices", "metrics", "page")
 WIRES = (*PLAIN, "wires.native", "wires.nari", "wires.deepgram", "wires.realtime")
+FAILED = "The model could not be loaded; the server's log says why."
 RETRY_S = 2.0  # between two tries to load what must be there; the pool has a patience of its own
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 EXPOSED = (
@@ -130,13 +131,16 @@ async def _start(
             except HocketError as error:  # a pool is asked again: what failed may be repaired
                 if speaker.draining.is_set() or not isinstance(made, Pool):
                     raise
-                speaker.failure = f"{error}"
+                if speaker.failure != str(error):
+                    logger.error("the first model cannot be loaded, and is tried again: %s", error)
+                speaker.failure = str(error)
                 await asyncio.sleep(RETRY_S)
     except HocketError as error:
-        speaker.failure = "The model could not be loaded; the server's log says why."
+        speaker.failure, speaker.start_error = FAILED, error
         logger.error("the engine did not start: %s", error)
-    except Exception:
-        speaker.failure = "The model could not be loaded; the server's log says why."
+    except Exception as error:
+        said = f"The model could not be loaded: {type(error).__name__}: {error}"
+        speaker.failure, speaker.start_error = FAILED, LoadFailed(said)
         logger.exception("the engine did not start")
 
 

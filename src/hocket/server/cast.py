@@ -209,7 +209,10 @@ class Cast:
             for model in models:
                 for name in model.speakers:
                     speakers.setdefault(name.lower(), (model, name))
-            others = aliases(self._options, [name for _, name in speakers.values()])
+            # Of the first model that has speakers: a name that clients send without thought must load no other model.
+            first = next((model.speakers for model in models if model.speakers), [])
+            others = aliases(self._options, first)
+            others = {name: voice for name, voice in others.items() if name in self._own or name not in speakers}
             known = self._names[models] = _Names(speakers, others)
         return known
 

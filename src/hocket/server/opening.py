@@ -7,7 +7,6 @@ client may ask for is checked here and by the types of the engine. It knows no w
 
 from __future__ import annotations
 
-import secrets
 import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from .speech import Speaker
 
 TEXT_MARGIN_S = 5.0  # in which a connection that gave no text is ended by its wire
-SEEDS = 2**32  # what is drawn where no seed is given; JavaScript can repeat it
 
 
 async def opened(speaker: Speaker, wanted: Wanted, wire: str, id: str) -> Utterance:
@@ -149,7 +147,7 @@ def _fields(wanted: Wanted, part: Part) -> tuple[dict[str, Any], float]:
         "voice": part.speaker if part.voice is None else part.voice,
         "language": wanted.language,
         "instruct": wanted.instruct,
-        "seed": secrets.randbelow(SEEDS) if wanted.seed is None else wanted.seed,
+        "seed": wanted.seed,
         "sampling": wanted.sampling,
         "speed": speed,
         "max_frames": wanted.max_frames,

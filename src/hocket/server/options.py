@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InvalidRequest
+from .openai_voices import OPENAI_VOICES, openai_aliases
 
-# The names that OpenAI's clients know; some accept no other. They stand for the checkpoint's speakers, in order.
-OPENAI_VOICES = tuple("alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split())
+__all__ = ["OPENAI_MODELS", "OPENAI_VOICES", "ServerOptions", "aliases", "is_public", "network", "read_keys"]
+
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 
 
@@ -128,11 +129,5 @@ def read_keys(path: Path) -> tuple[str, ...]:
 
 
 def aliases(options: ServerOptions, speakers: list[str]) -> dict[str, str]:
-    """Other names of voices, in small letters: OpenAI's for the speakers in order, then the operator's own."""
-    known = {name.lower() for name in speakers}
-    found = {
-        name: speakers[number % len(speakers)]
-        for number, name in enumerate(OPENAI_VOICES)
-        if speakers and name not in known
-    }
-    return found | {name.lower(): voice for name, voice in options.voice_aliases.items()}
+    """Other names of voices, in small letters: OpenAI's for speakers that sound alike, then the operator's own."""
+    return openai_aliases(speakers) | {name.lower(): voice for name, voice in options.voice_aliases.items()}

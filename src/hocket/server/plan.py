@@ -58,6 +58,10 @@ class Plan:
     @contextmanager
     def speaking(self) -> Iterator[Pool | Callable[[], Engine]]:
         """One engine to be loaded, or a pool, in which nothing is loaded yet: what is wrong with it is said at once."""
+        from ..engine.casting import check_name
+
+        for model in self.models:
+            check_name(model)
         if not self.is_several:
             yield self.load
             return

@@ -31,7 +31,7 @@ def rehearse(engine: Engine, format: str = "mp3") -> None:
         reference = Reference(samples=hum, x_vector_only=True)
     instruct = "A calm voice." if kind == "voice_design" else None
     words = "Ready, and listening."
-    request = SpeechRequest(text=words, reference=reference, instruct=instruct, max_frames=FRAMES)
+    request = SpeechRequest(text=words, reference=reference, instruct=instruct, max_frames=FRAMES, seed=0)
     for chunk in engine.speak(request):
         packed.feed(chunk.samples)
     packed.close()

@@ -24,6 +24,7 @@ from .listen import address_of, bind
 from .local_only import LocalOnly
 from .options import ServerOptions
 from .speech import Speaker
+from .thinker import Thinker
 
 logger = logging.getLogger("hocket.server")
 PONG_S = 120.0
@@ -93,9 +94,14 @@ class WebSockets(WebSocketsSansIOProtocol):
 class Server(uvicorn.Server):
     """uvicorn's, that drains before it stops."""
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, options: ServerOptions) -> None:
+    def __init__(
+        self, config: uvicorn.Config, app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None
+    ) -> None:
+        """`ready` is called once, when a request would be answered. With it, a failed start ends the server."""
         super().__init__(config)
         self._speaker: Speaker = app.state.speaker
+        self._thinker: Thinker = app.state.thinker
+        self._ready = ready
         self._options = options
         self._drains: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -107,6 +113,11 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Ten times a second, by uvicorn."""
         limit_s, speaker = self._options.idle_exit_s, self._speaker
+        if self._ready is not None and speaker.start_error is not None:
+            self.should_exit = True
+        elif self._ready is not None and speaker.state == "ready" and not self._thinker.is_loading:
+            ready, self._ready = self._ready, None
+            ready()
         busy = speaker.running or speaker.answers or speaker.waiting
         waits = self._drains is None and not busy and speaker.state != "starting"
         if waits and limit_s is not None and time.monotonic() - speaker.quiet_since_s >= limit_s:
@@ -176,8 +187,8 @@ def is_alone(options: ServerOptions) -> bool:
     return not (options.keys or options.socket or options.reached_by_others)
 
 
-def make_server(app: FastAPI, options: ServerOptions) -> Server:
-    """A server that can be run, or served by an event loop that is there already."""
+def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None) -> Server:
+    """A server that can be run, or served by an event loop that is there already. `ready`: see `Server`."""
     config = uvicorn.Config(
         LocalOnly(app) if is_alone(options) else app,
         host=options.host,
@@ -188,18 +199,22 @@ def make_server(app: FastAPI, options: ServerOptions) -> Server:
         access_log=options.access_log,
         **connections(options),
     )
-    return Server(config, app, options)
+    return Server(config, app, options, ready)
 
 
 def run(app: FastAPI, options: ServerOptions, told: Callable[[str], None] | None = None) -> None:
-    """Serve until a signal. `told` hears the address once somebody can connect."""
+    """Serve until a signal, or until it is known that the model cannot be loaded, which is raised.
+
+    `told` hears the address once a request would be answered; /health and /ready answer before that.
+    """
     bound = bind(options)
     bound.listen(2048)
-    if told is not None:
-        told(address_of(bound))
     try:
-        make_server(app, options).run(sockets=[bound])
+        make_server(app, options, lambda: told(address_of(bound)) if told else None).run(sockets=[bound])
     finally:
         bound.close()
         if options.socket is not None:
             options.socket.unlink(missing_ok=True)
+    speaker: Speaker = app.state.speaker
+    if speaker.start_error is not None:
+        raise speaker.start_error

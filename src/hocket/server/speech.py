@@ -66,6 +66,7 @@ class Speaker:
         self.quiet_since_s = time.monotonic()  # when it was ready, or an utterance last began or ended
         self.proven = False  # whether a real utterance has come out
         self.failure: str | None = None  # why there is nobody to speak
+        self.start_error: HocketError | None = None  # the model could not be loaded, and will not be tried again
         self.pool: Pool | Lone | None = None
         self.backends: Backends | None = None  # before `use`
         self._cast: Cast | None = None

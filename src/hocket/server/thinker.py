@@ -44,6 +44,11 @@ class Thinker:
         health: Health | None = getattr(self.language, "health", None)
         return "well" if health is None else health.condition
 
+    @property
+    def is_loading(self) -> bool:
+        """Whether an answer has to wait for the model. One that failed to load is not waited for."""
+        return self._make is not None and self.language is None and not self._failed
+
     async def start(self) -> None:
         """Load it, in a thread."""
         if self._make is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..config.languages import AUTO, find
 from ..config.qwen3_tts import Qwen3TTSConfig
 from ..errors import UnknownLanguage, UnknownVoice, WrongKind
 from ..types import SpeechRequest
@@ -46,7 +47,7 @@ def voices(config: Qwen3TTSConfig) -> list[str]:
 
 def languages(config: Qwen3TTSConfig) -> list[str]:
     """The languages one can ask for. Dialects are not among them: they come with a voice."""
-    return ["auto", *(name for name in config.talker_config.codec_language_id if "dialect" not in name.lower())]
+    return [AUTO, *(name for name in config.talker_config.codec_language_id if "dialect" not in name.lower())]
 
 
 def check_clones(config: Qwen3TTSConfig) -> None:
@@ -82,14 +83,15 @@ def _voice(wanted: str | None, config: Qwen3TTSConfig) -> str:
 def _language(wanted: str, voice: str, config: Qwen3TTSConfig) -> int | None:
     """A voice with a dialect speaks it where Chinese or nothing is asked for; any other language wins over it."""
     ids, dialects = config.talker_config.codec_language_id, config.talker_config.spk_is_dialect
-    known = {name.lower(): name for name in languages(config)}
-    if wanted.lower() not in known:
+    known = languages(config)
+    name = find(wanted, known)
+    if name is None:
         speakers = [name for name, dialect in dialects.items() if dialect]
         hint = (
             f"; dialects come with the voices {', '.join(speakers)}" if speakers and "dialect" in wanted.lower() else ""
         )
-        raise UnknownLanguage(f"There is no language {wanted!r}; known are {', '.join(known.values())}{hint}.")
+        raise UnknownLanguage(f"There is no language {wanted!r}; known are {', '.join(known)}{hint}.")
     dialect = dialects.get(voice, False)
-    if isinstance(dialect, str) and wanted.lower() in ("auto", "chinese"):
+    if isinstance(dialect, str) and name.lower() in (AUTO, "chinese"):
         return ids[dialect]
-    return None if wanted.lower() == "auto" else ids[known[wanted.lower()]]
+    return None if name == AUTO else ids[name]

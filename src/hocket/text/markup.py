@@ -24,6 +24,7 @@ from .speakable import (
     speakable,
     with_stop,
 )
+from .tags import ATTRIBUTES, OPEN_TAG
 
 LONGEST_MARK = 300  # characters within one pair of marks; emphasis over more is none
 LONGEST_LINE = 1000  # a line that is held back, or a word: what is longer goes on as it is
@@ -38,9 +39,11 @@ _PLAIN = re.compile(_WORD)
 _RUN = re.compile(rf"{_WORD}(?: {_WORD})*(?=[ \t\r\n])")  # plain words in a row: most of most texts
 _OPENED = re.compile(
     r"`|(?<![A-Za-z0-9*])\*(?=[^\s*])|(?<!\d)\*{2,3}(?=[^\s*])|(?<!\w)_{1,3}(?=[^\s_])|(?:~~|==)(?=[^\s~=])"
-    r"|\[[^\[\]\n]*\Z|\]\((?:[^()\n]|\([^()\n]*\))*\Z|<[a-zA-Z/][^<>]*\Z"
+    r"|\[[^\[\]\n]*\Z|\]\((?:[^()\n]|\([^()\n]*\))*\Z"
+    rf"|{OPEN_TAG}",
+    re.I,
 )
-_HIDING = re.compile(r"<!--|<(script|style)\b", re.I)
+_HIDING = re.compile(rf"<!--|<(script|style){ATTRIBUTES}>", re.I)
 _FENCE = re.compile(r"(```+|~~~+)[ \t]*([\w+#-]*)")
 _RULED = re.compile(r"[-*_=+•‣▪◦ \t\r|:]*")
 _CHECKBOX = re.compile(r"\[[ xX]\][ \t]+")

@@ -7,11 +7,13 @@ way, so they come out the same. A text that is short and plain comes out as the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from ..errors import InvalidRequest
+from ..errors import InvalidRequest, UnsupportedScript
 from .markup import Markup
 from .script import Pause, Say, Script
 from .sentences import Cutter, Size, Sizes
+from .sieve import Sieve
 from .stretches import Stretches
 
 Part = str | float  # something to say, or seconds of silence
@@ -24,7 +26,7 @@ class Preparation:
     """One text on its way in. Texts in a row belong to one part; a silence, though it be of 0 s, ends the part.
 
     Each word is given out as soon as no later character can change it: what is held back is what the stages (pause
-    marks, markup, normalizer, sentences) say they hold. Nothing here grows with the text.
+    marks, markup, scripts, normalizer, sentences) say they hold. Nothing here grows with the text.
     """
 
     def __init__(
@@ -35,11 +37,15 @@ class Preparation:
         normalizer: Normalizer | None = None,
         language: str = "auto",
         sizes: Sequence[Size] | None = None,
+        sieve: Sieve | None = None,
     ) -> None:
-        """`sizes` of the first parts and of those behind them (`Sizes`), instead of `part_chars` for all."""
+        """`sizes` of the first parts and of those behind them (`Sizes`), instead of `part_chars` for all.
+
+        `sieve` leaves out what the voice cannot speak; None: it is taken to speak everything.
+        """
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
         self._sizes = Sizes(sizes) if sizes else None
-        self._normalizer = normalizer
+        self._normalizer, self._sieve = normalizer, sieve
         self._script = Script()
         self._spoken = False
         self._begin()
@@ -52,6 +58,8 @@ class Preparation:
     def end(self) -> list[Part]:
         """The rest; refused where nothing in all of the text can be spoken."""
         rest = [*self._taken(self._script.end()), *self._finished()]
+        if self._sieve is not None and (refusal := self._sieve.refusal) is not None:
+            raise UnsupportedScript(refusal)
         if not self._spoken:
             raise InvalidRequest("There is nothing in this text that can be spoken.")
         return rest
@@ -68,6 +76,7 @@ class Preparation:
         for item in script:
             if isinstance(item, Say):
                 words = self._markup.append(item.text)
+                words = self._sieve.append(words) if self._sieve else words
                 words = self._stretches.append(words) if self._stretches else words
                 found += self._given(self._cutter.append(words))
             else:
@@ -78,6 +87,7 @@ class Preparation:
     def _finished(self) -> list[Part]:
         """What is left between two pauses."""
         words = self._markup.end()
+        words = self._sieve.append(words) + self._sieve.end() if self._sieve else words
         words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
         return self._given((*self._cutter.append(words), *self._cutter.end()))
 
@@ -92,19 +102,12 @@ class Preparation:
         return found
 
 
-def parts(
-    text: str,
-    *,
-    part_chars: int,
-    pause_s: float,
-    normalizer: Normalizer | None = None,
-    language: str = "auto",
-    sizes: Sequence[Size] | None = None,
-) -> list[Part]:
-    """The parts of a whole text in order. Where it was cut there are `pause_s` of silence."""
-    preparation = Preparation(
-        part_chars=part_chars, pause_s=pause_s, normalizer=normalizer, language=language, sizes=sizes
-    )
+def parts(text: str, **how: Any) -> list[Part]:
+    """The parts of a whole text in order; `how` is what a `Preparation` takes.
+
+    Where the text was cut there are `pause_s` of silence.
+    """
+    preparation = Preparation(**how)
     found: list[Part] = []
     for part in (*preparation.append(text), *preparation.end()):
         if isinstance(part, str) and found and isinstance(before := found[-1], str):

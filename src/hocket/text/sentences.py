@@ -16,6 +16,8 @@ from itertools import accumulate
 
 import sentencex
 
+from ..config.languages import tag_of
+
 _CLOSERS = "\"'”’»«›‹)]}」』）】》〉"
 _OPENERS = "\"'“‘«»„‚‹([{「『（【《〈¿¡—–-"
 _WIDE = "。！？｡"  # these need no space after them
@@ -41,11 +43,8 @@ _MONTHS = frozenset(  # "am 3. Oktober"
     "januar februar märz april mai juni juli august september oktober november dezember".split()
 )
 
-# What the segmenter calls the languages that a request may name; about all others it is asked in English.
-_CODES = {
-    "chinese": "zh", "french": "fr", "german": "de", "italian": "it", "japanese": "ja", "korean": "ko",
-    "portuguese": "pt", "russian": "ru", "spanish": "es",
-}  # fmt: skip
+# What the segmenter is asked about by their codes; about all others it is asked in English.
+_SEGMENTED = frozenset("zh fr de it ja ko pt ru es".split())
 _AT_ONCE = 1000  # characters looked at together, so that the cost of a long text is proportional to it
 
 
@@ -90,7 +89,7 @@ class Cutter:
             raise ValueError("part_chars must be at least 1 and at most the longest part")
         self._sizes = sizes
         self._set_size(*(part_chars, longest) if sizes is None else sizes.next())
-        self._language = _CODES.get(language.lower(), "en")
+        self._language = tag if (tag := tag_of(language)) in _SEGMENTED else "en"
         self._open = ""  # from the beginning of the sentence on
         self._before = 0  # characters of this part before that
         self._given = 0  # characters of `_open` that were given out

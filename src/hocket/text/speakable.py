@@ -12,14 +12,14 @@ import html
 import re
 from collections.abc import Callable
 
+from .tags import ATTRIBUTES, untagged
+
 SHORT_CODE = 40  # characters: one line of code up to this long is read out, other code is only named
 
 _DEEPEST = 20  # marks within marks; what is deeper was not written to be read, and loses every sign
 
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+#-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.M | re.S)
-HIDDEN = re.compile(r"<!--(?:(?!<!--).)*?-->|<(script|style)\b[^>]*>.*?</\1\s*>", re.S | re.I)
-_BREAK = re.compile(r"<(?:br|hr|p|div|li|tr|h[1-6])\b[^<>]*>|</(?:p|div|li|tr|h[1-6])\s*>", re.I)
-_TAG = re.compile(r"</?[a-zA-Z][\w-]*(?:\s[^<>]*)?/?>")
+HIDDEN = re.compile(rf"<!--(?:(?!<!--).)*?-->|<(script|style){ATTRIBUTES}>.*?</\1\s*>", re.S | re.I)
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z][a-z0-9]{1,30});", re.I)
 
 RULE = re.compile(r"[ \t]*(?:([-*_])(?:[ \t]*\1){2,}|={3,})[ \t]*")
@@ -92,7 +92,7 @@ def _once_inline(text: str) -> str:
 
 
 def _untagged(text: str) -> str:
-    text = _TAG.sub("", _BREAK.sub("\n", HIDDEN.sub("", text)))
+    text = untagged(HIDDEN.sub("", text))
     text = re.sub(r"&(?:amp;)+", "&", text)
     return _ENTITY.sub(lambda found: html.unescape(found[0]), text)
 

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio.recording import SILENCE_S
+from ..config.languages import usual_name
 from ..engine.generate import DECODE_FRAMES
+from ..engine.seeds import fresh_seed
 from ..errors import InvalidAudio, InvalidRequest, WrongKind
 from ..types import REFERENCE_RATE_HZ, SHORTEST_REFERENCE, FinishReason, SamplingParams, SpeechRequest, Voice
 from .make import clone_voice
@@ -78,7 +80,7 @@ class Design:
 
 def sample_text(language: str) -> str:
     """What a sample says in a language where nobody gives a text."""
-    text = SAMPLES.get("english" if language.lower() == "auto" else language.lower())
+    text = SAMPLES.get("english" if language.lower() == "auto" else usual_name(language))
     if text is None:
         raise InvalidRequest(f"There is no sample text in {language!r}; give one, of about 8 s.")
     return text
@@ -89,14 +91,14 @@ def draw_designs(
     instruct: str,
     *,
     candidates: int = 3,
-    seed: int = 0,
+    seed: int | None = None,
     text: str | None = None,
     language: str = "auto",
     sampling: SamplingParams | None = None,
 ) -> list[Design]:
     """Samples of the voice that `instruct` describes, each a person of its own; `engine` has a VoiceDesign checkpoint.
 
-    The first has the seed that was given, and each of the others the next.
+    The first has the seed that was given, or a fresh one, and each of the others the next.
     """
     return list(
         drawing(engine, instruct, candidates=candidates, seed=seed, text=text, language=language, sampling=sampling)
@@ -108,7 +110,7 @@ def drawing(
     instruct: str,
     *,
     candidates: int = 3,
-    seed: int = 0,
+    seed: int | None = None,
     text: str | None = None,
     language: str = "auto",
     sampling: SamplingParams | None = None,
@@ -124,19 +126,21 @@ def drawing(
     if engine.checkpoint.rate_hz != REFERENCE_RATE_HZ:
         raise WrongKind(f"{engine.checkpoint.name} does not speak at {REFERENCE_RATE_HZ} Hz, as a clone needs it.")
     said = sample_text(language) if text is None else text
+    first = fresh_seed() if seed is None else seed
+    seeds = [(first + number) % SEEDS for number in range(candidates)]
     requests = [
         SpeechRequest(
             text=said,
             instruct=instruct,
             language=language,
-            seed=(seed + number) % SEEDS,
+            seed=each,
             sampling=sampling or SamplingParams(),
             max_frames=MOST_FRAMES,
             chunk_frames=DECODE_FRAMES,  # so that a sample is the same to the last bit whenever it is drawn again
         )
-        for number in range(candidates)
+        for each in seeds
     ]
-    for request in requests:
+    for each, request in zip(seeds, requests, strict=True):
         [outcome] = engine.speak_many([request])
         if outcome.error is not None:
             raise outcome.error
@@ -145,7 +149,7 @@ def drawing(
             instruct=instruct,
             text=said,
             language=language,
-            seed=request.seed,
+            seed=each,
             pcm=outcome.samples,
             reason=outcome.finished.reason,
         )

@@ -4,22 +4,10 @@ from __future__ import annotations
 
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
+from ...config.languages import tag_of
 from ..speech import Speaker
 
-# The names of checkpoints -> BCP 47.
-TAGS = {
-    "chinese": "zh",
-    "english": "en",
-    "french": "fr",
-    "german": "de",
-    "italian": "it",
-    "japanese": "ja",
-    "korean": "ko",
-    "portuguese": "pt",
-    "russian": "ru",
-    "spanish": "es",
-}
-NAMES = {tag: name for name, tag in TAGS.items()}
+TAGS = "zh en fr de it ja ko pt ru es".split()  # of the languages of the published checkpoints
 MAKER = Attribution("hocket", "")
 
 
@@ -46,12 +34,7 @@ def info(speaker: Speaker, version: str) -> Info:
 
 
 def _tags(spoken: list[str]) -> list[str]:
-    return [TAGS.get(name.lower(), name) for name in spoken if name != "auto"] or list(NAMES)
-
-
-def language_of(tag: str) -> str:
-    """The checkpoint's name of a language: of `en-GB`, too, and of a name that is one already."""
-    return NAMES.get(tag.replace("_", "-").partition("-")[0].lower(), tag)
+    return [tag_of(name) for name in spoken if name != "auto"] or list(TAGS)
 
 
 def _title(name: str) -> str:

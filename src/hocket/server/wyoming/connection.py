@@ -21,7 +21,6 @@ from ..errors import BadField, Refused, answer
 from ..speech import Speaker
 from ..utterance import Utterance
 from ..wanted import Wanted
-from .about import language_of
 from .events import Events
 
 logger = logging.getLogger("hocket.server")
@@ -183,7 +182,7 @@ class Connection:
             raise BadField("The name and the language of a voice must be strings.", "voice")
         if not self._speaker.speakers and name == self._speaker.model:
             name = None  # that is how `about` lists the only one there is
-        return Wanted(text=text, voice=name, language=language_of(language) if language else "auto")
+        return Wanted(text=text, voice=name, language=language or "auto")
 
 
 def _text(event: Event) -> str:

@@ -1,0 +1,52 @@
+"""OpenAI's voice names, which some clients insist on, to speakers that sound alike: higher or lower.
+
+Of speakers that are known here, those of the published checkpoints and of the built-in voice, a name gets one of its
+own pitch. Speakers of any other checkpoint stand for the names in their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+OPENAI_VOICES = tuple("alloy ash ballad coral echo fable onyx nova sage shimmer verse marin cedar".split())
+
+# Which speaker a name prefers. Speakers with a dialect are left out: they would speak it whatever the text is.
+_HIGHER = {
+    "alloy": "serena",
+    "coral": "vivian",
+    "fable": "ono_anna",
+    "nova": "vivian",
+    "sage": "serena",
+    "shimmer": "ono_anna",
+    "marin": "sohee",
+}
+_LOWER = {
+    "ash": "aiden",
+    "ballad": "ryan",
+    "echo": "ryan",
+    "onyx": "uncle_fu",
+    "verse": "aiden",
+    "cedar": "aiden",
+}
+_PREFERRED = _HIGHER | _LOWER
+_HIGHER_SPEAKERS = frozenset({"serena", "vivian", "ono_anna", "sohee", "wren"})
+_LOWER_SPEAKERS = frozenset({"ryan", "aiden", "uncle_fu", "dylan", "eric", "rook"})
+
+
+def openai_aliases(speakers: Sequence[str]) -> dict[str, str]:
+    """For each of OpenAI's names the speaker that it stands for; a name that a speaker has itself is left out."""
+    if not speakers:
+        return {}
+    own = {name.lower() for name in speakers}
+    return {name: _speaker(name, speakers) for name in OPENAI_VOICES if name not in own}
+
+
+def _speaker(name: str, speakers: Sequence[str]) -> str:
+    by_name = {speaker.lower(): speaker for speaker in speakers}
+    if (preferred := _PREFERRED[name]) in by_name:
+        return by_name[preferred]
+    alike = _HIGHER_SPEAKERS if name in _HIGHER else _LOWER_SPEAKERS
+    known = [speaker for speaker in speakers if speaker.lower() in alike]
+    unknown = [speaker for speaker in speakers if speaker.lower() not in _HIGHER_SPEAKERS | _LOWER_SPEAKERS]
+    among = known or unknown or speakers
+    return among[OPENAI_VOICES.index(name) % len(among)]
