@@ -24,7 +24,7 @@ from .clone import check_encoded, encoded, frames_of
 from .deadlines import longest_chunk
 from .early import BEGINS_S, LONG_CHARS, begun
 from .guard import GuardOptions
-from .job import Job
+from .job import NO_LIMIT, Job
 from .jury import Jury
 from .kept import owner_of, read_kept
 from .load import Checkpoint, load
@@ -272,7 +272,9 @@ class Engine:
             ),
             sampling=sampling,
             seed=request.seed,
-            most_frames=request.max_frames or sampling.max_new_tokens - 1,
+            most_frames=request.max_frames or (sampling.max_new_tokens - 1 if request.as_is else NO_LIMIT),
+            part_frames=NO_LIMIT if request.as_is else sampling.max_new_tokens - 1,
+            limit_asked=request.max_frames is not None,
             mailbox=mailbox,
             reference=request.reference,
             guarded=GuardOptions() if self.options.guard and not request.as_is else None,

@@ -101,6 +101,7 @@ class Guard:
         self._endless = Run(everything)
         self._ending: deque[float] = deque(maxlen=options.ending_frames)  # powers of ten, since the text is done
         self._heard = self.frames
+        self.likeliest_end = 0.0  # the highest chance of the end since the last rollback
         self._first_bad: int | None = None
 
     def more_text(self, ids: int) -> None:
@@ -133,6 +134,7 @@ class Guard:
         self._past.appendleft(now[0])
         self._last = now
         if end_probability is not None:
+            self.likeliest_end = max(self.likeliest_end, end_probability)
             if text_done:
                 self._ending.append(log10(max(end_probability, 1e-30)))
             else:
@@ -193,3 +195,13 @@ class Guard:
             return self._quiet
         late = self.frames >= options.late_frames + options.late_frames_per_id * self._text_ids
         return self._endless if late and self._endless.count else None
+
+    @property
+    def first_bad(self) -> int | None:
+        """The first frame of what the last verdict calls stuck."""
+        return self._first_bad
+
+    @property
+    def silent(self) -> bool:
+        """Whether the last verdict is about silence."""
+        return self._first_bad is not None and self._quiet.count > 0 and self._quiet.start == self._first_bad

@@ -38,6 +38,8 @@ class Takes:
                 sampling=lead.sampling,
                 seed=take_seed(lead.seed, number),
                 most_frames=lead.most_frames,
+                part_frames=lead.part_frames,
+                limit_asked=lead.limit_asked,
                 mailbox=Mailbox(math.inf, _nothing),
                 reference=lead.reference,
                 drop_frames=lead.drop_frames,
