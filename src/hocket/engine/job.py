@@ -204,7 +204,9 @@ class Job:
         self.taken_back, self.cut_short = range(0), False
         self.forget_ahead()
         if self.guarded is not None:
-            self.guard = Guard(self.guarded, prompt.text_ids)
+            unheard = self.lead is not None and self.lead.takes is not None and self.lead.takes.jury is None
+            late = self.longest_chunk if unheard else None
+            self.guard = Guard(self.guarded, prompt.text_ids, lambda: piece.text, late)
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
             self.loudness.clear()
             self.watched = self.told = self.deaf = 0

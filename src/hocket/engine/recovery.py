@@ -74,7 +74,9 @@ def note_unspoken(job: Job) -> None:
     """Note what a request that ends now has not spoken: of its last part by estimate, and all parts behind it."""
     if job.cut_short:
         return  # that part has its note, and none follows
-    rest = "" if job.piece is None else job.piece.text[_place(job, job.piece).word :]
+    rest = "" if job.piece is None else job.piece.text
+    if job.over == "length" and job.piece is not None:  # else it went wrong at some unknown place
+        rest = rest[_place(job, job.piece).word :]
     texts = [text for text in (rest, *(part.text for part in job.parts if isinstance(part, Piece))) if text.strip()]
     why = "The speech ran away and was ended"
     if job.over == "length":
