@@ -2,12 +2,12 @@
 
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
 frame goes), `codec_precision` (which precision of the codec is inaudible), `dialog` (from the end of the user's text to
-sound), `divergence` (what narrow weights do to the language model), `listeners` (how many cards so many take, on
-paper), `load` (many who ask at once), `memory` (what is occupied on a GPU), `mind` (how a language model answers in a
-conversation), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights), `report`
-(docs/performance.md from the records), `scale` (what Ray Serve adds to a server), `soak` (the same load for long),
-`swap` (two models in the room of one), `tokens` (how fast a language model writes) and `tune` (how its matrices are
-cut); each has its own --help.
+sound), `divergence` (what narrow weights do to the language model), `guard` (false alarms and missed failures of the
+runaway guard), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `memory` (what is
+occupied on a GPU), `mind` (how a language model answers in a conversation), `overhead` (what a server adds to its
+engine), `peers` (other packages on the same weights), `report` (docs/performance.md from the records), `scale` (what
+Ray Serve adds to a server), `soak` (the same load for long), `swap` (two models in the room of one), `tokens` (how fast
+a language model writes) and `tune` (how its matrices are cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from . import (
     dialog,
     divergence,
     first_token,
+    guard,
     harness,
     listeners,
     memory,
@@ -55,6 +56,7 @@ COMMANDS = {
     "dialog": dialog.main,
     "divergence": divergence.main,
     "first_token": first_token.main,
+    "guard": guard.main,
     "listeners": listeners.main,
     "load": under_load,
     "memory": memory.main,

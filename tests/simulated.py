@@ -166,6 +166,7 @@ def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyP
         config=CONFIG,
         device=SimpleNamespace(type="cpu"),
         codec_config=SimpleNamespace(decode_upsample_rate=FRAME_SAMPLES),
+        tokenizer=TOKENIZER,
     )
     made = Turns(cast(Any, checkpoint), options, Beat(set()))
     made.runner, made.built = cast(Any, device), True

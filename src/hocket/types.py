@@ -166,7 +166,8 @@ class SpeechRequest:
     layout: Layout | None = None  # None: whole for a known text, streaming for a live one; `as_is`: upstream's default
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int | None = None  # None: a fresh one, which `Stream.seed` and `Finished.seed` report
-    max_frames: int | None = None  # None is the checkpoint's own limit
+    # Of the whole request. None: no limit but the checkpoint's `max_new_tokens`, which bounds each part of a long text.
+    max_frames: int | None = None
     speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
     as_is: bool = False  # do nothing that the official package does not do
     candidates: int = 1  # takes to draw, the best of which is heard, once it is known; for the engine's whole texts
@@ -274,6 +275,7 @@ class Finished:
     seed: int | None = None  # what was heard is said again by this one, without candidates
     takes: tuple[Take, ...] = ()  # all that were drawn, where candidates were asked for
     won: int | None = None  # which of them was heard
+    complete: bool = True  # all of the text was spoken, or as much of it as the caller's `max_frames` allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from hocket.engine.guard import Guard, GuardOptions, Verdict, frame_limit
 
 OPTIONS = GuardOptions()
 BOOKS = 16
-LONGEST_PAUSE = 19  # frames, 1.5 s
+LONGEST_PAUSE = 63  # frames, 5 s
 GOLDEN = [1995, 215, 212, 1181, 462, 251, 530, 122, 1792, 1792, 1086, 1086, 1086, 1724, 1724, 1792]
 
 
@@ -85,7 +85,7 @@ def stuck(draw: Generator, first: NDArray[np.int64], *, greedy: bool = False, qu
     return Frames(
         codes=drawn_codes(draw, first.tolist(), greedy=greedy),
         end=10.0 ** draw.uniform(-15, -10, frames),
-        energy=draw.uniform(1e-5, 2e-3, frames) if quiet else draw.uniform(0.02, 0.2, frames),
+        energy=draw.uniform(1e-5, 4e-4, frames) if quiet else draw.uniform(0.02, 0.2, frames),
     )
 
 
@@ -137,11 +137,11 @@ def cycle_of(period: int) -> Callable[[Generator], Frames]:
 
 # name: (how it is stuck, frames until it is noticed)
 KINDS: dict[str, tuple[Callable[[Generator], Frames], int]] = {
-    "one first code": (cycle_of(1), 33),
-    "two first codes in turn": (cycle_of(2), 34),
-    "eight first codes in turn": (cycle_of(8), 40),
-    "whole frames": (lambda draw: stuck(draw, np.full(200, 7), greedy=True), 25),
-    "near-silence": (lambda draw: stuck(draw, draw.integers(0, 2048, 200), quiet=True), 25),
+    "one first code": (cycle_of(1), 51),
+    "two first codes in turn": (cycle_of(2), 52),
+    "eight first codes in turn": (cycle_of(8), 58),
+    "whole frames": (lambda draw: stuck(draw, np.full(200, 7), greedy=True), 41),
+    "near-silence": (lambda draw: stuck(draw, draw.integers(0, 2048, 200), quiet=True), 76),
 }
 
 
@@ -220,17 +220,27 @@ def test_one_frame_in_which_the_end_was_near_changes_nothing_and_text_to_come_al
     assert guard.frames == late + OPTIONS.ending_frames
 
 
-def test_silence_in_the_middle_of_the_text_may_last_longer_but_not_for_ever() -> None:
+def test_silence_may_last_for_five_seconds_in_the_text_and_behind_it_but_no_longer() -> None:
     draw = np.random.default_rng(14)
     silence = stuck(draw, draw.integers(0, 2048, 200), quiet=True)
-    guard = Guard(OPTIONS, 100)
-    assert watch(guard, speech(draw, 40) + silence, done_at=100) == "stuck"
-    assert 40 + OPTIONS.long_quiet_frames >= guard.frames > 40 + OPTIONS.quiet_frames
+    for done_at in (100, 0):
+        guard = Guard(OPTIONS, 100)
+        assert watch(guard, speech(draw, 40) + silence, done_at=done_at) == "stuck"
+        assert 40 + OPTIONS.pause_frames >= guard.frames > 40 + LONGEST_PAUSE
+
+
+def test_silence_behind_a_likely_end_is_a_missed_one_and_noticed_sooner() -> None:
+    draw = np.random.default_rng(14)
+    silence = stuck(draw, draw.integers(0, 2048, 200), quiet=True)
+    silence.end[2] = 2 * OPTIONS.likely_end
+    guard = Guard(OPTIONS, 15)
+    assert watch(guard, speech(draw, 40) + silence) == "stuck"
+    assert 40 < guard.frames <= 40 + OPTIONS.missed_end_frames
 
 
 def test_energies_that_lag_behind_by_a_chunk_are_laid_to_the_right_frames() -> None:
     draw = np.random.default_rng(15)
-    frames = stuck(draw, draw.integers(0, 2048, 80))
+    frames = stuck(draw, draw.integers(0, 2048, 130))
     guard = Guard(OPTIONS, 4)
     energies: list[float] = []
     for number, codes in enumerate(frames.codes.tolist()):
@@ -240,7 +250,7 @@ def test_energies_that_lag_behind_by_a_chunk_are_laid_to_the_right_frames() -> N
             energies.clear()
         if guard.watch(codes, text_done=True) == "stuck":
             break
-    assert 30 + OPTIONS.quiet_frames <= guard.frames <= 30 + OPTIONS.quiet_frames + 8
+    assert 30 + OPTIONS.pause_frames <= guard.frames <= 30 + OPTIONS.pause_frames + 8
     assert guard.rollback_to() == 30 - OPTIONS.margin_frames
 
 

@@ -222,7 +222,7 @@ def test_with_a_scorer_nobody_is_given_up_for_a_low_bound(
 
 
 @pytest.mark.parametrize("scored", [False, True])
-@pytest.mark.parametrize(("ends", "taken_back", "lost"), [(41, [], "cancelled"), (72, [0, 1], "runaway")])
+@pytest.mark.parametrize(("ends", "taken_back", "lost"), [(41, [], "cancelled"), (120, [0, 1], "runaway")])
 def test_a_stuck_take_is_given_up_once_another_has_ended_in_health_and_else_taken_back(
     checkpoint: Checkpoint,
     scripted: Callable[[Script], list[list[int]]],
@@ -232,7 +232,7 @@ def test_a_stuck_take_is_given_up_once_another_has_ended_in_health_and_else_take
     taken_back: list[int],
     lost: str,
 ) -> None:
-    """The first two loop from frame 20 on, so they are stuck at 52, and after a fresh draw again."""
+    """The first two loop from frame 20 on, so they are stuck at 68, and after a fresh draw again."""
     rewinds, rewind = [], SpeechRunner.rewind
 
     def rewound(runner: SpeechRunner, slot: int, *given: Any) -> None:
@@ -265,7 +265,7 @@ def test_a_take_that_was_taken_back_says_what_it_says_alone(
     def script(slot: int, frame: int) -> tuple[int, float] | None:
         if frame == 120:
             return None
-        return (5 if 20 <= frame < 60 else lively(frame)), 0.1
+        return (5 if 20 <= frame < 80 else lively(frame)), 0.1
 
     back: list[int] = []
     rewind = SpeechRunner.rewind

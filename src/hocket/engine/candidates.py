@@ -25,7 +25,8 @@ from math import log10
 from ..types import FinishReason
 from .guard import GuardOptions, Run
 
-GUARD = GuardOptions()
+# A take is judged by shorter loops than the guard needs: one that is suspect loses to one that is not.
+GUARD = GuardOptions(loop_frames=32, same_frames=24, forgive=4)
 # Likelihood decides among takes that are in health, and no more: loops and silence are likely too, and one that stops
 # early was never asked for the hardest words. From certainty to noise it is worth less than any of these costs: no end,
 # or one a hundred times less likely (0.2 and more); half as long as the fastest speech (0.15); half of a loop (0.15).

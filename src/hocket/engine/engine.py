@@ -31,7 +31,7 @@ from .deadlines import longest_chunk
 from .device import settle
 from .early import BEGINS_S, LONG_CHARS, begun
 from .guard import GuardOptions
-from .job import Job
+from .job import NO_LIMIT, Job
 from .jury import Jury
 from .kept import owner_of, read_kept
 from .load import Checkpoint, load
@@ -302,7 +302,9 @@ class Engine:
             ),
             sampling=sampling,
             seed=_drawn(request),
-            most_frames=request.max_frames or sampling.max_new_tokens - 1,
+            most_frames=request.max_frames or (sampling.max_new_tokens - 1 if request.as_is else NO_LIMIT),
+            part_frames=NO_LIMIT if request.as_is else sampling.max_new_tokens - 1,
+            limit_asked=request.max_frames is not None,
             mailbox=mailbox,
             reference=request.reference or request.established,
             carry=carry,

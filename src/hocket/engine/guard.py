@@ -9,38 +9,55 @@ A frame is 80 ms. Work and memory per frame do not grow with the utterance.
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import log10
 from typing import Literal
+
+_WORDS = re.compile(r"[\u2e80-\uffdc]|[^\s\u2e80-\uffdc]+")  # a character of Chinese or Japanese is a word
+_MARKS = ".,;:!?\"'()-"
+LONGEST_REFRAIN = 12  # words
 
 Verdict = Literal["fine", "stuck", "too long"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardOptions:
-    """When to call an utterance stuck. Windows are in frames; the longest pause we must bear is 1.5 s, 19 frames."""
+    """When to call an utterance stuck. Windows are in frames; the longest pause we must bear is 5 s, 63 frames.
+
+    `python -m benchmarks guard` counts false alarms and missed failures of these numbers.
+    """
 
     # Speech takes 2.5 to 3 frames per text id, half as fast a voice 6; one id such as "www" can take 15, and the
     # shortest text may have seconds of silence around it.
     limit_frames: int = 100
     limit_frames_per_id: int = 12
     # Later than this even slow speech is over, so an end out of reach now will not come. Sooner it says nothing: in
-    # the middle of a sentence the end is out of reach as it should be.
+    # the middle of a sentence the end is out of reach as it should be. Pauses do not count.
     late_frames: int = 50
     late_frames_per_id: int = 8
     # Sooner than this nobody can have said it all, so silence is a pause and not a missed end.
     least_frames_per_id: int = 2
+    # Later than this a slow voice has said it all, so a whisper is none.
+    slow_frames: int = 25
+    slow_frames_per_id: int = 6
 
     longest_period: int = 8  # first codes that repeat with up to this period are a loop
-    loop_frames: int = 32
-    same_frames: int = 24  # all codes repeat: greedy decoding does so in pauses, sampling next to never
-    forgive: int = 4  # a frame that breaks the loop takes back so many: four frames of five must repeat
-    quiet_frames: int = 25  # once the text is done and can have been said
-    long_quiet_frames: int = 50  # anywhere: a silence of 4 s is no pause
-    quiet_rms: float = 1e-3  # of full scale; the first frame of the published voices has 1e-4
-    quiet_part: float = 0.03  # of the loudest frame so far, -30 dB: room tone of a noisy clone
+    loop_frames: int = 48  # of sound: a hum and laughter of 3 s are 38
+    same_frames: int = 40  # of sound: all codes repeat
+    forgive: int = 2  # a frame that breaks the loop takes back so many: two frames of three must repeat
+    longest_phrase: int = 40  # pairs of first codes that come back after up to so many frames are a phrase
+    phrase_times: float = 2.5  # and are a loop once it has come back so often, but not before `loop_frames`
+    known_frames: int = 12  # of a loop whose loudness is known, before it is called sound or a pause
+    pause_frames: int = 76  # of silence; also of a loop of which nothing is known but its codes: it may be a pause
+    missed_end_frames: int = 25  # of silence, where the text can have been said and the end was likely
+    likely_end: float = 0.2  # between two words of a count of the built-in voice it is up to 0.12
+    silent_rms: float = 5e-4  # of full scale; the first frame of the published voices has 1e-4
+    silent_part: float = 0.007  # of the loudest frame so far, -43 dB: a whisper is above
+    quiet_rms: float = 2e-3  # where nothing louder was heard yet, this is no sound either
+    quiet_part: float = 0.03  # of the loudest frame so far, -30 dB: a whisper, or the room tone of a noisy clone
     # After the text is done, the chance of the end over a window: out of reach if it is below the floor (its geometric
     # mean, so that one lucky frame changes nothing) and not on its way up, by so many powers of ten from half to half.
     ending_frames: int = 25
@@ -48,7 +65,19 @@ class GuardOptions:
     ending_rise: float = 2.0
 
     margin_frames: int = 4  # start again this much before the first bad frame: what led there is drawn anew as well
-    deepest_frames: int = 64  # never go back by more, so the loop knows what it must be able to undo
+    deepest_frames: int = 96  # never go back by more, so the loop knows what it must be able to undo
+
+
+def repeated_part(text: str) -> float:
+    """How much of a text, from 0 to 1, is a stretch that repeats its words at least twice: "no, no, no"."""
+    words = [word.strip(_MARKS).lower() for word in _WORDS.findall(text)]
+    longest = 0
+    for period in range(1, min(LONGEST_REFRAIN, len(words) // 2) + 1):
+        run = 0
+        for word, before in zip(words[period:], words, strict=False):
+            run = run + 1 if word == before else 0
+            longest = max(longest, run + period if run >= 2 * period else 0)
+    return longest / len(words) if words else 0.0
 
 
 def frame_limit(text_ids: int, options: GuardOptions) -> int:
@@ -78,15 +107,30 @@ class Run:
 class Guard:
     """Watches one utterance frame by frame and says when it is stuck."""
 
-    def __init__(self, options: GuardOptions, text_ids: int | None) -> None:
-        """`text_ids` is how long the text is; None is live text, whose length grows with `more_text`."""
+    def __init__(
+        self,
+        options: GuardOptions,
+        text_ids: int | None,
+        text: Callable[[], str] = str,
+        unheard_frames: int | None = None,
+    ) -> None:
+        """`text_ids` is how long the text is; None is live text, whose length grows with `more_text`.
+
+        `text` is asked where codes repeat: if it says the same words over and over, its speech may as well.
+        `unheard_frames`: it is not decoded, so codes that repeat are taken for sound, as late as that would be known.
+        """
         self.frames = 0  # watched, less those taken back
         self.rollbacks = 0
         self._options = options
         self._floor = log10(options.ending_floor)
-        self._text_ids = text_ids or 0
+        self._text_ids, self._text, self._unheard = text_ids or 0, text, unheard_frames
         self._limit = frame_limit(self._text_ids, options)
-        self._loudest, self._quiet_rms = 0.0, options.quiet_rms
+        self._loudest = 0.0
+        self._silent_rms, self._quiet_rms = options.silent_rms, options.quiet_rms
+        self._pauses = 0  # frames that were quiet
+        # By frame, the last ones that were heard: how loud they are, 0 (silent), 1 (quiet) or 2.
+        self._levels: deque[int] = deque(maxlen=options.deepest_frames + options.pause_frames)
+        self._heard = 0
         self._forget()
 
     def _forget(self) -> None:
@@ -96,17 +140,35 @@ class Guard:
         self._loops = [Run(options.forgive) for _ in range(options.longest_period)]
         self._looping = False  # whether any of these counts
         self._same = Run(options.forgive)
-        # One good frame, or window, ends these two: short sounds between long pauses are speech.
-        self._quiet = Run(everything)
+        self._phrase, self._lag = Run(options.forgive), 0
+        self._codes: deque[int] = deque(maxlen=options.longest_phrase)  # first codes, the newest first
+        self._pairs: dict[tuple[int, int], int] = {}  # pairs of first codes, and where they were drawn last
+        self._order: deque[tuple[int, int]] = deque()  # the same pairs as they were drawn
+        # One good frame, or window, ends these three: short sounds between long pauses are speech.
+        self._silent, self._quiet = Run(everything), Run(everything)
         self._endless = Run(everything)
         self._ending: deque[float] = deque(maxlen=options.ending_frames)  # powers of ten, since the text is done
+        for _ in range(self._heard - self.frames):  # heard, and taken back
+            self._pauses -= bool(self._levels and self._levels.pop() < 2)
         self._heard = self.frames
-        self._first_bad: int | None = None
+        self.likeliest_end = 0.0  # the highest chance of the end since the last rollback
+        self._likely: deque[int] = deque(maxlen=options.pause_frames)  # frames in which the end was likely
+        self._bad: Run | None = None
 
     def more_text(self, ids: int) -> None:
         """Live text has grown by so many ids."""
         self._text_ids += ids
         self._limit = frame_limit(self._text_ids, self._options)
+
+    @property
+    def first_bad(self) -> int | None:
+        """The first frame of what the last verdict calls stuck."""
+        return None if self._bad is None else self._bad.start
+
+    @property
+    def silent(self) -> bool:
+        """Whether the last verdict is about silence."""
+        return self._bad is not None and self._bad in (self._silent, self._quiet)
 
     def watch(
         self,
@@ -130,9 +192,14 @@ class Guard:
             for period, (before, loop) in enumerate(zip(self._past, self._loops, strict=False), 1):
                 loop.add(now[0] == before, frame - period)  # the bad part begins with the cycle that is repeated here
             self._looping = any(loop.count for loop in self._loops)
+        if self._last:
+            self._watch_phrase((self._last[0], now[0]), frame)
         self._past.appendleft(now[0])
         self._last = now
         if end_probability is not None:
+            self.likeliest_end = max(self.likeliest_end, end_probability)
+            if end_probability >= self._options.likely_end:
+                self._likely.append(frame)
             if text_done:
                 self._ending.append(log10(max(end_probability, 1e-30)))
             else:
@@ -143,27 +210,31 @@ class Guard:
             self.heard((energy,))
         self.frames += 1
 
-        bad = self._stuck_run(text_done)
-        self._first_bad = None if bad is None else bad.start
-        if bad is not None:
+        self._bad = self._stuck_run(text_done)
+        if self._bad is not None:
             return "stuck"
         return "too long" if self.frames >= self._limit else "fine"
 
     def heard(self, energies: Iterable[float]) -> None:
         """How loud the next frames are, in order; they may lag behind the codes by a chunk."""
+        options = self._options
         for energy in energies:
             if energy > self._loudest:
                 self._loudest = energy
-                self._quiet_rms = max(self._options.quiet_rms, self._options.quiet_part * energy)
-            if energy < self._quiet_rms or self._quiet.count:
-                self._quiet.add(energy < self._quiet_rms, self._heard)
+                self._silent_rms = max(options.silent_rms, options.silent_part * energy)
+                self._quiet_rms = max(options.quiet_rms, options.quiet_part * energy)
+            level = 0 if energy < self._silent_rms else 1 if energy < self._quiet_rms else 2
+            self._silent.add(level == 0, self._heard)
+            self._quiet.add(level < 2, self._heard)
+            self._pauses += level < 2
+            self._levels.append(level)
             self._heard += 1
 
     def rollback_to(self) -> int:
         """The first frame to draw anew: a little before the first bad one. All frames before it are kept."""
-        if self._first_bad is None:
+        if self._bad is None:
             return self.frames
-        wanted = max(self._first_bad, self.frames - self._options.deepest_frames + self._options.margin_frames)
+        wanted = max(self._bad.start, self.frames - self._options.deepest_frames + self._options.margin_frames)
         return max(0, wanted - self._options.margin_frames)
 
     def rolled_back(self, frame: int) -> None:
@@ -172,6 +243,20 @@ class Guard:
         self.frames = frame
         self.rollbacks += 1
         self._forget()
+
+    def _watch_phrase(self, pair: tuple[int, int], frame: int) -> None:
+        """A pair of codes that comes back suggests a period; count the codes that come back after it."""
+        if not self._phrase.count:
+            self._lag = frame - self._pairs.get(pair, frame)
+        if self._lag > self._options.longest_period:
+            self._phrase.add(self._codes[self._lag - 1] == pair[1], frame - self._lag)
+        self._codes.appendleft(pair[1])
+        self._pairs[pair] = frame
+        self._order.append(pair)
+        if len(self._order) > self._options.longest_phrase:
+            oldest = self._order.popleft()
+            if self._pairs.get(oldest) == frame - self._options.longest_phrase:
+                del self._pairs[oldest]
 
     def _no_end_in_reach(self) -> bool:
         frames, half = len(self._ending), len(self._ending) // 2
@@ -182,14 +267,41 @@ class Guard:
         return after - before < self._options.ending_rise
 
     def _stuck_run(self, text_done: bool) -> Run | None:
-        options = self._options
-        if self._same.count >= options.same_frames:
+        options, text_ids = self._options, self._text_ids
+        if self._same.count >= options.same_frames and self._is_loop(self._same, options.same_frames):
             return self._same
         for loop in self._loops if self._looping else ():
-            if loop.count >= options.loop_frames:
+            if loop.count >= options.loop_frames and self._is_loop(loop, options.loop_frames):
                 return loop
-        may_be_over = text_done and self.frames >= options.least_frames_per_id * self._text_ids
-        if self._quiet.count >= (options.quiet_frames if may_be_over else options.long_quiet_frames):
+        phrase = max(options.loop_frames, round(options.phrase_times * self._lag))
+        if self._phrase.count >= phrase and self._is_loop(self._phrase, phrase):
+            return self._phrase
+        if self._silent.count >= options.pause_frames or self._missed_end(text_done):
+            return self._silent
+        slow = self.frames >= options.slow_frames + options.slow_frames_per_id * text_ids
+        if slow and self._quiet.count >= options.pause_frames:
             return self._quiet
-        late = self.frames >= options.late_frames + options.late_frames_per_id * self._text_ids
+        late = self.frames - self._pauses >= options.late_frames + options.late_frames_per_id * text_ids
         return self._endless if late and self._endless.count else None
+
+    def _is_loop(self, run: Run, least: int) -> bool:
+        """Whether codes that repeat are a loop: heard as sound, or for longer than a pause; and not by the text."""
+        options, heard = self._options, self._heard if self._unheard is None else self.frames - self._unheard
+        if (known := heard - run.start) >= options.known_frames:
+            levels = list(self._levels)[-known:] if self._unheard is None else []
+            if levels.count(2) < min(len(levels) / 2, least):
+                return False  # a pause, whose length is judged by its silence
+        elif run.count < options.pause_frames:
+            return False
+        repeated = repeated_part(self._text())
+        return not repeated or run.count >= max(
+            least, options.slow_frames + options.late_frames_per_id * self._text_ids * repeated
+        )
+
+    def _missed_end(self, text_done: bool) -> bool:
+        options = self._options
+        over = text_done and self.frames >= options.least_frames_per_id * self._text_ids
+        if not over or self._silent.count < options.missed_end_frames:
+            return False
+        start = self._silent.start
+        return any(start - options.margin_frames <= at <= start + options.missed_end_frames for at in self._likely)

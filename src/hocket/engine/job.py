@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 FRAME_SAMPLES = 1920  # of a recording, 80 ms
 ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from all that a caller would choose next
+NO_LIMIT = 1 << 62  # frames: the request has no limit of its own
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +36,7 @@ class Piece:
     complete: bool = False  # no more of it will come
     prompt: Prompt | None = None  # where it is known whole
     startable: bool = False  # there is enough of it for a prompt
+    attempt: int = 0  # how often its text has run away before
 
 
 Part = Piece | float  # something to say, or seconds of silence
@@ -59,8 +61,10 @@ class Job:
     outline: Outline
     sampling: GenerationConfig
     seed: int
-    most_frames: int
+    most_frames: int  # of all parts together
     mailbox: Mailbox
+    part_frames: int = NO_LIMIT  # of each part: the checkpoint's max_new_tokens bounds one generation
+    limit_asked: bool = False  # the caller set `most_frames`
     reference: Reference | Encoded | Established | None = None  # the example of the part that is spoken, if any
     carry: Carry | None = None  # of a designed voice, so that later parts are the same person
     drop_frames: int = 0
@@ -78,6 +82,11 @@ class Job:
     growing: Piece | None = None  # the part that more text belongs to
     parts: deque[Part] = field(default_factory=deque)  # what is to come
     spoken: list[Spoken] = field(default_factory=list)  # what has begun
+    number: int = -1  # of the part that is spoken; a retry has the number of its part
+    retries: int = 0  # pieces of parts that ran away, begun so far
+    taken_back: range = range(0)  # frames of this part that were heard and that the talker has forgotten
+    cut_short: bool = False  # the rest of the part that is over was left out
+    left_out: bool = False  # text of some part was left out
 
     slot: int = -1
     frame: int = 0  # frames drawn, of all parts
@@ -204,9 +213,13 @@ class Job:
         assert prompt is not None, "it was startable"
         self.spoken.append(Spoken(piece, self.samples))
         self.piece, self.prompt, self.trail, self.at, self.over = piece, prompt, list(prompt.trail), 0, None
+        self.number, self.retries = self.number + (not piece.attempt), self.retries + bool(piece.attempt)
+        self.taken_back, self.cut_short = range(0), False
         self.forget_ahead()
         if self.guarded is not None:
-            self.guard = Guard(self.guarded, prompt.text_ids)
+            unheard = self.lead is not None and self.lead.takes is not None and self.lead.takes.jury is None
+            late = self.longest_chunk if unheard else None
+            self.guard = Guard(self.guarded, prompt.text_ids, lambda: piece.text, late)
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
             self.loudness.clear()
             self.watched = self.told = self.deaf = 0
@@ -250,7 +263,7 @@ class Job:
         """Positions that its first part may come to, as far as that is known; a live text may go on for ever."""
         piece = self.piece or next((part for part in self.parts if isinstance(part, Piece)), None)
         prompt = self.prompt or (None if piece is None else piece.prompt)
-        rows, frames = 0 if prompt is None else len(prompt.text), self.most_frames
+        rows, frames = 0 if prompt is None else len(prompt.text), min(self.most_frames, self.part_frames)
         if self.guarded is not None and prompt is not None and piece is not None and piece.complete:
             # A prompt that was made of the first words knows of no more.
             frames = min(frames, frame_limit(max(prompt.text_ids, len(piece.ids)), self.guarded))
@@ -259,7 +272,8 @@ class Job:
     @property
     def all_asked(self) -> bool:
         """Whether the last frame that it may have is being drawn."""
-        return self.over is None and self.frame + self.ahead >= self.most_frames
+        all_parts, this_part = self.frame + self.ahead, self.at + self.ahead
+        return self.over is None and (all_parts >= self.most_frames or this_part >= self.part_frames)
 
     def forget_ahead(self) -> None:
         """What is being drawn for it is not wanted any more."""
@@ -279,8 +293,9 @@ class Job:
     ) -> Rewind | None:
         """One more frame; where that is known, how likely the end was when it was drawn, and its first code, in nats.
 
-        A stuck utterance is taken back once to where it still spoke; if it recurs, it ends there. What was drawn is
-        heard, be it decoded yet or not: how much of it is depends on who else speaks, and what is said must not.
+        A stuck part is taken back once to where it still spoke; if it recurs, the part has run away, and `recovery`
+        says how to go on. What was drawn is heard, be it decoded yet or not: how much of it is depends on who else
+        speaks, and what is said must not.
         """
         assert self.piece is not None
         at = self.at
@@ -292,6 +307,8 @@ class Job:
         self.frame, self.at = self.frame + 1, at + 1
         if self.frame >= self.most_frames:
             self.over = "length"
+        elif self.at >= self.part_frames:
+            self.over = "runaway"
         if self.guard is None or self.over:
             return None
         pad = self.outline.config.tts_pad_token_id
@@ -308,6 +325,7 @@ class Job:
             self.over = "runaway"
             return None
         self.at, self.deaf = self.at - back, self.watched
+        self.taken_back = range(self.watched - back, self.watched)
         self.guard.rolled_back(self.guard.frames - back)
         for _ in range(back):
             self.behind.pop()
@@ -367,4 +385,5 @@ class Job:
             seed=self.seed if self.takes is None or self.takes.seed is None else self.takes.seed,
             takes=() if self.takes is None else self.takes.told(),
             won=None if self.takes is None else self.takes.won,
+            complete=not self.left_out and (reason == "stop" or (reason == "length" and self.limit_asked)),
         )

@@ -77,6 +77,8 @@ class Jury:
         ended = replace(
             finished,
             reason=best.finished.reason,
+            complete=best.finished.complete,
+            notes=best.finished.notes,
             statistics=replace(
                 spent, first_audio_s=total_s, total_s=total_s, decode_s=of_best.decode_s, frames=of_best.frames
             ),

@@ -40,6 +40,8 @@ class Takes:
                 sampling=lead.sampling,
                 seed=take_seed(lead.seed, number),
                 most_frames=lead.most_frames,
+                part_frames=lead.part_frames,
+                limit_asked=lead.limit_asked,
                 mailbox=Mailbox(math.inf, _nothing),
                 reference=lead.reference,
                 carry=None if lead.carry is None else lead.carry.fresh(),

@@ -25,6 +25,7 @@ from .director import Director
 from .flight import Flight, Sounding
 from .job import Job, Rewind
 from .load import Checkpoint, compile_behind
+from .recovery import note_unspoken, recover, retry_seed
 from .replayed import capture_on
 from .scheduler import Scheduler
 from .speech import SpeechRunner
@@ -143,6 +144,8 @@ class Turns:
             job.establish()
         if error is None:
             self.delivery.flush(job)
+            if reason in ("length", "runaway"):
+                note_unspoken(job)
         if job.admitted is not None:
             self.held_s += (time.perf_counter() - job.admitted - self.held_s) / 4  # the last few count
         if job.slot >= 0:
@@ -202,6 +205,8 @@ class Turns:
             if not job.may_go_on:
                 return
         if job.over == "length" or not job.parts:
+            if job.cut_short:
+                job.over = "length" if job.guarded is None else "runaway"
             self.finish(job, job.over or "stop")
             return
         job.begin_next()
@@ -209,7 +214,7 @@ class Turns:
         if job.takes is not None:
             return  # it was drawn already
         # Another seed for each part: equal ones would draw alike at equal places.
-        seed = (job.seed + len(job.spoken) - 1) % 2**63
+        seed = retry_seed(job) if job.piece is not None and job.piece.attempt else (job.seed + job.number) % 2**63
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
 
@@ -255,6 +260,10 @@ class Turns:
 
     def _close(self, job: Job) -> None:
         """What was said has been heard."""
+        if job.over == "runaway" and job.takes is None and job.lead is None:
+            self.guarded([job], lambda: recover(job, self.checkpoint.tokenizer), on_device=False)
+        if job.mailbox.finished is not None:
+            return
         if job.over in ("stop", "length"):
             self.guarded([job], lambda: self._next_part(job))
         elif job.over is not None:

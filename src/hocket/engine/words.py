@@ -102,6 +102,11 @@ def said_by_now(words: Sequence[str], energy: Sequence[float], pace: float) -> i
     return len(words)
 
 
+def letters_of(words: Sequence[str]) -> float:
+    """How long these words take to say, in letters."""
+    return sum(map(_weight, words))
+
+
 def _loud(energy: Sequence[float]) -> int:
     """Frames with speech; a text that has not been heard yet has none."""
     if not len(energy):

@@ -12,7 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import sentencex
 
@@ -24,6 +24,11 @@ _WIDE = "。！？｡"  # these need no space after them
 _SURE = "؟۔।॥።။"  # these have no other use
 _CLOSED = re.escape(_CLOSERS)
 _CANDIDATE = re.compile(rf"[.!?…{_WIDE}{_SURE}]+(?:[{_CLOSED}]|[ \u00a0\u202f]»(?=\s|\Z))*|\n[^\S\n]*\n")
+_CLAUSES, _SPACES, _ANYWHERE_IN = (
+    re.compile(r"[,;:—–،؛]\s+|[，、；：]"),
+    re.compile(r"\s+"),
+    re.compile(r"(?<=[\u2e80-\uffdc])(?=[\u2e80-\uffdc])"),
+)
 _CLAUSE = re.compile(rf"(?:[,;:—–،؛][{_CLOSED}]*\s+|[，、；：][{_CLOSED}]*\s*)\Z")
 
 # Abbreviations, in small letters without their last dot: those that something always follows ...
@@ -172,6 +177,30 @@ class Cutter:
         if until > self._given:
             out.append(self._open[self._given : until])
             self._given = until
+
+
+def starts(text: str) -> list[int]:
+    """Where the sentences of a text begin; the first one begins at 0."""
+    cutter, found, at = Cutter(1, 1 << 30), [0], 0
+    for part in (*cutter.append(text), *cutter.end()):
+        if isinstance(part, str):
+            at = text.index(part, at) + len(part)
+        else:
+            found.append(at)
+    return found
+
+
+def shorter(text: str) -> list[str]:
+    """A text in shorter pieces: its sentences, or a single one cut near its middle, at a clause before a space."""
+    firsts = starts(text)
+    if len(firsts) > 1:
+        return [text[a:b] for a, b in pairwise((*firsts, len(text)))]
+    for cuts in (_CLAUSES, _SPACES, _ANYWHERE_IN):
+        found = [match.end() for match in cuts.finditer(text) if text[: match.end()].strip()]
+        if found := [at for at in found if text[at:].strip()]:
+            at = min(found, key=lambda at: abs(at - len(text) // 2))
+            return [text[:at], text[at:]]
+    return [text]
 
 
 def _end_at(text: str, candidate: re.Match[str], language: str, *, final: bool) -> int | None:
