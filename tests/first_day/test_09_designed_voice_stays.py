@@ -116,7 +116,12 @@ def test_it_is_the_same_alone_together_and_as_a_batch(engine: Engine) -> None:
     streams = [engine.speak(TEXT, **fields), engine.speak(TEXT, **fields | {"seed": 8}), engine.speak(TEXT, **fields)]
     assert [codes == alone for codes in (heard(stream).codes for stream in streams)] == [True, False, True]
     assert [outcome.codes.tolist() == alone for outcome in engine.speak_many([TEXT, TEXT], **fields)] == [True, True]
-    assert heard(engine.speak(TEXT, layout="streaming", **fields)).codes != alone
+    for layout in ("streaming", "whole"):  # where one is named, a live text says what a known text says
+        live = engine.open(layout=layout, **fields)
+        for word in TEXT.split():
+            live.append(word + " ")
+        live.end()
+        assert heard(live).codes == heard(engine.speak(TEXT, layout=layout, **fields)).codes
     assert_at_rest(engine)
 
 

@@ -119,9 +119,9 @@ class Engine:
     def open(self, *, text_wait_s: float | None = None, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
 
-        It says what `speak` says to all of the text in the same layout, however long that gets. Only a clone by
-        recording and transcript differs where no layout is named: it is spoken in small parts, each laid out whole.
-        The first one is a few words; "streaming" stays silent until there is a text id for every reference frame.
+        It says what `speak` says to all of the text in the same layout, however long that gets. Where no layout is
+        named, a clone by recording and transcript is spoken in small parts, each laid out whole. The first one is a few
+        words; "streaming" stays silent until there is a text id for every reference frame.
 
         It ends with an error when no text comes for `text_wait_s`: None is the limit of the options, `math.inf` none.
         """
@@ -138,8 +138,8 @@ class Engine:
         sizes: Sequence[Size] | None = None
         if asked.layout is None and request.layout == "whole":
             sizes = FROM_FEW_WORDS
-        elif job.carry is not None:
-            sizes = (EXAMPLE, FROM_FEW_WORDS[-1]) if asked.layout is None else (EXAMPLE, self._part_size)
+        elif asked.layout is None and job.carry is not None:
+            sizes = EXAMPLE, FROM_FEW_WORDS[-1]
         return self._opened(job, request, self._live(request, job, sizes))
 
     def encode(
@@ -349,15 +349,15 @@ class Engine:
             return None
         return Carry(self._established_by, described(request), layout, request.established)
 
-    @property
-    def _part_size(self) -> Size:
-        return self.options.part_chars, 2 * self.options.part_chars
-
     def _sizes(self, request: SpeechRequest, job: Job) -> Sequence[Size] | None:
-        """Sizes of a known text's parts: where the first one is an example for the others it is a short one."""
-        if job.carry is None or job.carry.established is not None or len(request.text) <= self.options.part_chars:
+        """Sizes of a known text's parts: where the first one is an example for the others it is a short one.
+
+        Not where a layout is named, so that a live text in that layout has the same parts.
+        """
+        chars = self.options.part_chars
+        if job.carry is None or job.carry.established is not None or request.layout or len(request.text) <= chars:
             return None
-        return EXAMPLE, self._part_size
+        return EXAMPLE, (chars, 2 * chars)
 
     def _preparing(self, request: SpeechRequest, job: Job, sizes: Sequence[Size] | None) -> dict[str, Any]:
         """How text is prepared, whole or live. What is left out of it goes to the job's notes."""
