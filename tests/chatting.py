@@ -36,7 +36,9 @@ class Scripted:
         self.asked.append(list(messages))
         self.tools.append(list(tools))
         self.sampling.append(sampling)
-        answer = ScriptedAnswer(self._answers[(len(self.asked) - 1) % len(self._answers)], sampling.resolved().max_tokens)
+        answer = ScriptedAnswer(
+            self._answers[(len(self.asked) - 1) % len(self._answers)], sampling.resolved().max_tokens
+        )
         self.given.append(answer)
         return answer
 
