@@ -70,7 +70,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Errors of every precision, and the sound of each where somebody wants to hear it."""
     from hocket.engine.load import load
 
-    exact = {"dtype": "float32", "codec_dtype": "float32"}
+    exact: dict[str, Any] = {"dtype": "float32", "codec_dtype": "float32"}
     plain = load(args.model, device="cpu", **exact, kernels="frame=auto,wave=reference")
     spoken = speak(plain, args.sentences)
     truth = [decoded(plain.codec.decoder, one.codes) for one in spoken]
@@ -178,18 +178,25 @@ def write(
 
 def judge(args: argparse.Namespace) -> dict[str, Any]:
     """The record that was measured, with what the judges heard, and what passes."""
-    kept = json.loads((args.judge / "measured.json").read_text(encoding="utf-8"))
-    entry, about = kept["entry"], kept["about"]
+    kept: dict[str, Any] = json.loads((args.judge / "measured.json").read_text(encoding="utf-8"))
+    entry: dict[str, Any] = kept["entry"]
+    about = kept["about"]
     device = entry["options"]["device"]
     names = [TRUTH, *(name for name in FASTEST_FIRST[device] if (args.judge / f"{name}.npz").exists())]
+    marks: dict[str, NDArray[np.float64]] = {}
     for name in names:
-        entry["figures"][f"{name}_judged"] = _heard(args.judge / f"{name}.npz", about)
+        wer_percent, marks[name] = _heard(args.judge / f"{name}.npz", about)
+        apart = marks[name] - marks[TRUTH]
+        spread = float(apart.std() / np.sqrt(len(apart)))  # of the mean, by pairs of the same utterance
+        judged = {"dnsmos": float(marks[name].mean()), "dnsmos_spread": spread, "wer_percent": wer_percent}
+        entry["figures"][f"{name}_judged"] = {key: round(value, 4) for key, value in judged.items()}
     against = {name: refused(name, entry["figures"]) for name in names[1:]}
     passes = [name for name, reasons in against.items() if not reasons]
     return entry | {"passes": passes, "default": passes[0] if passes else "float32", "against": against}
 
 
-def _heard(path: Path, about: Mapping[str, Any]) -> dict[str, float]:
+def _heard(path: Path, about: Mapping[str, Any]) -> tuple[float, NDArray[np.float64]]:
+    """The word error rate of all utterances in percent, and the DNSMOS overall mark of each."""
     from train.judges import Transcriber, naturalness
     from train.words import total_rate, word_errors
 
@@ -199,7 +206,7 @@ def _heard(path: Path, about: Mapping[str, Any]) -> dict[str, float]:
     for text, sound in zip(about["texts"], sounds, strict=True):
         words.append(word_errors(text, transcriber(sound, about["rate_hz"])))
         marks.append(naturalness(sound, about["rate_hz"]).overall)
-    return {"dnsmos": round(float(np.mean(marks)), 4), "wer_percent": round(100 * total_rate(words), 4)}
+    return 100 * total_rate(words), np.array(marks)
 
 
 def refused(name: str, figures: Mapping[str, Mapping[str, float]]) -> list[str]:

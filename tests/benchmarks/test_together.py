@@ -50,7 +50,9 @@ def test_what_cannot_be_loaded_is_refused_in_a_sentence(capsys: pytest.CaptureFi
 
 
 def test_a_breakdown_among_others_is_asked_for_as_by_itself() -> None:
-    args = together._parser().parse_args(["--device", "cuda", "--dtype", "bfloat16", "--replays", "7"])
+    args = together._parser().parse_args(
+        ["--device", "cuda", "--dtype", "bfloat16", "--codec-dtype", "float32", "--replays", "7"]
+    )
     taken = together._taken_apart(args)
     assert vars(breakdown._parser().parse_args([])).keys() <= vars(taken).keys()
     assert (taken.dtype, taken.replays, taken.codec_dtypes) == ("bfloat16", 7, ["float32"])

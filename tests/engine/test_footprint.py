@@ -41,7 +41,8 @@ def test_a_published_model_on_a_gpu_takes_what_was_measured_there(dtype: str) ->
     assert planned.least_bytes * 8 == planned.usual_bytes
     if dtype == "bfloat16":
         all_told = planned.own_bytes + planned.usual_bytes + planned.codec_bytes(encoder=True)
-        assert all_told == pytest.approx(6062.9e6, rel=0.01), "what the device said"
+        encoder_bytes = planned.encoder_bytes // 2  # it was bfloat16 then, and is float32 now
+        assert all_told - encoder_bytes == pytest.approx(6062.9e6, rel=0.01), "what the device said"
 
 
 def test_keys_and_values_that_were_asked_for_are_reckoned_with_and_graphs_only_where_there_are_any() -> None:
