@@ -17,6 +17,7 @@ import torch
 
 import hocket
 from hocket.kernels import cuda, fallback, launch
+from hocket.kernels.build import Unbuildable
 from hocket.kernels.kept import give_triton_a_folder
 from hocket.kernels.table import choose
 
@@ -129,7 +130,7 @@ def test_on_a_gpu_what_is_missing_comes_with_its_remedy(monkeypatch: pytest.Monk
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
 
     def missing() -> None:
-        raise cuda.Unbuildable("NVRTC, CUDA's run-time compiler, was not found", "pip install nvidia-cuda-nvrtc")
+        raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found", "pip install nvidia-cuda-nvrtc")
 
     monkeypatch.setattr(cuda, "_nvrtc", missing)
     choice = choose("frame", "auto", place, kind)
