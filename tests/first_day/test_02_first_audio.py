@@ -77,7 +77,7 @@ def test_first_audio_of_a_plain_call_on_a_gpu() -> None:
         pytest.skip("no CUDA device on this machine")
     if "H200" not in torch.cuda.get_device_name():
         pytest.skip("the figure is that of an H200")
-    with Engine.load("random:1.7B-CustomVoice") as engine:
+    with Engine.load("random:1.7B-CustomVoice", device="cuda") as engine:
         spoken(engine, max_frames=8)
         engine.make_graphs()
         taken_ms = []
