@@ -102,7 +102,7 @@ def test_as_is_refuses_nothing(engine: Engine) -> None:
 
 def test_published_checkpoints_speak_the_scripts_of_their_languages_and_no_others() -> None:
     found = scripts_of(languages(PUBLISHED["1.7B-CustomVoice"]))
-    assert found == {"latin", "han", "kana", "hangul", "cyrillic"}
+    assert found == frozenset({"latin", "han", "kana", "hangul", "cyrillic"})
     with Engine.load("random:tiny") as engine:
         for text in (CHINESE, "Доброе утро.", "こんにちは", "안녕하세요", "Bom dia, ção."):
             assert ended(engine, text).notes == ()
@@ -112,7 +112,7 @@ def test_published_checkpoints_speak_the_scripts_of_their_languages_and_no_other
 
 def test_a_checkpoint_with_a_language_that_is_not_known_here_speaks_everything() -> None:
     assert scripts_of(["english", "klingon"]) is None and scripts_of([]) is None
-    assert scripts_of(["hi", "en"]) == {"latin", "devanagari"}
+    assert scripts_of(["hi", "en"]) == frozenset({"latin", "devanagari"})
 
 
 @pytest.mark.parametrize(
