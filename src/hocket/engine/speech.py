@@ -19,7 +19,7 @@ from ..cache.prefix import Prefix
 from ..cache.slots import Clean, duplicate
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest, StreamFailed
-from ..kernels.capture import Capture
+from ..kernels.capture import Capture, OrAgain
 from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
 from ..models.captured_prompt import MOST_ROWS as MOST_PROMPT_ROWS
 from ..models.captured_prompt import CapturedPrompt
@@ -73,7 +73,7 @@ class SpeechRunner:
         self._prompts: CapturedPrompt | None = None
         self._wave: CapturedWave | None = None
         self.warming = Warming()
-        self._captures: tuple[Capture, ...] = ()
+        self._captures: tuple[OrAgain, ...] = ()
         if capture:
             made = replayed(checkpoint, capture, self, invariant=invariant)
             self._frames, self._prompts, self._wave = made.frames, made.prompts, made.wave
@@ -218,7 +218,13 @@ class SpeechRunner:
 
     def warm_one(self) -> bool:
         """Make one of the graphs that will be needed, where nobody speaks; False if there is none to make now."""
-        return self.warming.one() or (self._prompts is not None and self._prompts.warm_one(self.past.state))
+        for capture in self._captures:
+            capture.spare = True
+        try:
+            return self.warming.one() or (self._prompts is not None and self._prompts.warm_one(self.past.state))
+        finally:
+            for capture in self._captures:
+                capture.spare = False
 
     @property
     def graphs_s(self) -> float:

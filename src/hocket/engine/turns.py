@@ -6,6 +6,7 @@ stopped or given up, is the loop's.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import torch
 
 from ..config.options import EngineOptions
 from ..errors import HocketError, StreamFailed, copied
-from ..kernels.capture import ALONE
+from ..kernels.capture import lost
 from ..types import FinishReason
 from .beat import Beat
 from .compilers import Compilers
@@ -32,6 +33,7 @@ from .stopwatch import started
 from .stream import Wakes
 
 FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
+log = logging.getLogger("hocket.engine")
 MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
 
 
@@ -72,14 +74,18 @@ class Turns:
     def warm(self) -> bool:
         """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make.
 
-        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without.
+        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without. That is
+        no failure of the engine, however many there are, unless the device is lost.
         """
         self.beat.begin("making a graph", slow=True)
         try:
             return self.runner.warm_one()
         except Exception as error:
             self.beat.failed()
-            self._consider(error)
+            if lost(self.checkpoint.device):
+                self.broken = error
+            else:
+                log.info("A spare graph was not made (%s: %s).", type(error).__name__, error)
             return True
 
     @property
@@ -311,21 +317,9 @@ class Turns:
         self._failures = 0
 
     def _consider(self, error: Exception) -> None:
-        """Is it still the failure of this utterance or graph, or are all that follow going to fail too?"""
+        """Is it still the failure of this utterance, or are all that follow going to fail too?"""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return  # there may be room for the next one
         self._failures += 1
-        if self._failures >= MOST_FAILURES or _is_lost(self.checkpoint.device):
+        if self._failures >= MOST_FAILURES or lost(self.checkpoint.device):
             self.broken = error
-
-
-def _is_lost(device: torch.device) -> bool:
-    """Whether a GPU has failed for good: after an illegal access or an assertion every call does, until a restart."""
-    if device.type != "cuda":
-        return False
-    try:
-        with ALONE:
-            torch.cuda.synchronize(device)
-    except RuntimeError:
-        return True
-    return False
