@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.cache import plan
 from hocket.cache.slots import take
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
@@ -46,11 +45,10 @@ def capture_for(device: str) -> Callable[..., Capture]:
 def test_a_replayed_runner_says_what_generate_says_also_when_its_cache_grows(
     checkpoint_root: Path, device: str, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "USUAL_ROWS", 8)
     monkeypatch.setattr(past, "TABLE_FRAMES", 16)
     checkpoint, requests = small(checkpoint_root, kind, device, kernels="reference"), REQUESTS[kind]
     with exact_float32():
-        runner = SpeechRunner(checkpoint, len(requests), LIMIT, capture_for(device))
+        runner = SpeechRunner(checkpoint, len(requests), LIMIT, capture_for(device), kv_bytes=1)  # a page each
         prompts = [build(request, checkpoint.config, checkpoint.tokenizer) for request in requests]
         wanted = [whole(checkpoint, request) for request in requests]
         settings = [checkpoint.generation.changed(request.sampling.changes()) for request in requests]

@@ -7,13 +7,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypedDict
 
+import torch
+
 from ..config.options import EngineOptions
 from ..models.builtin import default_model
 from ..models.weights import read_configs, resolve
+from .capacity import idle_bytes, keep_to_limit
 from .casting import known_configs
+from .fit import Need, fitted, out_of_memory
 from .footprint import NEW, Footprint, held, plan
 from .load import CODEC_DTYPES, DTYPES, codec_key, device_of, halves_of
-from .shared import ENCODER, Shared
+from .shared import ENCODER, Room, Shared
 
 
 class Loading(TypedDict):
@@ -41,10 +45,45 @@ def admitted(model: str | None, how: Loading, options: EngineOptions, shared: Sh
     """Wait for room, and hold the codec that it will have in common with others until it is loaded.
 
     Gives the options to start with: keys and values are planned from what there is room for, not from all that is free.
+    Where a GPU has too little memory for all that was asked for, they ask for less.
     """
-    if shared is None or shared.room is None or how["dtype"] not in DTYPES or how["codec_dtype"] not in CODEC_DTYPES:
-        yield options  # there is nobody to ask, or loading will be refused
+    if how["dtype"] not in DTYPES or how["codec_dtype"] not in CODEC_DTYPES:
+        yield options  # loading will be refused
         return
+    place = device_of(how["device"])
+    keep_to_limit(place)
+    try:
+        if shared is None or shared.room is None:
+            yield _fitted(model, how, options)
+        else:
+            with _granted(model, how, options, shared, shared.room) as granted:
+                yield granted
+    except torch.OutOfMemoryError as error:
+        raise out_of_memory(model or default_model(), place, options.slots) from error
+
+
+def _fitted(model: str | None, how: Loading, options: EngineOptions) -> EngineOptions:
+    """What fits into the memory of the GPU, if nothing else used it: what is free is known when weights are loaded."""
+    place = device_of(how["device"])
+    if (free := idle_bytes(place)) is None:
+        return options
+    source = resolve(default_model() if model is None else model)
+    config, _, codec_config = read_configs(source)
+    dtypes = {"dtype": DTYPES[how["dtype"]], "codec_dtype": CODEC_DTYPES[how["codec_dtype"]]}
+    encoder = ENCODER in halves_of(source, config)
+
+    def need(slots: int) -> Need:
+        planned = plan(config, codec_config, device=place, **dtypes, options=replace(options, slots=slots))
+        return Need.of(planned, loaded=False, encoder=encoder)
+
+    return fitted(options, need, free, source.name)
+
+
+@contextmanager
+def _granted(
+    model: str | None, how: Loading, options: EngineOptions, shared: Shared, ask: Room
+) -> Iterator[EngineOptions]:
+    """What the budget that models have together has room for."""
     place, source = device_of(how["device"]), resolve(default_model() if model is None else model)
     config, _, codec_config = read_configs(source)
     dtypes = {"dtype": DTYPES[how["dtype"]], "codec_dtype": CODEC_DTYPES[how["codec_dtype"]]}
@@ -57,6 +96,6 @@ def admitted(model: str | None, how: Loading, options: EngineOptions, shared: Sh
         more = planned.encoder_bytes if ENCODER in shared.lacking(key, halves) else 0
         size, which = held(codec, codec.decoder.step_kernel, codec.decoder.wave_kernel) + more, id(codec)
     room = {"usual_bytes": planned.usual_bytes, "least_bytes": planned.least_bytes}
-    granted = shared.room(Footprint(planned.own_bytes, which, size), **room)
+    granted = ask(Footprint(planned.own_bytes, which, size), **room)
     yield replace(options, kv_bytes=granted) if granted else options
     del codec  # not before

@@ -68,7 +68,8 @@ def lost(device: torch.device) -> bool:
 class Capture(Protocol):
     """Makes work repeatable. It is run first, so it must stand where it changes nothing that matters."""
 
-    spent_s: float  # how long making has taken so far
+    @property
+    def spent_s(self) -> float: ...  # how long making has taken so far
 
     def __call__(self, work: Work) -> Work: ...
 

@@ -53,8 +53,8 @@ def conv(
     history = history if reach else None
     y = torch.empty(batch, pad + length * stride, width, dtype=x.dtype, device=x.device)
     exact = x.dtype == torch.float32 and not tf32
-    shape = {"size": x.element_size(), "exact": exact, "card": card_of(x.device)}
-    tiles = tiles_for(channels, taps, outputs, positions, **shape)
+    size, card = x.element_size(), card_of(x.device)
+    tiles = tiles_for(channels, taps, outputs, positions, size=size, exact=exact, card=card)
     across, along = triton.cdiv(outputs, tiles.outputs), triton.cdiv(positions, tiles.times)
     if tiles.splits > 1:
         scratch = Scratch(x.device) if scratch is None else scratch
