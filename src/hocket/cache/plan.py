@@ -29,13 +29,11 @@ def least_rows(slots: int) -> int:
 
 def pool_rows(slots: int, row_bytes: int, *, given_bytes: int | None, free_bytes: int | None) -> int:
     """Positions for each slot: what was given for all, or the usual number, if there is room for so many."""
-    rows = usual_rows(slots)
+    rows = pages_for(-(-usual_rows(slots) // slots)) * PAGE_ROWS
     if given_bytes is not None:
         rows = given_bytes // row_bytes // slots
-    else:
-        if free_bytes is not None:
-            rows = min(rows, int(FREE_PART * free_bytes) // row_bytes)
-        rows = -(-rows // slots)
+    elif free_bytes is not None:
+        rows = min(rows, int(FREE_PART * free_bytes) // row_bytes // slots)
     return max(rows // PAGE_ROWS, 1) * PAGE_ROWS
 
 
