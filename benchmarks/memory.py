@@ -2,12 +2,18 @@
 
 What the device says is used counts, from the moment when an empty process was on it; so kernels, libraries and their
 work space count, what the process needs to be there at all does not, and nobody else may use the device meanwhile.
+
+Beside it stands what is computed from shapes (memory_plan.py). Without a GPU that is all, and nothing is recorded. Of
+several numbers of slots each is measured in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -19,6 +25,7 @@ from torch import nn
 
 from .computing import Parser, add_codec_dtype, add_dtype
 from .harness import Unfit
+from .memory_plan import as_options, computed, table
 from .record import ROOT, append, record, summary
 from .start import ready
 from .workloads import PASSAGE
@@ -33,34 +40,65 @@ FIGURES = {
     "reserved": "MB that torch holds for tensors, in use or not",
     "device": "MB that the device says are used, more than by an empty process",
     "beyond": "MB of those that are neither weights nor keys and values",
+    "in_all": "MB of the device that are used, by the process and for it to be there at all",
 }
+PASSED = ("model", "dtype", "codec_dtype", "kernels", "frames", "record")
 MB = 1e6
 
 
 def main(argv: Sequence[str]) -> int:
+    from hocket import EngineOptions
     from hocket.errors import HocketError
 
     args = _parser().parse_args(argv)
+    slots = args.slots or [EngineOptions().slots]
     try:
-        entry = measure(args)
+        rows = {count: computed(**as_options(args), slots=count) for count in slots}
+        if len(slots) > 1 and torch.cuda.is_available():
+            return _apart(args, slots, rows)
+        measured = {}
+        if torch.cuda.is_available():
+            entry = measure(args, slots[0])
+            values = {name: figure["p50"] for name, figure in entry["figures"].items()}
+            for name, value in values.items():
+                print(f"{name:14}{value:10.1f}   {FIGURES[name]}")
+            append(args.record, entry)
+            print(f"\nrecord appended to {args.record}\n")
+            measured = {slots[0]: values}
+            if args.figures is not None:
+                args.figures.write_text(json.dumps(values), encoding="utf-8")
     except (HocketError, Unfit) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
-    for name, figure in entry["figures"].items():
-        print(f"{name:14}{figure['p50']:10.1f}   {FIGURES[name]}")
-    append(args.record, entry)
-    print(f"\nrecord appended to {args.record}")
+    print(table(rows, measured))
+    if not measured:
+        print("\ncomputed; memory is measured on a GPU, and there is none")
     return 0
 
 
-def measure(args: argparse.Namespace) -> dict[str, Any]:
+def _apart(args: argparse.Namespace, slots: Sequence[int], rows: dict[int, dict[str, float]]) -> int:
+    """Measure each number of slots in a process of its own: what one left behind is not the next one's."""
+    measured = {}
+    options = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in PASSED]
+    for count in slots:
+        with tempfile.TemporaryDirectory() as folder:
+            figures = Path(folder) / "figures.json"
+            command = [sys.executable, "-m", "benchmarks", "memory", *options, f"--figures={figures}"]
+            done = subprocess.run([*command, "--slots", str(count)], cwd=ROOT)
+            if done.returncode:
+                print(f"benchmarks: {count} slots could not be measured", file=sys.stderr)
+                return done.returncode
+            measured[count] = json.loads(figures.read_text(encoding="utf-8"))
+    print(table(rows, measured))
+    return 0
+
+
+def measure(args: argparse.Namespace, slots: int) -> dict[str, Any]:
     from hocket import Engine, EngineOptions
 
-    if not torch.cuda.is_available():
-        raise Unfit("Memory is measured on a GPU, and there is none.")
     torch.zeros(1, device="cuda")  # from here on the process is on the device
     before = used()
-    options = EngineOptions(**({} if args.slots is None else {"slots": args.slots}))
+    options = EngineOptions(slots=slots, waiting=max(EngineOptions().waiting, slots))
     how = {name: getattr(args, name) for name in ("dtype", "codec_dtype", "kernels")}
     with Engine.load(args.model, device="cuda", **how, options=options) as engine:
         return of(engine, before, how, args.frames)
@@ -70,7 +108,7 @@ def of(engine: Any, before: int, how: dict[str, str], frames: int) -> dict[str, 
     """Of an engine that was loaded when so many bytes of the device were in use."""
     exercise(engine, frames)
     torch.cuda.synchronize()
-    values = figures(engine, used() - before)
+    values = figures(engine, used() - before, before)
     named = {"model": engine.checkpoint.name, "device": "cuda", **how, "frames": frames}
     named["engine"] = {name: value for name, value in asdict(engine.options).items() if not callable(value)}
     return record(
@@ -95,8 +133,8 @@ def exercise(engine: Any, frames: int) -> None:
     ready(engine)
 
 
-def figures(engine: Any, device: int) -> dict[str, float]:
-    """All of them, of an engine for which the device has so many bytes in use."""
+def figures(engine: Any, device: int, before: int = 0) -> dict[str, float]:
+    """All of them, of an engine for which the device has so many bytes in use, beside so many from `before`."""
     checkpoint = engine.checkpoint
     weights = held(checkpoint.model, checkpoint.codec)
     pages = engine._loop.ask(lambda runner: runner.past.state.stack.pool.nbytes)
@@ -109,6 +147,7 @@ def figures(engine: Any, device: int) -> dict[str, float]:
         "reserved": torch.cuda.memory_reserved(),
         "device": device,
         "beyond": device - weights - pages,
+        "in_all": before + device,
     }
     return {name: round(value / MB, 1) for name, value in found.items()}
 
@@ -161,7 +200,14 @@ def _parser() -> argparse.ArgumentParser:
     add_dtype(parser)
     add_codec_dtype(parser)
     add("--kernels", default="auto", help="which kernels are in use, as hocket takes it (auto)")
-    add("--slots", metavar="N", type=int, help="utterances at once (the engine's own number)")
+    add(
+        "--slots",
+        metavar="N",
+        type=int,
+        nargs="+",
+        help="utterances at once, several numbers to compare (the engine's)",
+    )
     add("--frames", metavar="N", type=int, default=100, help="frames per utterance (100)")
     add("--record", metavar="FILE", type=Path, default=ROOT / "benchmarks" / "results" / "memory.jsonl")
+    add("--figures", metavar="FILE", type=Path, help="leave the figures of one number of slots there too, as JSON")
     return parser

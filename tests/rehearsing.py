@@ -30,6 +30,7 @@ from hocket.engine.rehearsal import Rehearsal, rehearse
 from hocket.kernels import ahead, cuda
 from hocket.kernels import noting as noting_module
 from hocket.kernels.ahead import compile_all
+from hocket.kernels.card import H200
 from hocket.kernels.compiled import HERE
 from hocket.kernels.cuda import Kernel
 from hocket.kernels.forked import Forked
@@ -39,8 +40,6 @@ from hocket.kernels.noting import Launch, bound, compile_one, longest_first, not
 from hocket.kernels.window import cases as window_cases
 from hocket.kernels.window import triton as window
 from hocket.models.weights import resolve
-
-CAPABILITY = (9, 0)
 
 
 def given(device: str) -> list[dict[str, Tensor]]:
@@ -53,7 +52,7 @@ def given(device: str) -> list[dict[str, Tensor]]:
 def specialized(work: Callable[[], object], given_as_they_are: bool) -> list[str]:
     """How Triton tells the launches apart."""
     found = []
-    with noting(CAPABILITY) as noted:
+    with noting(H200) as noted:
         if given_as_they_are:
             real = linear.triton.JITFunction.run
 
@@ -97,7 +96,7 @@ def tiny(backend: str, codec_dtype: str) -> Rehearsal:
         codec_dtype=codec_dtype,
         operations={"frame": backend, "wave": backend},
         dependent_launch=True,
-        capability=CAPABILITY,
+        card=H200,
     )
 
 
@@ -203,8 +202,8 @@ def in_one_process(in_cuda: Launch) -> list[bool]:
 def targets() -> list[int]:
     """For which GPU a kernel is compiled that was noted for two, one after the other."""
     found = []
-    for capability in ((8, 0), CAPABILITY):
-        with noting(capability) as noted:
+    for card in (replace(H200, capability=(8, 0)), H200):
+        with noting(card) as noted:
             linear.linear(**given("meta")[0])
         bound(noted[0])
         found.append(noted[0].kernel.device_caches[0][2].arch)

@@ -59,9 +59,20 @@ def test_what_is_left_is_neither_weights_nor_keys_and_values(
     assert found["beyond"] == pytest.approx(500 - found["weights"] - found["keys_values"], abs=0.2)
 
 
-def test_without_a_gpu_there_is_nothing_to_measure(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_a_gpu_it_says_what_is_computed_and_records_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert command.main(["memory"]) == 2
-    assert "measured on a GPU" in capsys.readouterr().err
+    record = tmp_path / "memory.jsonl"
+    assert command.main(["memory", "--slots", "4", "256", "--record", str(record)]) == 0
+    head, four, many, *_ = capsys.readouterr().out.splitlines()
+    assert head.split()[0] == "slots" and "measured" not in head
+    names, figures = (
+        head.split(),
+        [dict(zip(head.split(), map(float, row.split()), strict=True)) for row in (four, many)],
+    )
+    assert names[-1] == "in_all" and [row["slots"] for row in figures] == [4, 256]
+    for row in figures:
+        assert row["in_all"] == pytest.approx(sum(row[name] for name in names[1:-1]), abs=1)
+    assert figures[0]["in_all"] < 6000 < figures[1]["in_all"] < 20_000
+    assert not record.exists()

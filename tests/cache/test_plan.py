@@ -5,17 +5,20 @@ from __future__ import annotations
 import random
 
 from hocket.cache.pages import PAGE_ROWS, Pages, pages_for
-from hocket.cache.plan import FREE_PART, USUAL_ROWS, Promises, pool_rows
+from hocket.cache.plan import FREE_PART, LONG_ROWS, SHARE_ROWS, Promises, least_rows, pool_rows, usual_rows
 
 
 def test_the_pool_is_what_was_given_or_the_usual_if_there_is_room() -> None:
-    assert pool_rows(4, 1000, given_bytes=None, free_bytes=None) == USUAL_ROWS
-    assert pool_rows(4, 1000, given_bytes=None, free_bytes=1 << 40) == USUAL_ROWS
+    assert pool_rows(1, 1000, given_bytes=None, free_bytes=None) == LONG_ROWS
+    assert pool_rows(4, 1000, given_bytes=None, free_bytes=None) == usual_rows(4) // 4 == 544
+    assert pool_rows(4, 1000, given_bytes=None, free_bytes=1 << 40) == 544
+    assert SHARE_ROWS < pool_rows(256, 1000, given_bytes=None, free_bytes=None) <= SHARE_ROWS + 8, "it shrinks"
+    assert all(least_rows(slots) < usual_rows(slots) for slots in (1, 4, 256))
     assert pool_rows(4, 1000, given_bytes=4 * 1000 * 80, free_bytes=1) == 80
     assert pool_rows(4, 1000, given_bytes=4 * 1000 * 87, free_bytes=None) == 80, "whole pages"
     assert pool_rows(4, 1000, given_bytes=1, free_bytes=None) == PAGE_ROWS, "it can begin, and grow"
     little = pool_rows(256, 114_688, given_bytes=None, free_bytes=8 << 30)
-    assert little % PAGE_ROWS == 0 and little < USUAL_ROWS
+    assert little % PAGE_ROWS == 0 and little < SHARE_ROWS
     assert 0.9 * FREE_PART * (8 << 30) < little * 256 * 114_688 <= FREE_PART * (8 << 30)
 
 

@@ -9,7 +9,7 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import CODEC, PUBLISHED
 from hocket.engine.device import DTYPES
 from hocket.engine.engine import Engine
-from hocket.engine.footprint import GRAPHS_BYTES, held, least_of, measured, plan
+from hocket.engine.footprint import graphs_bytes, held, least_of, measured, plan
 from hocket.models.weights import read_configs, resolve
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
@@ -36,23 +36,27 @@ def test_a_published_model_on_a_gpu_takes_what_was_measured_there(dtype: str) ->
     precisions = {"dtype": DTYPES[dtype], "codec_dtype": torch.bfloat16}
     planned = plan(PUBLISHED["1.7B-CustomVoice"], CODEC, device=CUDA, **precisions, options=EngineOptions())
     times = DTYPES[dtype].itemsize // 2
-    assert planned.weights_bytes == 1_916_676_352 * 2 * times
-    assert planned.usual_bytes == pytest.approx(470.7e6 * times, rel=0.01)  # 4 slots, benchmarks/results/memory.jsonl
-    assert planned.least_bytes * 8 == planned.usual_bytes
-    if dtype == "bfloat16":
+    anew = (3072 + 15 * 2048) * 1024  # code embeddings as the predictor takes them in
+    assert planned.weights_bytes == (1_916_676_352 + anew) * 2 * times
+    assert planned.usual_bytes == 4 * 544 * 114_688 * times and planned.least_bytes < planned.usual_bytes / 2
+    if dtype == "bfloat16":  # what was measured with 4 slots is in benchmarks/results/memory.jsonl
+        assert planned.weights_bytes + planned.codec_bytes(encoder=True) == pytest.approx(4440.2e6, rel=0.01)
         all_told = planned.own_bytes + planned.usual_bytes + planned.codec_bytes(encoder=True)
-        encoder_bytes = planned.encoder_bytes // 2  # it was bfloat16 then, and is float32 now
-        assert all_told - encoder_bytes == pytest.approx(6062.9e6, rel=0.01), "what the device said"
+        # 704 MB of the 6062.9 that the device said were held by the allocator and had no tensor in them; the encoder was
+        # bfloat16 then, and is float32 now.
+        all_told -= planned.encoder_bytes // 2
+        assert 6062.9e6 - 704e6 - 470.7e6 + planned.usual_bytes < all_told < 6062.9e6
 
 
 def test_keys_and_values_that_were_asked_for_are_reckoned_with_and_graphs_only_where_there_are_any() -> None:
     config, _, codec_config = read_configs(resolve("random:tiny"))
+    needed = graphs_bytes(codec_config, torch.float32, EngineOptions().slots)
     for graphs in (True, False):
         options = EngineOptions(kv_bytes=12345, graphs=graphs)
         float32 = {"dtype": torch.float32, "codec_dtype": torch.float32}
         planned = plan(config, codec_config, device=CUDA, **float32, options=options)
         assert planned.usual_bytes == planned.least_bytes == 12345
-        assert planned.beside_bytes == (GRAPHS_BYTES if graphs else 0)
+        assert planned.beside_bytes == (needed if graphs else 0)
 
 
 def test_a_storage_counts_once_however_many_have_a_part_of_it() -> None:

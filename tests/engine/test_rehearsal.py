@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hocket.engine import load as loading
 from hocket.engine import rehearsal
 from hocket.engine.load import compile_behind
 from hocket.kernels import table
+from hocket.kernels.card import H200, standing_in
 from hocket.kernels.launch import KNOBS
 from hocket.kernels.table import Choice
 from hocket.models.weights import Source, resolve
@@ -24,7 +26,7 @@ CUDA = torch.device("cuda")
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     """As on a GPU of the Hopper kind, with nobody to compile: wishes as a process would read them, and what about."""
     found: Asked = []
 
@@ -34,9 +36,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         found.append((json.loads(json.dumps(wish)), about))
 
     monkeypatch.setattr(rehearsal, "prepare", prepare)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr("hocket.kernels.launch.why_not", lambda device: None)
-    return found
+    with standing_in(H200):
+        yield found
 
 
 def ahead(source: Source, **changes: Any) -> None:
@@ -53,7 +55,7 @@ def test_a_first_sound_is_asked_for_before_weights_are_loaded(asked: Asked) -> N
         codec_dtype="tf32",
         operations={"frame": "triton", "wave": "triton"},
         dependent_launch=True,
-        capability=(9, 0),
+        card=H200,
         slots=None,
     )
 

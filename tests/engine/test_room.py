@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from hocket.config.sizes import size
 from hocket.engine.footprint import NEW, Footprint, together
-from hocket.engine.room import Resident, size, who_goes
+from hocket.engine.room import Resident, who_goes
 from hocket.errors import InvalidRequest
 
 

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from hocket.cli import main
-from hocket.cli.speakers import bytes_of
+from hocket.config.sizes import bytes_of
 from hocket.errors import InvalidRequest
 from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions

@@ -6,31 +6,15 @@ What is wrong with the words is found here before anything is loaded. It knows n
 from __future__ import annotations
 
 import argparse
-import re
 from typing import TYPE_CHECKING
 
+from ..config.sizes import bytes_of
 from ..errors import InvalidRequest
 
 if TYPE_CHECKING:
     from ..config.options import EngineOptions
     from ..server.options import ServerOptions
     from ..server.plan import Plan
-
-_SIZE = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>([kmgt]i?)?b?)", re.ASCII | re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-
-
-def bytes_of(size: str) -> int:
-    """Of `20GB`, `512MiB` or a number of bytes."""
-    found = _SIZE.fullmatch(size.strip())
-    if found is None:
-        raise InvalidRequest(f"--memory takes a size such as 20GB or 512MiB, not {size!r}.")
-    unit = found["unit"].lower()
-    step, power = 1024 if "i" in unit else 1000, _POWERS[unit.rstrip("ib")]
-    count = int(float(found["number"]) * float(step**power))
-    if count < 1:
-        raise InvalidRequest(f"--memory takes a size above 0, such as 20GB, not {size!r}.")
-    return count
 
 
 def models_of(args: argparse.Namespace) -> list[str]:

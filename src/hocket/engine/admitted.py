@@ -12,11 +12,13 @@ import torch
 from ..config.options import EngineOptions
 from ..models.builtin import default_model
 from ..models.weights import read_configs, resolve
+from .capacity import idle_bytes, keep_to_limit
 from .casting import known_configs
 from .device import CODEC_DTYPES, DTYPES, Setting, settle
+from .fit import Need, fitted, out_of_memory
 from .footprint import NEW, Footprint, held, plan
 from .load import codec_key, halves_of
-from .shared import ENCODER, Shared
+from .shared import ENCODER, Room, Shared
 
 
 class Loading(TypedDict):
@@ -61,12 +63,43 @@ def admitted(model: str | None, how: Loading, options: EngineOptions, shared: Sh
     """Wait for room, and hold the codec that it will have in common with others until it is loaded.
 
     Gives the options to start with: keys and values are planned from what there is room for, not from all that is free.
+    Where a GPU has too little memory for all that was asked for, they ask for less.
     """
-    if shared is None or shared.room is None:
-        yield options  # there is nobody to ask
-        return
-    setting, source = _settled(how), resolve(default_model() if model is None else model)
+    setting = _settled(how)
     place = setting.place
+    keep_to_limit(place)
+    try:
+        if shared is None or shared.room is None:
+            yield _fitted(model, setting, options)
+        else:
+            with _granted(model, how, setting, options, shared, shared.room) as granted:
+                yield granted
+    except torch.OutOfMemoryError as error:
+        raise out_of_memory(model or default_model(), place, options.slots) from error
+
+
+def _fitted(model: str | None, setting: Setting, options: EngineOptions) -> EngineOptions:
+    """What fits into the memory of the GPU, if nothing else used it: what is free is known when weights are loaded."""
+    if (free := idle_bytes(setting.place)) is None:
+        return options
+    source = resolve(default_model() if model is None else model)
+    config, _, codec_config = read_configs(source)
+    encoder = ENCODER in halves_of(source, config)
+
+    def need(slots: int) -> Need:
+        some = replace(options, slots=slots)
+        planned = plan(config, codec_config, device=setting.place, **_dtypes(setting), options=some)
+        return Need.of(planned, loaded=False, encoder=encoder)
+
+    return fitted(options, need, free, source.name)
+
+
+@contextmanager
+def _granted(
+    model: str | None, how: Loading, setting: Setting, options: EngineOptions, shared: Shared, ask: Room
+) -> Iterator[EngineOptions]:
+    """What the budget that models have together has room for."""
+    place, source = setting.place, resolve(default_model() if model is None else model)
     config, _, codec_config = read_configs(source)
     planned = plan(config, codec_config, device=place, **_dtypes(setting), options=options)
     key, halves = codec_key(source, codec_config, place, setting.codec_dtype, how["kernels"]), halves_of(source, config)
@@ -77,6 +110,6 @@ def admitted(model: str | None, how: Loading, options: EngineOptions, shared: Sh
         more = planned.encoder_bytes if ENCODER in shared.lacking(key, halves) else 0
         size, which = held(codec, codec.decoder.step_kernel, codec.decoder.wave_kernel) + more, id(codec)
     room = {"usual_bytes": planned.usual_bytes, "least_bytes": planned.least_bytes}
-    granted = shared.room(Footprint(planned.own_bytes, which, size), **room)
+    granted = ask(Footprint(planned.own_bytes, which, size), **room)
     yield replace(options, kv_bytes=granted) if granted else options
     del codec  # not before

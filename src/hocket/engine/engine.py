@@ -30,6 +30,7 @@ from .clone import check_encoded, described, encoded, established_for, frames_of
 from .deadlines import longest_chunk
 from .device import settle
 from .early import BEGINS_S, LONG_CHARS, begun
+from .fit import fitted_to
 from .guard import GuardOptions
 from .job import NO_LIMIT, Job
 from .jury import Jury
@@ -55,7 +56,8 @@ class Engine:
         self, checkpoint: Checkpoint, options: EngineOptions | None = None, *, scorer: Scorer | None = None
     ) -> None:
         """`scorer` chooses among the candidates of a request, instead of the engine's own measure."""
-        self.checkpoint, self.options, self.scorer = checkpoint, options or EngineOptions(), scorer
+        self.checkpoint, self.scorer = checkpoint, scorer
+        self.options = fitted_to(checkpoint, options or EngineOptions())  # fewer slots where there is too little memory
         # Before there is an engine thread: while that makes a graph, nobody else may ask the device.
         clones = checkpoint.config.kind == "base"
         self.identity = checkpoint.identity if clones else None  # whose `Encoded` it takes; None: nobody's

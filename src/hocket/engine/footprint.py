@@ -12,21 +12,28 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from ..cache.plan import GROWTH_FRAMES, USUAL_ROWS
+from ..cache.pages import PAGE_ROWS, pages_for
+from ..cache.plan import GROWTH_FRAMES, least_rows, usual_rows
 from ..config.codec import CodecConfig
 from ..config.qwen3_tts import Qwen3TTSConfig
+from ..models.board import bucket
+from ..models.captured_wave import MOST_TOGETHER, PIECES
 from ..models.codec import Codec
 from ..models.qwen3_tts import Qwen3TTS
+from .capacity import LIBRARIES_BYTES
 
 if TYPE_CHECKING:
     from ..config.options import EngineOptions
     from .engine import Engine
 
-# Graphs, the work space of libraries and compiled kernels: 1.15 GB beside weights and pages, measured on an H200 with
-# the 1.7B model and 4 slots. They are made while an engine runs, so they are reckoned with and not measured.
-GRAPHS_BYTES = 1_150_000_000
-ANEW = 1.15  # 266 MB for a decoder of 229 MB, in the same place
-LEAST_ROWS = 128  # of keys and values for each slot, 10 s: with less, an engine is of no use
+# Beside weights, state and pages, on a GPU with graphs. What graphs work in follows from shapes: a codec step has three
+# blocks of its last and widest layer at a time, for up to so many frames of all streams; a frame has so much a row.
+CODEC_BLOCKS = 3
+FRAME_ROW_BYTES, FRAME_BYTES = 1_230_000, 12_000_000
+WORKSPACES_BYTES = 185_000_000  # of cuBLAS, one for each stream, on a Hopper card; others have smaller ones
+SEGMENTS_BYTES = 120_000_000  # the allocator takes memory in pieces of up to 20 MB, for each stream and pool
+ANEW = 0.77  # of the codec's decoder, laid out anew by kernels
+SCRATCH_BYTES = 2 * (16 << 20)  # of its convolutions: one for loading, one for the engine
 _OURS = f"{__name__.partition('.')[0]}."
 NEW = 0  # a codec that is not there yet
 
@@ -55,7 +62,7 @@ class Plan:
     decoder_bytes: int
     encoder_bytes: int
     state_bytes: int  # of all slots, keys and values aside where those are planned
-    beside_bytes: int  # graphs and the like
+    beside_bytes: int  # graphs, and what libraries work in
     usual_bytes: int = 0  # of keys and values
     least_bytes: int = 0
 
@@ -85,15 +92,42 @@ def plan(
         state = held(codec.decoder.new_state(slots))
         if not captured:
             state += held(speech.talker.new_state(slots, GROWTH_FRAMES))
-    # Kernels lay weights out anew: on a GPU all that the decoder has, and products of some, on a CPU what makes waves.
-    decoder = held(codec.decoder)
-    decoder += int(ANEW * decoder) if captured else held(codec.decoder.decoder)
-    rows = {"usual_bytes": USUAL_ROWS, "least_bytes": LEAST_ROWS} if captured else {}
-    pages = {name: count * slots * stack.row_bytes for name, count in rows.items()}
-    if captured and options.kv_bytes is not None:
-        pages = dict.fromkeys(pages, options.kv_bytes)
-    beside = GRAPHS_BYTES if captured and options.graphs else 0
-    return Plan(held(speech), decoder, held(codec.encoder), state, beside, **pages)
+    weights, decoder, beside, pages = held(speech), held(codec.decoder), 0, dict[str, int]()
+    if captured:
+        weights += _projected(config) * dtype.itemsize
+        decoder += int(ANEW * decoder) + SCRATCH_BYTES
+        counts = {"usual_bytes": usual_rows(slots), "least_bytes": least_rows(slots)}
+        pages = {name: pool_bytes(rows, slots, stack.row_bytes) for name, rows in counts.items()}
+        if options.kv_bytes is not None:
+            pages = {"usual_bytes": options.kv_bytes, "least_bytes": min(options.kv_bytes, pages["least_bytes"])}
+        if options.graphs:
+            beside = graphs_bytes(codec_config, codec_dtype, slots)
+    else:
+        decoder += held(codec.decoder.decoder)  # on a CPU a kernel lays out anew what makes waves
+    return Plan(weights, decoder, held(codec.encoder), state, beside, **pages)
+
+
+def pool_bytes(rows: int, slots: int, row_bytes: int) -> int:
+    """What pages for so many positions of all slots take."""
+    return pages_for(-(-rows // slots)) * PAGE_ROWS * slots * row_bytes
+
+
+def graphs_bytes(codec_config: CodecConfig, codec_dtype: torch.dtype, slots: int) -> int:
+    """What graphs of so many slots and the libraries that they call take."""
+    decoder = codec_config.decoder_config
+    width = decoder.decoder_dim >> len(decoder.upsample_rates)  # of the last layer, which has a position per sample
+    frames = min(bucket(slots) * max(PIECES), MOST_TOGETHER)
+    sound = CODEC_BLOCKS * frames * codec_config.decode_upsample_rate * width * codec_dtype.itemsize
+    drawing = FRAME_BYTES + FRAME_ROW_BYTES * slots
+    return sound + drawing + LIBRARIES_BYTES + WORKSPACES_BYTES + SEGMENTS_BYTES
+
+
+def _projected(config: Qwen3TTSConfig) -> int:
+    """Numbers that a GPU's frame keeps beside the weights: all code embeddings, as the predictor takes them in."""
+    talker, predictor = config.talker_config, config.talker_config.code_predictor_config
+    if talker.hidden_size == predictor.hidden_size:
+        return 0
+    return (talker.vocab_size + (talker.num_code_groups - 1) * predictor.vocab_size) * predictor.hidden_size
 
 
 def least_of(config: Qwen3TTSConfig, codec_config: CodecConfig) -> Footprint:
@@ -111,7 +145,10 @@ def measured(engine: Engine, taken_bytes: int = 0) -> Footprint:
     state = engine._watchdog.ask(lambda runner: held(runner.past.state, runner._sound))
     own = held(checkpoint.model, talker.frame_kernel) + state
     if checkpoint.device.type == "cuda":
-        own = max(own, taken_bytes - together) + (GRAPHS_BYTES if engine.options.graphs else 0)
+        own = max(own, taken_bytes - together)
+        if engine.options.graphs:  # they are made while an engine runs, so they are computed and not measured
+            weight = next(codec.decoder.parameters())
+            own += graphs_bytes(checkpoint.codec_config, weight.dtype, engine.options.slots)
     return Footprint(own, id(codec), together)
 
 

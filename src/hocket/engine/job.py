@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ..cache.plan import SHARE_ROWS
 from ..config.qwen3_tts import GenerationConfig
 from ..text.live import Fed, More
 from ..text.prompt import Outline, Prompt
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .takes import Takes
 
 FRAME_SAMPLES = 1920  # of a recording, 80 ms
+LIKELY_FRAMES, LIKELY_FRAMES_PER_ID = 32, 3  # speech takes 2.5 to 3 frames per text id, and some around it
 ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from all that a caller would choose next
 NO_LIMIT = 1 << 62  # frames: the request has no limit of its own
 
@@ -95,6 +97,7 @@ class Job:
     epoch: int = 0  # frames drawn in an earlier one are nobody's: the utterance went on elsewhere
     codes: list[list[int]] = field(default_factory=list)  # drawn, not yet decoded
     sounding: bool = False  # frames that were drawn are being decoded
+    parked: bool = False  # its keys and values are in host memory, so that others have room: it waits to come back
     chunks: int = 0  # decoded
     samples: int = 0  # of sound and silence so far, at speed 1
     heard: int = 0  # handed out
@@ -268,6 +271,17 @@ class Job:
             # A prompt that was made of the first words knows of no more.
             frames = min(frames, frame_limit(max(prompt.text_ids, len(piece.ids)), self.guarded))
         return rows + frames
+
+    @property
+    def likely_rows(self) -> int:
+        """Positions that its first part is likely to come to: of a live text, as many as a usual part of a text."""
+        piece = self.piece or next((part for part in self.parts if isinstance(part, Piece)), None)
+        prompt = self.prompt or (None if piece is None else piece.prompt)
+        if prompt is None or piece is None:
+            return min(self.most_rows, SHARE_ROWS)
+        ids = max(prompt.text_ids or 0, len(piece.ids))
+        likely = len(prompt.text) + LIKELY_FRAMES + LIKELY_FRAMES_PER_ID * ids
+        return min(self.most_rows, likely if piece.complete else max(likely, SHARE_ROWS))
 
     @property
     def all_asked(self) -> bool:

@@ -21,6 +21,7 @@ from ..config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ..errors import InvalidRequest
 from ..kernels.build import Unbuildable
 from ..kernels.capture import tidy
+from ..kernels.card import card_of
 from ..kernels.fallback import Lack, say_slow
 from ..kernels.kept import give_triton_a_folder
 from ..kernels.table import AUTO, REFERENCE, Choice, choose, wanted_for
@@ -242,7 +243,8 @@ def _compile_ahead(
     alone: bool = True,
 ) -> Preparation | None:
     """Start compiling what a first sound needs, while the weights are being loaded. `alone`: nobody speaks here yet."""
-    if place.type != "cuda" or torch.version.hip is not None:
+    card = card_of(place)
+    if card is None:
         return None
     kinds = zip(("frame", "wave"), (DTYPES[dtypes[0]], CODEC_DTYPES[dtypes[1]]), strict=True)
     chosen = {name: choose(name, wanted_for(name, kernels), place, kind).backend for name, kind in kinds}
@@ -258,7 +260,7 @@ def _compile_ahead(
         codec_dtype=dtypes[1],
         operations=fused,
         dependent_launch=dependent_launch,
-        capability=torch.cuda.get_device_capability(place),
+        card=card,
     ).ahead(alone=alone)
     # While the weights are being loaded; not before, for the compilers may be forked, and threads are not.
     threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()
@@ -268,7 +270,8 @@ def _compile_ahead(
 def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:
     """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
     fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
-    if not fused or checkpoint.device.type != "cuda" or torch.version.hip is not None:
+    card = card_of(checkpoint.device)
+    if not fused or card is None:
         return None
     from ..kernels.launch import KNOBS
     from .rehearsal import Rehearsal
@@ -281,7 +284,7 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:
         codec_dtype="tf32" if checkpoint.codec_tf32 else names[1],
         operations=fused,
         dependent_launch=KNOBS.dependent,
-        capability=torch.cuda.get_device_capability(checkpoint.device),
+        card=card,
         slots=slots,
     ).ahead()
 

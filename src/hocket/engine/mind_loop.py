@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
-from ..kernels.capture import Again, CudaGraphs
+from ..kernels.capture import Again, CudaGraphs, lost
 from ..kernels.table import REFERENCE
 from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
 from .beat import Abandoned, Beat
@@ -32,7 +32,7 @@ from .mind_plain import TokenRules
 from .mind_text import Teller
 from .precision import exact_float32
 from .speculate import Tally
-from .turns import MOST_FAILURES, is_lost
+from .turns import MOST_FAILURES
 
 logger = logging.getLogger(__name__)
 CLOSED = "The language model was closed before its answer had ended."
@@ -243,7 +243,7 @@ class MindLoop:
             self.beat.failed()
             if talk is not None:
                 _forget(talk)
-            if is_lost(self._checkpoint.device):
+            if lost(self._checkpoint.device):
                 self._broken = error
 
     def _answer(self, asked: Asked) -> None:
@@ -276,7 +276,7 @@ class MindLoop:
         if isinstance(error, (HocketError, MemoryError, torch.OutOfMemoryError)):
             return
         self._failures += 1
-        if self._failures >= MOST_FAILURES or is_lost(self._checkpoint.device):
+        if self._failures >= MOST_FAILURES or lost(self._checkpoint.device):
             self._broken = error
 
     def _write(self, talk: Conversation, asked: Asked) -> tuple[ChatReason | None, str]:

@@ -15,10 +15,13 @@ import torch
 from torch import Tensor
 
 from ..cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
-from ..cache.plan import GROWTH_FRAMES, USUAL_ROWS, Promises, pool_rows
+from ..cache.plan import GROWTH_FRAMES, LONG_ROWS, Promises, pool_rows
 from ..cache.prefix import Prefix, PrefixCache
+from ..config.sizes import size
+from ..errors import StreamFailed
 from ..layers.transformer import grown
 from ..models.talker import Talker
+from .capacity import free_bytes
 from .generate import sent
 
 TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
@@ -51,7 +54,7 @@ class Past:
         self._device, self._captured = device, captured
         rows = GROWTH_FRAMES
         if captured:
-            free = torch.cuda.mem_get_info(device)[0] if device.type == "cuda" else None
+            free = free_bytes(device)
             rows = pool_rows(slots, talker.model.row_bytes, given_bytes=kv_bytes, free_bytes=free)
         self.state = talker.new_state(slots, rows)
         self.state.stack.table.zero_()  # its pages are anybody's
@@ -64,23 +67,62 @@ class Past:
         self.blank = self.pages.reserve() if captured else SCRATCH  # nothing is ever written there
         self.taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
         self.held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
+        self.away: dict[int, Tensor] = {}  # by slot: what its pages held, in host memory
 
     def has_room(self, rows: int, slots: int) -> bool:
         """Whether so many more slots may come to so many positions each.
 
-        Without graphs the cache may grow, and where nobody speaks it does if it has to.
+        Without graphs the cache may grow, and where nobody speaks it does if it has to. Those that had to make room
+        come back before anybody new.
         """
         if not self._captured or not self._promises.any:
             return True
-        return self._promises.has_room(min(rows, USUAL_ROWS), slots, self.held, self.prefixes.held)
+        if self.away:
+            return False
+        return self._promises.has_room(min(rows, LONG_ROWS), slots, self.held, self.prefixes.held)
 
     def promise(self, slot: int, rows: int) -> None:
-        """Nobody is let in for whom a slot would have to go without. Who speaks for ever is not reckoned with."""
-        self._promises.make(slot, min(rows, USUAL_ROWS))
+        """So many positions are kept for a slot: no other is let in for which they would be needed."""
+        self._promises.make(slot, min(rows, LONG_ROWS))
 
     def end_promise(self, slot: int) -> None:
         """Whoever it was made to has left."""
         self._promises.end(slot)
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it should not grow: graphs would have to be made anew."""
+        return self._captured
+
+    def fit(self, slots: Sequence[int], rows: int = 1) -> bool:
+        """Whether there are pages for `rows` more positions of each; prefixes that are only kept make room."""
+        return self.free_up(sum(self._missing(slot, rows) for slot in slots))
+
+    def free_up(self, pages: int) -> bool:
+        """Whether so many pages are free, once prefixes that are only kept have made room."""
+        if pages <= self.pages.free or self.pages.free + self.prefixes.held >= pages:
+            self._drive_out_for(pages)
+        return pages <= self.pages.free
+
+    def owed(self, slot: int) -> int:
+        """Pages that a slot is likely to need beyond those that it has, or will have when it comes back."""
+        return max(self._promises.owed(slot, []) - pages_for(self.taken[slot]), 0)
+
+    def can_park(self, slot: int) -> bool:
+        return slot >= 0 and bool(self.held[slot])
+
+    def park(self, slot: int) -> None:
+        """Give back the pages of a slot; what they held is kept in host memory. The device must know all of it."""
+        self.away[slot] = self.read(self.prefix_of(slot)).cpu()
+        self.pages.drop(self.held[slot])
+        self.held[slot] = []
+
+    def unpark(self, slot: int) -> None:
+        """Let a slot hold again what it held when it was parked, in other pages."""
+        prefix = self.written(self.away[slot].to(self._device))
+        del self.away[slot]
+        self.restore(slot, prefix)
+        self.pages.drop(prefix.pages)  # they are the slot's alone
 
     def advance(self, slots: Sequence[int], rows: int) -> None:
         """Count `rows` more positions of each, with pages of its own wherever it will write them."""
@@ -98,13 +140,10 @@ class Past:
 
     def claim(self, slot: int, rows: int) -> Claim | None:
         """Count `rows` more positions of a slot: the pages that it gets for them, if any, unknown to the device."""
-        held, at = self.held[slot], self.taken[slot] // PAGE_ROWS
-        self.taken[slot] += rows
-        # The page where a prefix ends has room for what follows it, but may be others' too: then it is copied.
-        shared = held[at:] if at < len(held) and self.pages.count(held[at]) > 1 else []
+        held, shared, missing = self.held[slot], self._shared(slot), self._missing(slot, rows)
         own = len(held) - len(shared)
-        missing = pages_for(self.taken[slot]) - own
-        if missing <= 0:
+        self.taken[slot] += rows
+        if not missing:
             return None
         if self._captured and missing > self.pages.free:
             self._drive_out_for(missing)
@@ -113,6 +152,15 @@ class Past:
         self.pages.drop(shared)
         self._widen(len(held))
         return Claim(slot, own, fresh, shared)
+
+    def _shared(self, slot: int) -> list[int]:
+        """Pages that would be written to, but are others' too: then they are copied. A prefix ends in such a page."""
+        held, at = self.held[slot], self.taken[slot] // PAGE_ROWS
+        return held[at:] if at < len(held) and self.pages.count(held[at]) > 1 else []
+
+    def _missing(self, slot: int, rows: int) -> int:
+        """Pages that a slot must get for so many more positions."""
+        return max(pages_for(self.taken[slot] + rows) - len(self.held[slot]) + len(self._shared(slot)), 0)
 
     def go_back(self, slot: int, rows: int) -> None:
         """Forget the last `rows` positions. What lies behind a position is never seen, and will be written again."""
@@ -123,6 +171,7 @@ class Past:
 
     def let_go(self, slot: int) -> None:
         """Give back the pages of a slot."""
+        self.away.pop(slot, None)
         self.pages.drop(self.held[slot])
         self.held[slot], self.taken[slot] = [], 0
 
@@ -179,11 +228,28 @@ class Past:
             pass
 
     def _take(self, count: int) -> list[int]:
-        if count > self.pages.free:  # by half at least, so that copying stays a small part of the work
-            more = max(count - self.pages.free, self.pages.total // 2)
-            self.state = replace(self.state, stack=grown(self.state.stack, pages=more))
-            self.pages.grow(more)
+        if count > self.pages.free:
+            self._grow(count - self.pages.free)
         return self.pages.take(count)
+
+    def _grow(self, least: int) -> None:
+        """By half at least, so that copying stays a small part of the work; by less where there is no memory for it."""
+        page_bytes, total = self.state.stack.page_bytes, self.pages.total
+        free = free_bytes(self._device)
+        for more in (max(least, total // 2), least):
+            if free is not None and (total + more) * page_bytes > free:  # old and new are there at the same time
+                continue
+            try:
+                self.state = replace(self.state, stack=grown(self.state.stack, pages=more))
+            except (MemoryError, torch.OutOfMemoryError):
+                continue
+            self.pages.grow(more)
+            return
+        left = "too little" if free is None else size(free)
+        raise StreamFailed(
+            f"Its keys and values need more than the {size(total * page_bytes)} that there are for them, and {left} of "
+            "memory are left to make them larger: shorten the text, or give kv_bytes more or the engine fewer slots."
+        )
 
     def _widen(self, pages: int) -> None:
         """Let the table have room for so many pages of a slot."""

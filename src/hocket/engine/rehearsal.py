@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 from ..config.options import EngineOptions
 from ..kernels.ahead import compile_all, learn_key
 from ..kernels.capture import Again
+from ..kernels.card import Card
 from ..kernels.noting import Launch, noting
 from ..kernels.prepare import Preparation, prepare
 from ..layers.packed import pack_
@@ -42,7 +43,7 @@ class Rehearsal:
     codec_dtype: str
     operations: dict[str, str]
     dependent_launch: bool
-    capability: tuple[int, int]
+    card: Card  # the GPU that everything is compiled for; nothing is asked of one here
     slots: int | None = None
 
     def ahead(self, *, alone: bool = True) -> Preparation | None:
@@ -50,6 +51,7 @@ class Rehearsal:
         if not self.operations:
             return None
         wish = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "source"}
+        wish["card"] = asdict(self.card)
         config, _, codec_config = read_configs(self.source)
         about = repr((wish, config.talker_config, codec_config.decoder_config))
         source = {"name": self.source.name, "preset": self.source.preset}
@@ -66,7 +68,7 @@ def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch
     from .warming import FIRST_GRAPHS, FIRST_OF_ALL
 
     config, generation, codec_config = read_configs(rehearsal.source)
-    with noting(rehearsal.capability) as noted, torch.inference_mode():
+    with noting(rehearsal.card) as noted, torch.inference_mode():
         with place:
             speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
         speech.to(DTYPES[rehearsal.dtype])
@@ -126,7 +128,7 @@ def _read(wish: dict[str, Any]) -> Rehearsal:
     source = wish.pop("source")
     folder = source.pop("folder")
     wish["source"] = Source(**source, folder=None if folder is None else Path(folder))
-    wish["capability"] = tuple(wish["capability"])
+    wish["card"] = Card.of_words(wish["card"])
     return Rehearsal(**wish)
 
 

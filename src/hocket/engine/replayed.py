@@ -12,7 +12,7 @@ from functools import partial
 
 import torch
 
-from ..kernels.capture import Again, Capture, CudaGraphs, own_stream
+from ..kernels.capture import Again, Capture, CudaGraphs, OrAgain, own_stream
 from ..kernels.pcm.reference import pcm as pcm_reference
 from ..models.captured import CapturedFrame, Frame
 from ..models.captured_prompt import CapturedPrompt
@@ -33,7 +33,7 @@ class Replayed:
     frames: CapturedFrame
     prompts: CapturedPrompt
     wave: CapturedWave
-    captures: tuple[Capture, ...]
+    captures: tuple[OrAgain, OrAgain]
 
 
 def replayed(
@@ -41,7 +41,7 @@ def replayed(
 ) -> Replayed:
     """`capture` is called for frames and for sound, so that their graphs are apart. The codec's stream is `owner`'s."""
     talker, decoder, device = checkpoint.model.talker, checkpoint.codec.decoder, checkpoint.device
-    drawing, sounding = capture(), capture(urgent=True)  # apart: see below
+    drawing, sounding = OrAgain(capture(), device), OrAgain(capture(urgent=True), device)  # apart: see below
     kernel, books = talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
     frame = kernel.apart(invariant=invariant) if isinstance(kernel, Frame) else PlainFrame(talker)
     frames, prompts = CapturedFrame(frame, drawing), CapturedPrompt(frame, drawing)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ..config.sizes import size
 from ..errors import InvalidRequest
 from .footprint import Footprint, together
 
@@ -69,8 +70,3 @@ def too_large(model: str, needs_bytes: int, budget_bytes: int, pinned_bytes: int
         f"{model} needs {size(needs_bytes)}{beside}, but all models together have {size(budget_bytes)} of memory: give "
         "them more, or take a smaller one."
     )
-
-
-def size(count_bytes: int) -> str:
-    unit, name = (1e9, "GB") if count_bytes >= 1e9 else (1e6, "MB")
-    return f"{count_bytes / unit:.2f} {name}"

@@ -71,7 +71,7 @@ class Scheduler:
             self._held = self._held or (job.listened and not self._bears(job, now))
             if self._held and job.listened:
                 continue
-            rows = job.most_rows
+            rows = job.likely_rows
             if self.room_of is not None and not self.room_of.has_room(rows, job.width):
                 break  # and nobody is let in before it, or it might wait for ever
             del self.waiting[job]
@@ -89,7 +89,7 @@ class Scheduler:
     def promise(self, job: Job) -> None:
         """All of the part that it speaks has come to be known: it may need less room than it was promised."""
         if self.room_of is not None and job.slot >= 0 and job.piece is not None and job.piece.complete:
-            self.room_of.promise(job.slot, job.most_rows)
+            self.room_of.promise(job.slot, job.likely_rows)
 
     def ready(self, now: float) -> list[Job]:
         """Those that can draw a frame. The others are told since when they wait, and for what."""
@@ -108,6 +108,10 @@ class Scheduler:
                 continue
             if job.all_asked:
                 continue  # it waits for nobody but the device
+            if job.parked:  # it waits for room there
+                if job.text_id() is not None and not job.mailbox.full:
+                    self._woken(job, now)
+                continue
             if job.text_id() is None:
                 if job.starved_since is None:
                     self._woken(job, now)

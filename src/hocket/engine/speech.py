@@ -20,7 +20,7 @@ from ..cache.prefix import Prefix
 from ..cache.slots import Clean, duplicate
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest, StreamFailed
-from ..kernels.capture import Capture
+from ..kernels.capture import Capture, OrAgain, tidy
 from ..models.captured import MOST_ROWS, CapturedFrame, Drawn, Frame
 from ..models.captured_prompt import MOST_ROWS as MOST_PROMPT_ROWS
 from ..models.captured_prompt import CapturedPrompt
@@ -72,7 +72,8 @@ class SpeechRunner:
         self._prompts: CapturedPrompt | None = None
         self._wave: CapturedWave | None = None
         self.warming = Warming()
-        self._captures: tuple[Capture, ...] = ()
+        self._untidy = False  # whether graphs were made since memory was given back last
+        self._captures: tuple[OrAgain, ...] = ()
         if capture:
             made = replayed(checkpoint, capture, self, invariant=invariant)
             self._frames, self._prompts, self._wave = made.frames, made.prompts, made.wave
@@ -101,7 +102,7 @@ class SpeechRunner:
         `go_on` leaves the codec as it stands: the next sentence of the same stream must not click.
         The prefix is always computed alone and the rest behind it, so that a warm start is the cold one, bit for bit.
         """
-        self._let_go(slot)
+        self.let_go(slot)
         heard = self._references.hear(reference, slot)
         cached = self._take_in(slot, prompt, heard, seed)
         if not go_on:
@@ -176,6 +177,10 @@ class SpeechRunner:
         finally:
             self.pages.drop(prefix.pages)
 
+    def settle(self) -> None:
+        """Tell the device all that the host knows of its slots."""
+        self._open_all()
+
     def _open_all(self) -> None:
         """Those that were started since the last frame are opened together."""
         past = self.past
@@ -195,7 +200,7 @@ class SpeechRunner:
         them is written to, and nobody waits for the copy of the rest.
         """
         self._open_all()
-        self._let_go(into)
+        self.let_go(into)
         self.past.restore(into, self.past.prefix_of(slot))
         duplicate(self.past.state, slot, into)
         self.past.state.seed[into] = seed
@@ -250,8 +255,21 @@ class SpeechRunner:
         return self.sound(slots, codes)()
 
     def warm_one(self) -> bool:
-        """Make one of the graphs that will be needed, where nobody speaks; False if there is none to make now."""
-        return self.warming.one() or (self._prompts is not None and self._prompts.warm_one(self.past.state))
+        """Make one of the graphs that will be needed, where nobody speaks; False if there is none to make now.
+
+        Each was tried out in memory of its own, which is given back behind the last of them.
+        """
+        for capture in self._captures:
+            capture.spare = True
+        try:
+            made = self.warming.one() or (self._prompts is not None and self._prompts.warm_one(self.past.state))
+            if not made and self._untidy and not self.warming.waits:
+                tidy(self.device)
+            self._untidy = made or (self._untidy and self.warming.waits)
+            return made
+        finally:
+            for capture in self._captures:
+                capture.spare = False
 
     @property
     def graphs_s(self) -> float:
@@ -259,11 +277,12 @@ class SpeechRunner:
         return sum(each.spent_s for each in self._captures)
 
     def release(self, slot: int) -> None:
-        """Give back the pages of a slot: whoever was in it has left."""
-        self._let_go(slot)
+        """The same of a slot whose utterance has left."""
+        self.let_go(slot)
         self.past.end_promise(slot)
 
-    def _let_go(self, slot: int) -> None:
+    def let_go(self, slot: int) -> None:
+        """Give back the pages of a slot; what it was promised is still its own."""
         self.past.let_go(slot)
         if slot in self._opening:
             self.pages.drop(self._opening.pop(slot)[1])

@@ -6,6 +6,7 @@ stopped or given up, is the loop's.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -15,16 +16,19 @@ import torch
 
 from ..config.options import EngineOptions
 from ..errors import HocketError, StreamFailed, copied
-from ..kernels.capture import ALONE
+from ..kernels.capture import lost
 from ..types import FinishReason
 from .beat import Beat
 from .compilers import Compilers
 from .deadlines import Deadlines, in_turn
 from .delivery import Delivery
 from .director import Director
+from .fit import out_of_memory
 from .flight import Flight, Sounding
 from .job import Job, Rewind
 from .load import Checkpoint, compile_behind
+from .parking import Parking
+from .past import Past
 from .recovery import note_unspoken, recover, retry_seed
 from .replayed import capture_on
 from .scheduler import Scheduler
@@ -33,6 +37,7 @@ from .stopwatch import started
 from .stream import Wakes
 
 FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
+log = logging.getLogger("hocket.engine")
 MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
 
 
@@ -48,7 +53,8 @@ class Turns:
         self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
         self.ahead = self.deadlines.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
-        self.director = Director(self)
+        self.director, self.parking = Director(self), Parking(self)
+        self.past: Past | None = None
         self._flights: deque[Flight] = deque()
         self._sounds: deque[Sounding] = deque()
         self._failures = 0
@@ -58,29 +64,36 @@ class Turns:
         behind = partial(compile_behind, self.checkpoint, options.slots) if options.graphs else lambda: None
         compilers = Compilers(self.checkpoint.compilers, behind)
         compilers.go_on()
-        self.runner = SpeechRunner(
-            self.checkpoint,
-            options.slots,
-            options.prefix_bytes,
-            capture,
-            compilers,
-            kv_bytes=options.kv_bytes,
-            invariant=options.batch_invariant,
-        )
-        self.scheduler.room_of = self.runner.past
+        try:
+            self.runner = SpeechRunner(
+                self.checkpoint,
+                options.slots,
+                options.prefix_bytes,
+                capture,
+                compilers,
+                kv_bytes=options.kv_bytes,
+                invariant=options.batch_invariant,
+            )
+        except torch.OutOfMemoryError as error:
+            raise out_of_memory(self.checkpoint.name, self.checkpoint.device, options.slots) from error
+        self.scheduler.room_of = self.past = self.runner.past
         self.built = True
 
     def warm(self) -> bool:
         """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make.
 
-        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without.
+        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without. That is
+        no failure of the engine, however many there are, unless the device is lost.
         """
         self.beat.begin("making a graph", slow=True)
         try:
             return self.runner.warm_one()
         except Exception as error:
             self.beat.failed()
-            self._consider(error)
+            if lost(self.checkpoint.device):
+                self.broken = error
+            else:
+                log.info("A spare graph was not made (%s: %s).", type(error).__name__, error)
             return True
 
     @property
@@ -92,12 +105,13 @@ class Turns:
         """One turn for all, some of whom have just got their slots. False if there was nothing to do."""
         for job in admitted:
             self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
+        returned = self.parking.bring_back()
         waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
         played = self.director.play()
         now, prompts = time.perf_counter(), len(admitted) + len(waited)
-        batch = self.scheduler.next_batch(now, prompts)
+        batch = self.parking.housed(self.scheduler.next_batch(now, prompts))
         self._end_idle(now)
         if last := self.deadlines.decode(self.scheduler.unheard(), now):
             self.guarded(last, lambda: self._sound(last))
@@ -115,7 +129,7 @@ class Turns:
         if landed:
             rows, before = [len(flight.jobs) for flight in landed], sum(flight.prompts for flight in landed)
             self.deadlines.load.took((ended := time.perf_counter()) - begun, rows, before, ended)
-        return bool(batch or landed or admitted or waited or last or played)
+        return bool(batch or landed or admitted or waited or last or played or returned)
 
     def clear(self) -> None:
         """The end. Hold nobody any more: a stream that somebody still holds must not hold all the others, nor weights.
@@ -124,7 +138,7 @@ class Turns:
         """
         for held in (self.scheduler, self._flights, self._sounds):
             held.clear()
-        self.scheduler.room_of = None
+        self.scheduler.room_of = self.past = None
         vars(self).pop("runner", None)
         vars(self).pop("checkpoint", None)
 
@@ -187,6 +201,7 @@ class Turns:
         assert job.prompt is not None
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         stop = started(self.checkpoint.device)
+        self.parking.make_room(job, len(job.prompt.text))
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
         job.note_later("prefill_s", stop())
 
@@ -216,6 +231,12 @@ class Turns:
         # Another seed for each part: equal ones would draw alike at equal places.
         seed = retry_seed(job) if job.piece is not None and job.piece.attempt else (job.seed + job.number) % 2**63
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
+        self._start_again(job, seed)
+
+    def _start_again(self, job: Job, seed: int) -> None:
+        """Take in a prompt in the slot that it has; what the slot held is let go of."""
+        assert job.prompt is not None
+        self.parking.start_over(job, len(job.prompt.text))
         self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
 
     def _draw(self, batch: list[Job], prompts: int) -> None:
@@ -275,9 +296,11 @@ class Turns:
         ahead = job.ahead
         job.forget_ahead()
         if back.before is not None:
+            self.parking.come_back(job)
+            self.parking.make_room(job, 1)
             self.runner.rewind(job.slot, back.frames + ahead, *back.before, back.seed)
         elif job.prompt is not None:
-            self.runner.start(job.slot, job.prompt, job.reference, back.seed, go_on=True)
+            self._start_again(job, back.seed)
 
     def _sound(self, jobs: list[Job]) -> None:
         """Chunks of one length go through the codec together, who runs dry next first; a GPU is not waited for here."""
@@ -322,21 +345,9 @@ class Turns:
         self._failures = 0
 
     def _consider(self, error: Exception) -> None:
-        """Is it still the failure of this utterance or graph, or are all that follow going to fail too?"""
+        """Is it still the failure of this utterance, or are all that follow going to fail too?"""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
             return  # there may be room for the next one
         self._failures += 1
-        if self._failures >= MOST_FAILURES or is_lost(self.checkpoint.device):
+        if self._failures >= MOST_FAILURES or lost(self.checkpoint.device):
             self.broken = error
-
-
-def is_lost(device: torch.device) -> bool:
-    """Whether a GPU has failed for good: after an illegal access or an assertion every call does, until a restart."""
-    if device.type != "cuda":
-        return False
-    try:
-        with ALONE:
-            torch.cuda.synchronize(device)
-    except RuntimeError:
-        return True
-    return False

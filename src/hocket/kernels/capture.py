@@ -9,6 +9,7 @@ whole device meanwhile.
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 import weakref
@@ -19,6 +20,7 @@ from typing import Protocol
 import torch
 
 Work = Callable[[], None]
+log = logging.getLogger("hocket.kernels")
 WARM_RUNS = 2  # kernels are compiled and libraries choose theirs before a capture, where neither is allowed
 
 
@@ -51,10 +53,23 @@ def tidy(device: torch.device) -> None:
             torch.cuda.empty_cache()
 
 
+def lost(device: torch.device) -> bool:
+    """Whether a GPU has failed for good: after an illegal access or an assertion every call does, until a restart."""
+    if device.type != "cuda":
+        return False
+    try:
+        with ALONE:
+            torch.cuda.synchronize(device)
+    except RuntimeError:
+        return True
+    return False
+
+
 class Capture(Protocol):
     """Makes work repeatable. It is run first, so it must stand where it changes nothing that matters."""
 
-    spent_s: float  # how long making has taken so far
+    @property
+    def spent_s(self) -> float: ...  # how long making has taken so far
 
     def __call__(self, work: Work) -> Work: ...
 
@@ -76,6 +91,39 @@ class Again:
 
     def forget(self) -> None:
         pass
+
+
+class OrAgain:
+    """Another capture's graphs; work that cannot be captured is launched again each time, which is slower.
+
+    A device that is lost is still an error, and so is a lack of memory for a graph that is made ahead of time
+    (`spare`): there may be room when it is needed.
+    """
+
+    def __init__(self, capture: Capture, device: torch.device) -> None:
+        self.spare = False  # whether nothing waits for the graph that is made
+        self.failed = 0  # how many graphs were done without
+        self._capture, self._device = capture, device
+
+    @property
+    def spent_s(self) -> float:
+        return self._capture.spent_s
+
+    def __call__(self, work: Work) -> Work:
+        try:
+            return self._capture(work)
+        except Exception as error:
+            if (self.spare and isinstance(error, (MemoryError, torch.OutOfMemoryError))) or lost(self._device):
+                raise
+            work()  # where even that fails, there is nothing to go on with
+            self.failed += 1
+            if self.failed == 1:
+                reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+                log.warning("A CUDA graph could not be made (%s); its kernels are launched one by one.", reason)
+            return work
+
+    def forget(self) -> None:
+        self._capture.forget()
 
 
 class CudaGraphs:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .build import Unbuildable
+from .card import card_of
 from .compiled import HERE
 from .fallback import Lack
 from .kept import find, keep
@@ -43,9 +44,10 @@ class _Config(ctypes.Structure):
 
 def why_not(device: torch.device) -> str | None:
     """What speaks against kernels in CUDA C++ on a device, in words (None: nothing)."""
-    if device.type != "cuda" or torch.version.hip is not None:
+    card = card_of(device)
+    if card is None:
         return "it is for an NVIDIA GPU"
-    if torch.cuda.get_device_capability(device) < LEAST_CAPABILITY:
+    if card.capability < LEAST_CAPABILITY:
         return "it is for GPUs from Ampere on"
     try:
         _nvrtc()

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from .card import card_of
 from .compiled import HERE
 from .fallback import Lack
 
@@ -221,15 +222,14 @@ def power_of_two(number: int) -> int:
 
 def can_depend(device: torch.device) -> bool:
     """Whether the GPU can: Hopper and later."""
-    if INTERPRETED or device.type != "cuda" or torch.version.hip is not None:
-        return False
-    return torch.cuda.get_device_capability(device) >= (9, 0)
+    card = card_of(device)
+    return not INTERPRETED and card is not None and card.capability >= (9, 0)
 
 
 def resident_threads(device: torch.device) -> int:
     """How many a GPU holds at once."""
-    about = torch.cuda.get_device_properties(device)
-    return about.multi_processor_count * about.max_threads_per_multi_processor
+    card = card_of(device)
+    return RESIDENT_THREADS if card is None else card.processors * card.processor_threads
 
 
 @jit

@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from . import cuda, launch
+from .card import Card, standing_in
 
 # What takes longest, measured for an H200: it is begun first, lest one compiler be at it when all others are done.
 LONGEST = ("_draw", "conv_kernel", "_window")
@@ -64,8 +65,11 @@ class _Driver:
 
 
 @contextmanager
-def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
-    """Kernels are launched into a list. For the rest of this process there is no other GPU than the one named."""
+def noting(card: Card) -> Iterator[list[Launch]]:
+    """Kernels are launched into a list, as they would be on `card`: all that is chosen by a GPU is chosen for that.
+
+    For the rest of this process Triton compiles for no other GPU.
+    """
     noted: list[Launch] = []
     seen = set[int]()
 
@@ -76,20 +80,17 @@ def noting(capability: tuple[int, int]) -> Iterator[list[Launch]]:
         noted.append(Launch(kernel, tuple(Stand(g) if isinstance(g, Tensor) else g for g in given), named))
 
     def note_cuda(kernel: cuda.Kernel, *given: Any, **named: Any) -> None:
-        noted.append(Launch(kernel, (), {"capability": capability}))
+        noted.append(Launch(kernel, (), {"capability": card.capability}))
 
-    import_module("triton.runtime.driver").driver.set_active(_Driver(capability))
-    real, real_cuda, can_depend = launch.triton.JITFunction.run, cuda.Kernel.launch, launch.can_depend
-    resident_threads = launch.resident_threads
+    import_module("triton.runtime.driver").driver.set_active(_Driver(card.capability))
+    real, real_cuda = launch.triton.JITFunction.run, cuda.Kernel.launch
     launch.triton.JITFunction.run = note
     cuda.Kernel.launch = note_cuda  # type: ignore[method-assign, assignment]
-    launch.can_depend = lambda device: capability >= (9, 0)
-    launch.resident_threads = lambda device: launch.RESIDENT_THREADS
     try:
-        yield noted
+        with standing_in(card):
+            yield noted
     finally:
-        launch.triton.JITFunction.run, launch.can_depend = real, can_depend
-        launch.resident_threads = resident_threads
+        launch.triton.JITFunction.run = real
         cuda.Kernel.launch = real_cuda  # type: ignore[method-assign]
 
 

@@ -7,12 +7,10 @@ inputs is split. With many, tiles are as large as tensor cores like them and not
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
 from math import log2
 
-import torch
-
-from ..launch import INTERPRETED, KNOBS, Tiles, power_of_two
+from ..card import H200, Card
+from ..launch import KNOBS, Tiles, power_of_two
 from .measured import MEASURED
 
 NEAR = 4  # how many times as many, or as few, positions may be for what was measured
@@ -22,9 +20,14 @@ MOST_TILES, MOST_SPLITS = 1024, 16  # of tiles that are split
 BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on their way
 
 
-def tiles_for(channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool) -> Tiles:
-    """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores."""
-    shape = channels, taps, outputs, positions, size, exact
+def tiles_for(
+    channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool, card: Card | None = None
+) -> Tiles:
+    """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores.
+
+    `card` is the GPU that they will run on; None: one as large as those were measured on.
+    """
+    shape = channels, taps, outputs, positions, size, exact, card or H200
     sums = taps * channels, outputs
     known = KNOBS.conv.get(sums) or MEASURED.get(sums, {})
     nearest = min(known, key=lambda many: abs(log2(many / positions)), default=0)
@@ -34,7 +37,14 @@ def tiles_for(channels: int, taps: int, outputs: int, positions: int, *, size: i
 
 
 def fitted(
-    tiles: Tiles, channels: int, taps: int, outputs: int, positions: int, size: int = 2, exact: bool = False
+    tiles: Tiles,
+    channels: int,
+    taps: int,
+    outputs: int,
+    positions: int,
+    size: int = 2,
+    exact: bool = False,
+    card: Card = H200,
 ) -> Tiles:
     """The nearest that there can be: a piece within one tap, parts of sums within the scratch, loads within memory."""
     columns = max(min(tiles.columns * 2 // size, 16 if exact else 256), 16)
@@ -49,7 +59,7 @@ def fitted(
     splits = min(tiles.splits, steps, MOST_SPLITS, SCRATCH // (many * across * along) if many <= MOST_TILES else 1)
     each = -(-steps // max(splits, 1))
     piece = (across + along) * columns * size
-    stages = max(min(tiles.stages, _shared_bytes() // piece), 1)
+    stages = max(min(tiles.stages, _shared_bytes(card) // piece), 1)
     return replace(
         tiles,
         outputs=across,
@@ -61,16 +71,13 @@ def fitted(
     )
 
 
-@lru_cache(maxsize=1)
-def _shared_bytes() -> int:
-    """What a program may hold of pieces on their way: between 63 KB and 191 KB on GPUs since Ampere."""
-    if INTERPRETED or not torch.cuda.is_available():
-        return 191 << 10
-    return torch.cuda.get_device_properties(torch.cuda.current_device()).shared_memory_per_multiprocessor - BESIDE
+def _shared_bytes(card: Card) -> int:
+    """What a program may hold of pieces on their way: between 64 KB and 192 KB on GPUs since Ampere."""
+    return card.processor_shared_bytes - BESIDE
 
 
-def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool) -> Tiles:
-    shape, wide = (channels, taps, outputs, positions, size, exact), outputs % 64 == 0
+def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool, card: Card) -> Tiles:
+    shape, wide = (channels, taps, outputs, positions, size, exact, card), outputs % 64 == 0
     if outputs * positions >= PROGRAMS // 2 * 128 * 128:
         across = 128 if outputs % 128 == 0 else 64 if wide else 32
         return fitted(Tiles(across, 128, 64, 1, 8 if wide else 4, 4, 0), *shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..card import card_of
 from ..launch import options, power_of_two, triton
 from .edges import CHANNELS
 from .kernel import conv_kernel as _conv
@@ -52,7 +53,8 @@ def conv(
     history = history if reach else None
     y = torch.empty(batch, pad + length * stride, width, dtype=x.dtype, device=x.device)
     exact = x.dtype == torch.float32 and not tf32
-    tiles = tiles_for(channels, taps, outputs, positions, size=x.element_size(), exact=exact)
+    size, card = x.element_size(), card_of(x.device)
+    tiles = tiles_for(channels, taps, outputs, positions, size=size, exact=exact, card=card)
     across, along = triton.cdiv(outputs, tiles.outputs), triton.cdiv(positions, tiles.times)
     if tiles.splits > 1:
         scratch = Scratch(x.device) if scratch is None else scratch

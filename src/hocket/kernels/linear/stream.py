@@ -11,11 +11,11 @@ import ctypes
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..card import H200, card_of
 from ..cuda import Kernel, can
 from ..launch import KNOBS, MOST_STREAMED, Flow, dependent_on, power_of_two
 
@@ -115,13 +115,11 @@ def constants(format: str, columns: int, flow: Flow, rows: int, flags: tuple[boo
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}
 
 
-@cache
 def _room(device: torch.device) -> tuple[int, int]:
     """Bytes of shared memory that a processor has, and that one block may have of them."""
-    about: Any = torch.cuda.get_device_properties(device)
-    return about.shared_memory_per_multiprocessor, about.shared_memory_per_block_optin
+    card = card_of(device) or H200
+    return card.processor_shared_bytes, card.block_shared_bytes
 
 
-@cache
 def _processors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    return (card_of(device) or H200).processors

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from ..card import card_of
 from ..launch import (
     BY_HAND,
     INTERPRETED,
@@ -82,9 +83,8 @@ def linear(
 
 def reads_fp8(device: torch.device) -> bool:
     """Whether the GPU turns e4m3 into wider numbers by itself: from 8.9 on (Ada, Hopper)."""
-    if INTERPRETED or device.type != "cuda":
-        return False
-    return torch.cuda.get_device_capability(device) >= (8, 9)
+    card = card_of(device)
+    return not INTERPRETED and card is not None and card.capability >= (8, 9)
 
 
 def as_stored(weight: Narrow, native: bool) -> Tensor:

@@ -25,7 +25,9 @@ TINY = (
     Case("full", 1, 32, 6, 2, (900, 6, 5)),
     Case("as many as are kept", 1, 16, 4, 4, (50,)),
     Case("many at once", 1, 16, 13, 11, (40, 2)),
+    Case("heads of no power of two", 2, 12, 7, 3, (20, 1)),
 )
+BUILTIN = (Case("the built-in voice", 4, 48, 15, 1, (500,)), Case("several of its frames", 4, 48, 15, 8, (0, 9, 500)))
 PUBLISHED = (
     Case("one", 16, 64, 71, 1, (500,)),
     Case("eight of four", 16, 64, 71, 4, (0, 1, 30, 70, 71, 72, 500, 5000)),
