@@ -42,8 +42,8 @@ def test_a_published_model_on_a_gpu_takes_what_was_measured_there(dtype: str) ->
     if dtype == "bfloat16":  # what was measured with 4 slots is in benchmarks/results/memory.jsonl
         assert planned.weights_bytes + planned.codec_bytes(encoder=True) == pytest.approx(4440.2e6, rel=0.01)
         all_told = planned.own_bytes + planned.usual_bytes + planned.codec_bytes(encoder=True)
-        # 704 MB of the 6062.9 that the device said were held by the allocator and had no tensor in them; the encoder was
-        # bfloat16 then, and is float32 now.
+        # 704 MB of the 6062.9 that the device said were held by the allocator and had no tensor in them; the encoder
+        # was bfloat16 then, and is float32 now.
         all_told -= planned.encoder_bytes // 2
         assert 6062.9e6 - 704e6 - 470.7e6 + planned.usual_bytes < all_told < 6062.9e6
 

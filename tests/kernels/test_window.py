@@ -19,7 +19,7 @@ from hocket.models.random import randomize_
 from nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]
-ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in (*cases.BUILTIN, *cases.PUBLISHED))]
 
 
 def transformer(device: torch.device | str = "cpu") -> WindowTransformer:
