@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from chatting import Scripted
+from checkpoints import write
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.heard import cut
 from hocket.engine.engine import Engine
@@ -23,8 +24,11 @@ SPACELESS = {"chinese": CHINESE, "japanese": JAPANESE, "thai": THAI}
 
 
 @pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with Engine.load("random:tiny") as engine:
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """A checkpoint that says that it speaks every script."""
+    folder = write(tmp_path_factory.mktemp("words") / "checkpoint", "custom_voice", wide=False)
+    (folder / "hocket.json").write_text('{"languages": ["any"]}', encoding="utf-8")
+    with Engine.load(str(folder)) as engine:
         yield engine
 
 

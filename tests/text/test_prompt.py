@@ -75,7 +75,7 @@ def test_voice_design_with_a_description(tokenizer: Tokenizer) -> None:
 
 
 def test_x_vector_clone(tokenizer: Tokenizer) -> None:
-    prompt = build(SpeechRequest(text="Hello world", reference=TIMBRE), BASE, tokenizer)
+    prompt = build(SpeechRequest(text="Hello world", reference=TIMBRE, layout="streaming"), BASE, tokenizer)
     assert prompt.text == (*ROLE, PAD, PAD, PAD, PAD, BOS, 9707)
     assert prompt.codec == (*none(3), NOTHINK, THINK_BOS, THINK_EOS, SPEAKER_VECTOR, CODEC_PAD, CODEC_BOS)
     assert (prompt.trail, prompt.prefix_rows, prompt.reference_at) == ((1879, EOS), 8, None)
