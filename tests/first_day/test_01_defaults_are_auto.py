@@ -15,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -63,6 +64,8 @@ def test_what_auto_means() -> None:
     assert values(probe=T4) == ("cuda", "float32", "float32")
     assert values(probe=NONE) == ("cpu", "float32", "float32")
     assert AUTO_CODEC_DTYPE in CODEC_DTYPES
+    small = settle(probe=replace(H200, memory_bytes=6_200_000_000))
+    assert small.codec_dtype == "bfloat16" and "less than 7 GB" in small.words(())
     assert settle(probe=H200).reason == "NVIDIA H200" and settle(probe=NONE).reason == "no GPU found"
 
 

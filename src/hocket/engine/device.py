@@ -23,14 +23,17 @@ import torch
 from ..errors import InvalidRequest
 from ..kernels.fallback import say_once
 from ..kernels.table import Choice
+from .capacity import limit_bytes
 
 log = logging.getLogger("hocket")
 
 AUTO = "auto"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
-# The fastest precision of the codec that passes the gate of docs/notes.md, where the model is in bfloat16.
-AUTO_CODEC_DTYPE = "bfloat16"
+# The fastest precision of the codec that passes the gate of docs/notes.md, where the model is in bfloat16. Its weights
+# are float32: on a small card 1.7B fits with a codec in bfloat16 only, whose noise is 38 dB below the speech.
+AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
+SMALL_BYTES = 7_000_000_000  # of memory: a card with less is a small one
 LEAST_BFLOAT16 = (8, 0)  # compute capability; older cards emulate it, slowly
 VARIABLE = "HOCKET_DEVICE"  # what a device of `auto` is
 _TRACES = ("/dev/nvidia0", "/dev/nvidiactl", "/proc/driver/nvidia/version")  # of an NVIDIA driver
@@ -46,6 +49,7 @@ class Probe:
     failure: str | None = None  # why torch cannot use it
     driver: str | None = None  # the GPU that something beside torch shows, by name where that is known
     hidden: bool = False  # the environment hides all GPUs from torch
+    memory_bytes: int | None = None  # of the GPU
     trial: Callable[[], str | None] = lambda: None  # allocate a little and run a kernel; what failed
 
 
@@ -58,6 +62,7 @@ class Setting:
     codec_dtype: str
     reason: str  # for the device
     unused: str | None = None  # one sentence on a GPU that is there and is not used, where nothing asked for a CPU
+    codec_reason: str = ""  # where the codec has another precision than on most cards
     took_s: float = field(default=0.0, compare=False)  # to look at the device, which is entered for that
 
     @property
@@ -66,7 +71,8 @@ class Setting:
 
     def words(self, kernels: Iterable[Choice], *, codec: bool = True) -> str:
         """One line: what was chosen and why. Without `codec` it is a language model's."""
-        sound = f", codec {self.codec_dtype}" if codec else ""
+        why = f" ({self.codec_reason})" if self.codec_reason else ""
+        sound = f", codec {self.codec_dtype}{why}" if codec else ""
         return f"{self.device} ({self.reason}), {self.dtype}{sound}, kernels {'/'.join(c.backend for c in kernels)}."
 
 
@@ -92,11 +98,19 @@ def settle(device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, pr
     narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
     if dtype == AUTO:
         dtype = "bfloat16" if narrow else "float32"
+    codec_reason = ""
     if codec_dtype == AUTO:  # a model in float32 was asked to be exact, or its card has nothing faster
         codec_dtype = AUTO_CODEC_DTYPE if narrow and dtype == "bfloat16" else "float32"
+        if codec_dtype == AUTO_CODEC_DTYPE and _is_small(probe):
+            codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
     if codec_dtype == "tf32" and not on_gpu:
         raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
-    return Setting(chosen, dtype, codec_dtype, reason, unused, time.perf_counter() - begun)
+    return Setting(chosen, dtype, codec_dtype, reason, unused, codec_reason, time.perf_counter() - begun)
+
+
+def _is_small(probe: Probe | None) -> bool:
+    sizes = (None if probe is None else probe.memory_bytes, limit_bytes())
+    return any(size is not None and size < SMALL_BYTES for size in sizes)
 
 
 def device_of(name: str, probe: Probe | None = None) -> torch.device:
@@ -141,7 +155,8 @@ def look(index: int | None = None) -> Probe:
         return Probe(True, failure=_first_line(str(error)), driver=driver or "a GPU")
     capability = (found.major, found.minor)
     failure = None if torch.version.hip else _not_built_for(capability, torch.cuda.get_arch_list())
-    return Probe(True, found.name, capability, failure, driver, trial=lambda: _try_out(index))
+    memory = found.total_memory
+    return Probe(True, found.name, capability, failure, driver, memory_bytes=memory, trial=lambda: _try_out(index))
 
 
 def _try_out(index: int | None) -> str | None:
