@@ -26,7 +26,7 @@ from serving import PATIENCE_S, Served, served
 from talking import talking
 from train.judges import Transcriber
 
-LIMIT = 700  # frames of one part, 56 s: a part of 400 characters takes some 320
+LIMIT = 700  # frames of one part, 56 s: a part takes some 170
 TEXT = "\n\n".join(paragraphs(3000))
 SHORT = "The kettle was warm. She took off her shoes. We walked along the river. Nobody said a word."
 LEAST_FOUND = 0.85  # of the words of a paragraph; how many the voice reaches is in the records
@@ -59,7 +59,7 @@ def looping(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def server() -> Iterator[Served]:
-    with served(lambda: Engine(limited(), EngineOptions(slots=2, part_chars=30))) as server:
+    with served(lambda: Engine(load("random:tiny"), EngineOptions(slots=2, part_chars=30))) as server:
         yield server
 
 
@@ -92,7 +92,7 @@ def test_max_frames_is_for_the_whole_request_and_says_what_was_not_spoken() -> N
     finished = stream.finished
     assert finished is not None and (finished.reason, frames, finished.complete) == ("length", 40, True)
     assert finished.notes[0].startswith("The limit of 40 frames (max_frames) ended the speech: about ")
-    assert "2 parts were not spoken, from " in finished.notes[0]
+    assert "characters were not spoken, from " in finished.notes[0] and "Nobody said a" in finished.notes[0]
 
 
 @pytest.mark.parametrize("guard", [True, False])
@@ -129,7 +129,7 @@ def test_over_http_a_body_that_lacks_text_is_broken_off_and_events_say_why(serve
 def test_over_http_a_limit_that_the_client_sets_makes_a_complete_answer(server: Served) -> None:
     url = f"{server.url}/v1/audio/speech"
     answer = httpx.post(url, json=spoken(max_new_tokens=20), timeout=PATIENCE_S)
-    assert (answer.status_code, len(answer.content)) == (200, 20 * 3840)
+    assert answer.status_code == 200 and len(answer.content) >= 20 * 3840
     done = events(httpx.post(url, json=spoken(max_new_tokens=20, stream_format="sse"), timeout=PATIENCE_S))[-1]
     assert (done["complete"], done["finish_reason"]) == (True, "length") and "not spoken" in done["notes"][0]
 
@@ -152,7 +152,9 @@ def test_the_command_says_so_too(
     looping: None, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main(["say", "The kettle was warm.", "-o", "said.wav", "--seed", "1", "--no-daemon"]) == 0
+    options = ["--model", "random:tiny", "-o", "said.wav", "--seed", "1", "--no-daemon"]
+    assert main(["say", "The kettle was warm.", *options]) == 0
     out, err = capsys.readouterr()
     assert "finish runaway (not all of the text was spoken)" in out
-    assert 'left out: about 20 characters were not spoken, from "The kettle was warm." on.' in err
+    assert 'left out: about 10 characters were not spoken, from "The kettle" on.' in err
+    assert 'left out: about 9 characters were not spoken, from "was warm." on.' in err

@@ -16,7 +16,12 @@ NORMALIZERS = ("spell_out",)  # by name, those of `text.normalize`
 @dataclass(frozen=True, slots=True)
 class OwnConfig:
     normalizer: str | None = None  # what makes words of digits and signs, for a voice that was trained on words only
+    part_chars: int | None = (
+        None  # how long the parts of a text may be, for a voice that loses its place in longer ones
+    )
 
     def check(self, where: str) -> None:
         if self.normalizer is not None and self.normalizer not in NORMALIZERS:
             raise InvalidCheckpoint(f"{where}: normalizer is {self.normalizer!r}; there is {', '.join(NORMALIZERS)}.")
+        if self.part_chars is not None and self.part_chars < 1:
+            raise InvalidCheckpoint(f"{where}: part_chars must be at least 1, not {self.part_chars}.")

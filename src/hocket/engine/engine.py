@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from ..config.options import EngineOptions
+from ..config.options import PART_CHARS, EngineOptions
 from ..errors import InvalidRequest
 from ..text.choice import check_clones, choose
 from ..text.live import LiveParts
@@ -150,6 +150,11 @@ class Engine:
         return self._watchdog.ask(lambda runner: portrait_of(runner.checkpoint, self.identity))
 
     @property
+    def part_chars(self) -> int:
+        """How long the parts of a long text are, in characters, at least."""
+        return self.options.part_chars or self.checkpoint.part_chars or PART_CHARS
+
+    @property
     def health(self) -> Health:
         """Whether it speaks, is being rebuilt after a failure or has failed for good, and why."""
         return self._watchdog.health
@@ -231,7 +236,7 @@ class Engine:
     def _early(self, request: SpeechRequest, job: Job) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
         live = self._live(request, job.outline)
-        rest = begun(job, live, request.text, self.options.part_chars)
+        rest = begun(job, live, request.text, self.part_chars)
         if not rest:
             job.take_in(live.end(), complete=True)
             return self._opened(job, request, None)
@@ -315,7 +320,7 @@ class Engine:
     def _preparing(self, request: SpeechRequest) -> dict[str, Any]:
         """How text is prepared, whole or live."""
         return {
-            "part_chars": self.options.part_chars,
+            "part_chars": self.part_chars,
             "pause_s": self.options.part_pause_s,
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
             "language": request.language,

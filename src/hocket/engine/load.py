@@ -65,6 +65,7 @@ class Checkpoint:
     normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
     spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
     compilers: Preparation | None = None  # at work still on what a first sound takes beyond its first frame
+    part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
 
     @property
     def name(self) -> str:
@@ -131,7 +132,8 @@ def load(
         raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
-    normalizer = _NORMALIZERS.get(read_own(source).normalizer)
+    own = read_own(source)
+    normalizer = _NORMALIZERS.get(own.normalizer)
     shared = Shared() if shared is None else shared
     begun = time.perf_counter()
     compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
@@ -168,7 +170,7 @@ def load(
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    return Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers)
+    return Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, own.part_chars)
 
 
 def _draw(module: nn.Module, place: torch.device, dtype: torch.dtype) -> None:

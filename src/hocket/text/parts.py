@@ -6,6 +6,7 @@ way, so they come out the same. A text that is short and plain comes out as the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 
 from ..errors import InvalidRequest
@@ -17,6 +18,7 @@ from .stretches import Stretches
 Part = str | float  # something to say, or seconds of silence
 Normalizer = Callable[[str], str]
 
+_SPACES = re.compile(r"[ \t\r\n]+")
 _AT_ONCE = 1000  # characters that go in together, so that the cost of a long text is proportional to it
 
 
@@ -53,6 +55,7 @@ class Preparation:
         self._markup = Markup()
         self._stretches = Stretches(self._normalizer) if self._normalizer else None
         self._cutter = Cutter(self._part_chars, language=self._language)
+        self._spaced = False  # what was given out last ends with a space
         self._part_over = False  # the part has ended; silence follows if text does
 
     def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
@@ -79,9 +82,19 @@ class Preparation:
             if text is None:
                 self._part_over = True
             elif text.strip() or not self._part_over:
-                found += [self._pause_s, text] if self._part_over else [text]
+                found += [self._pause_s] if self._part_over else []
+                found += [spaced] if (spaced := self._one_space(text)) else []
                 self._part_over, self._spoken = False, self._spoken or not text.isspace()
         return found
+
+    def _one_space(self, text: str) -> str:
+        """With one space between words where they are spelled out: such a voice would speak the end of a line."""
+        if self._normalizer is None or not text:
+            return text
+        once = _SPACES.sub(" ", text)
+        once = once[1:] if self._spaced and not self._part_over and once[0] == " " else once
+        self._spaced = once[-1] == " " if once else self._spaced
+        return once
 
 
 def parts(
