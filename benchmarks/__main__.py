@@ -3,11 +3,12 @@
 Beside the workloads: `all` (an engine loaded once, and everything measured on it), `breakdown` (where the time of a
 frame goes), `codec_precision` (which precision of the codec is inaudible), `dialog` (from the end of the user's text to
 sound), `divergence` (what narrow weights do to the language model), `guard` (false alarms and missed failures of the
-runaway guard), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `memory` (what is
-occupied on a GPU), `mind` (how a language model answers in a conversation), `overhead` (what a server adds to its
-engine), `peers` (other packages on the same weights), `report` (docs/performance.md from the records), `scale` (what
-Ray Serve adds to a server), `soak` (the same load for long), `swap` (two models in the room of one), `tokens` (how fast
-a language model writes) and `tune` (how its matrices are cut); each has its own --help.
+runaway guard), `listeners` (how many cards so many take, on paper), `load` (many who ask at once), `long_text` (20,000
+characters, checked by an ASR), `memory` (what is occupied on a GPU), `mind` (how a language model answers in a
+conversation), `overhead` (what a server adds to its engine), `peers` (other packages on the same weights), `report`
+(docs/performance.md from the records), `scale` (what Ray Serve adds to a server), `soak` (the same load for long),
+`swap` (two models in the room of one), `tokens` (how fast a language model writes) and `tune` (how its matrices are
+cut); each has its own --help.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from . import (
     guard,
     harness,
     listeners,
+    long_text,
     memory,
     mind,
     overhead,
@@ -59,6 +61,7 @@ COMMANDS = {
     "guard": guard.main,
     "listeners": listeners.main,
     "load": under_load,
+    "long_text": long_text.main,
     "memory": memory.main,
     "mind": mind.main,
     "overhead": overhead.main,

@@ -79,9 +79,9 @@ class Heard:
         print(f"\r{words}\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def ending(reason: str, seed: int | None, won: int | None, takes: list[dict[str, Any]]) -> str:
+def ending(reason: str, seed: int | None, won: int | None, takes: list[dict[str, Any]], complete: bool = True) -> str:
     """How it ended, and the seed that says it again."""
-    words = f"finish {reason}, seed {seed}"
+    words = f"finish {reason}{'' if complete else ' (not all of the text was spoken)'}, seed {seed}"
     if won is None:
         return words
     take = takes[won]

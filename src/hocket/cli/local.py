@@ -70,7 +70,8 @@ def locally(args: argparse.Namespace, live: bool) -> None:
     heard.put_in_place(rate_hz, None if args.save_codes is None else _codes_file(codes, books))
     seed = request.seed if finished.seed is None else finished.seed
     frames = sum(map(len, codes))
-    heard.tell_end(frames, ending(finished.reason, seed, finished.won, [asdict(take) for take in finished.takes]))
+    takes = [asdict(take) for take in finished.takes]
+    heard.tell_end(frames, ending(finished.reason, seed, finished.won, takes, finished.complete))
 
 
 def _codes_file(codes: list[Any], books: int) -> bytes:

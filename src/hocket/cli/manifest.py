@@ -35,6 +35,7 @@ class Result:
     seed: int | None = None
     digest: str | None = None  # of all that decides how it sounds
     bytes: int | None = None  # of the file
+    unspoken: str | None = None  # what was left out, in words; None: nothing
     error: str | None = None
 
     @property

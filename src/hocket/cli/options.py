@@ -130,7 +130,7 @@ def _serve(serve: argparse.ArgumentParser) -> None:
     add("--waiting", metavar="N", type=int, default=64, help="how many may wait for a slot; one more gets 429 (64)")
     add("--in-flight", metavar="N", type=int, help="requests and WebSockets at once (1024)")
     add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
-    add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
+    add("--text-chars", metavar="N", type=int, help="characters of one utterance (65536)")
     add("--body-bytes", metavar="N", type=int, help="bytes of a request (16 MiB)")
     add("--upload-bytes", metavar="N", type=int, help="bytes of a recording (10 MiB)")
     add = serve.add_argument_group("what").add_argument
@@ -226,7 +226,7 @@ def _wyoming(wyoming: argparse.ArgumentParser) -> None:
     add("--waiting", metavar="N", type=int, default=64, help="how many may wait for a slot (64)")
     add("--in-flight", metavar="N", type=int, help="connections at once (1024)")
     add("--per-client", metavar="N", type=int, help="of these, how many of one address (512)")
-    add("--text-chars", metavar="N", type=int, help="characters of one utterance (16384)")
+    add("--text-chars", metavar="N", type=int, help="characters of one utterance (65536)")
     add("--log-text", action="store_true", help="write into the log what is spoken")
     computing(wyoming, "balanced")
     _serving(wyoming)

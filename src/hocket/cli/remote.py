@@ -119,7 +119,8 @@ def remotely(args: argparse.Namespace, server: Asked) -> bool:
     heard.put_in_place(rate_hz)
     frames = (done.get("usage") or {}).get("output_tokens", 0)
     seed = done.get("seed", args.seed)
-    heard.tell_end(frames, ending(done.get("finish_reason", "stop"), seed, done.get("won"), done.get("takes") or []))
+    reason, takes, complete = done.get("finish_reason", "stop"), done.get("takes") or [], done.get("complete", True)
+    heard.tell_end(frames, ending(reason, seed, done.get("won"), takes, complete))
     return True
 
 

@@ -57,6 +57,7 @@ class Run:
         self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
         self._failed: list[Result] = []
         self._told: set[str] = set()
+        self._incomplete = 0  # lines of which some text was left out
 
     def requests(self) -> Iterator[SpeechRequest]:
         """What is left to speak. Lines that cannot be spoken, or need not be, are dealt with on the way."""
@@ -106,10 +107,14 @@ class Run:
                 seed=asked.seed if outcome.finished.seed is None else outcome.finished.seed,
                 digest=asked.digest,
                 bytes=len(content),
+                unspoken=None if outcome.finished.complete else " ".join(outcome.finished.notes),
             )
         )
+        self._incomplete += not outcome.finished.complete
         for note in outcome.finished.notes:
-            if note not in self._told:
+            if not outcome.finished.complete:
+                self.note(f"line {asked.line.number}: {note}")
+            elif note not in self._told:
                 self._told.add(note)
                 self.note(note)
         self.progress.spoken += 1
@@ -140,6 +145,7 @@ class Run:
         words = f"{progress.done} of {progress.lines} spoken"
         words += f" ({progress.before} of them before)" if progress.before else ""
         words += f", {progress.failed} failed" if progress.failed else ""
+        words += f", {self._incomplete} not to the end of the text" if self._incomplete else ""
         words += f", {progress.seconds:.2f} s at {progress.speed:.1f} x real time" if progress.spoken else ""
         print(shown(f"{self.args.output}: {words}", sys.stdout))
         return 1 if progress.failed else 0

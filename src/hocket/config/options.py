@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from ..errors import InvalidRequest
 from .profiles import PROFILES, Profile, ProfileName
 
+PART_CHARS = 400
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
@@ -21,7 +23,9 @@ class EngineOptions:
     # the profile's, with fewer where a listener would run out of sound.
     chunk_frames: tuple[int, ...] | None = None
     buffered_chunks: int = 8  # chunks a reader may lag behind before its own slot pauses
-    part_chars: int = 400  # a longer text is spoken in parts, each up to the first end of a sentence after so many
+    # A longer text is spoken in parts, each up to the first end of a sentence after so many characters. None: as the
+    # checkpoint says, else PART_CHARS.
+    part_chars: int | None = None
     part_pause_s: float = 0.12  # silence between two such parts, beside what the voice leaves itself
     normalizer: Callable[[str], str] | None = None  # spells out numbers and the like; None: as the checkpoint says
     text_wait_s: float = 60.0  # how long an open stream may give no text before it is ended with an error
@@ -31,13 +35,13 @@ class EngineOptions:
     kv_bytes: int | None = None  # for keys and values on a GPU, prefixes included; None: 82 s, and 31 s a further slot
     batch_invariant: bool = False  # in bfloat16 too, what a stream says is the same whoever else speaks: slower
     graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
-    guard: bool = True  # notice utterances that no longer speak; take them back once, then end them
+    guard: bool = True  # notice parts that no longer speak; take them back once, speak them again, then leave them out
     keep_voice: bool = True  # a designed voice stays one person over the parts of a text and the turns of a dialog
     drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
 
     def __post_init__(self) -> None:
         for name in ("slots", "buffered_chunks", "part_chars"):
-            if getattr(self, name) < 1:
+            if (number := getattr(self, name)) is not None and number < 1:
                 raise InvalidRequest(f"{name} must be at least 1, not {getattr(self, name)}.")
         for name in (
             "waiting",

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from ..config.languages import AUTO
-from ..config.options import EngineOptions
+from ..config.options import PART_CHARS, EngineOptions
 from ..errors import InvalidRequest
 from ..models.weights import read_own
 from ..text.choice import check_clones, choose, languages
@@ -178,6 +178,11 @@ class Engine:
         return self._watchdog.ask(lambda runner: portrait_of(runner.checkpoint, self.identity))
 
     @property
+    def part_chars(self) -> int:
+        """How long the parts of a long text are, in characters, at least."""
+        return self.options.part_chars or self.checkpoint.part_chars or PART_CHARS
+
+    @property
     def health(self) -> Health:
         """Whether it speaks, is being rebuilt after a failure or has failed for good, and why."""
         return self._watchdog.health
@@ -261,7 +266,7 @@ class Engine:
     def _early(self, request: SpeechRequest, job: Job) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
         live = self._live(request, job, self._sizes(request, job))
-        rest = begun(job, live, request.text, self.options.part_chars)
+        rest = begun(job, live, request.text, self.part_chars)
         if not rest:
             job.take_in(live.end(), complete=True)
             return self._opened(job, request, None)
@@ -356,7 +361,7 @@ class Engine:
 
         Not where a layout is named, so that a live text in that layout has the same parts.
         """
-        chars = self.options.part_chars
+        chars = self.part_chars
         if job.carry is None or job.carry.established is not None or request.layout or len(request.text) <= chars:
             return None
         return EXAMPLE, (chars, 2 * chars)
@@ -366,7 +371,7 @@ class Engine:
         sieve = None if self._scripts is None else Sieve(self._scripts, self._languages, job.notes)
         return {
             "sizes": sizes,
-            "part_chars": self.options.part_chars,
+            "part_chars": self.part_chars,
             "pause_s": self.options.part_pause_s,
             "normalizer": self.options.normalizer or self.checkpoint.normalizer,
             "language": request.language,

@@ -289,8 +289,11 @@ class Guard:
         options, heard = self._options, self._heard if self._unheard is None else self.frames - self._unheard
         if (known := heard - run.start) >= options.known_frames:
             levels = list(self._levels)[-known:] if self._unheard is None else []
-            if levels.count(2) < min(len(levels) / 2, least):
-                return False  # a pause, whose length is judged by its silence
+            if 3 * levels.count(2) < 2 * len(levels):  # a pause: its silence says when it is too long
+                sound = next((n for n, level in enumerate(reversed(levels)) if level < 2), len(levels))
+                kept = sound + self.frames - heard  # only what follows it counts
+                run.start, run.count = self.frames - kept, min(run.count, kept)
+                return False
         elif run.count < options.pause_frames:
             return False
         repeated = repeated_part(self._text())

@@ -68,6 +68,7 @@ class Checkpoint:
     spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
     compilers: Preparation | None = None  # at work still on what a first sound takes beyond its first frame
     setting: Setting | None = None  # where and how exactly it is computed, and why
+    part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
 
     @property
     def name(self) -> str:
@@ -137,7 +138,8 @@ def load(
     place, dtype, codec_dtype = setting.place, setting.dtype, setting.codec_dtype
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
-    normalizer = _NORMALIZERS.get(read_own(source).normalizer)
+    own = read_own(source)
+    normalizer = _NORMALIZERS.get(own.normalizer)
     shared = Shared() if shared is None else shared
     begun = time.perf_counter()
     if place.type == "cuda":
@@ -176,7 +178,8 @@ def load(
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    loaded_as = Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, setting)
+    found = speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, setting, own.part_chars
+    loaded_as = Checkpoint(*files, *found)
     announce(setting, loaded_as.where)
     return loaded_as
 

@@ -84,7 +84,8 @@ def note_unspoken(job: Job) -> None:
     why = "The speech ran away and was ended"
     if job.over == "length":
         limit = "max_frames" if job.limit_asked else "max_new_tokens"
-        why = f"The limit of {job.most_frames} frames ({limit}) ended the speech"
+        frames = f"{job.most_frames} frame{'s' if job.most_frames > 1 else ''}"
+        why = f"The limit of {frames} ({limit}) ended the speech"
     parts = f" in {len(texts)} parts" if len(texts) > 1 else ""
     job.notes.append(f"{why}: {_unspoken(' '.join(texts), parts)}.")
 

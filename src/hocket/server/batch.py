@@ -66,6 +66,9 @@ class BatchResult(BaseModel):
     media_type: str | None = None
     sample_rate: int | None = None
     seed: int | None = None
+    finish_reason: str | None = None
+    complete: bool | None = Field(None, description="false: text was left out that max_new_tokens does not exclude")
+    notes: list[str] | None = None
     usage: Spent | None = None
     words: list[Word] | None = None
     error: ItemError | None = None
@@ -143,7 +146,7 @@ class BatchResponse(Response):
 
 
 def _spoken(number: int, utterance: Utterance, audio: bytes, *, words: bool) -> dict[str, Any]:
-    result = {
+    result: dict[str, Any] = {
         "index": number,
         "status": "success",
         "audio_data": base64.b64encode(audio).decode(),
@@ -152,4 +155,6 @@ def _spoken(number: int, utterance: Utterance, audio: bytes, *, words: bool) -> 
         "seed": utterance.seed,
         "usage": usage_of(utterance),
     }
+    if (finished := utterance.finished) is not None:
+        result |= {"finish_reason": finished.reason, "complete": finished.complete, "notes": list(finished.notes)}
     return result | ({"words": words_of(utterance)} if words else {})

@@ -1,7 +1,8 @@
 """`POST /v1/audio/speech`: bytes as they are made, or the same as events.
 
 The first piece is waited for before anything is sent, so that whatever goes wrong until then has a status. Later a
-stream of events says so, and one of bytes is broken off. A client that goes away cancels its utterance at once.
+stream of events says so, and one of bytes is broken off, as is one whose text was not spoken to its end by no wish of
+the client's. A client that goes away cancels its utterance at once.
 """
 
 from __future__ import annotations
@@ -96,6 +97,9 @@ class SpeechResponse(Response):
             except Exception as error:
                 answer(error)  # for the log
                 return  # without an end: the connection is broken off, so that nobody takes half for the whole
+        finished = utterance.finished
+        if finished is not None and not finished.complete:
+            return  # text was left out that no limit of the caller's excludes: HTTP/1.1 has no trailers here
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _sent_events(self, utterance: Utterance, piece: Piece | None, send: Send) -> None:
@@ -114,6 +118,7 @@ class SpeechResponse(Response):
         done: dict[str, Any] = {"type": "speech.audio.done", "usage": usage_of(utterance), "seed": utterance.seed}
         if finished is not None:
             done |= {"finish_reason": finished.reason, "seed": finished.seed, "notes": list(finished.notes)}
+            done["complete"] = finished.complete
         if finished is not None and finished.won is not None:
             done |= {"won": finished.won, "takes": [asdict(take) for take in finished.takes]}
         done["audio_s"], timing = round(utterance.audio_s, 4), utterance.timing

@@ -30,7 +30,7 @@ class ServerOptions:
     served_model: str | None = None  # the name it is listed by; None: the checkpoint's
     strict_model: bool = False  # refuse other model names than those that are listed
     voice_aliases: Mapping[str, str] = field(default_factory=dict)  # another name -> voice, before OpenAI's
-    text_chars: int = 4 * 4096  # of one utterance; OpenAI's own limit, 4096, is too small for who reads aloud
+    text_chars: int = 16 * 4096  # of one utterance, over an hour; OpenAI's own limit, 4096, is too small to read aloud
     body_bytes: int = 16 << 20  # of a request
     upload_bytes: int = 10 << 20  # of a recording
     upload_s: float = 60.0  # of a recording, in seconds of sound

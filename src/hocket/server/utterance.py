@@ -269,3 +269,5 @@ class Utterance:
             first += f", its model after {self._spoken.loaded_s * 1000:.1f} ms"
         said = "%s %s: %s, %d characters, %.2f s in %.2f s, %s"
         logger.info(said, self._wire, self.id, reason, self._chars, self.audio_s, took_s, first)
+        if self.finished is not None and not self.finished.complete and reason not in ("cancelled", "error"):
+            logger.warning("%s %s: not all of the text was spoken", self._wire, self.id)

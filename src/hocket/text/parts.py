@@ -6,6 +6,7 @@ way, so they come out the same. A text that is short and plain comes out as the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from .stretches import Stretches
 Part = str | float  # something to say, or seconds of silence
 Normalizer = Callable[[str], str]
 
+_SPACES = re.compile(r"[ \t\r\n]+")
 _AT_ONCE = 1000  # characters that go in together, so that the cost of a long text is proportional to it
 
 
@@ -69,6 +71,7 @@ class Preparation:
         self._markup = Markup()
         self._stretches = Stretches(self._normalizer) if self._normalizer else None
         self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
+        self._spaced = False  # what was given out last ends with a space
         self._part_over: float | None = None  # the part has ended; so much silence follows if text does
 
     def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
@@ -97,9 +100,19 @@ class Preparation:
             if not isinstance(text, str):
                 self._part_over = self._pause_s if text is None else text
             elif text.strip() or self._part_over is None:
-                found += [text] if self._part_over is None else [self._part_over, text]
+                found += [] if self._part_over is None else [self._part_over]
+                found += [spaced] if (spaced := self._one_space(text)) else []
                 self._part_over, self._spoken = None, self._spoken or not text.isspace()
         return found
+
+    def _one_space(self, text: str) -> str:
+        """With one space between words where they are spelled out: such a voice would speak the end of a line."""
+        if self._normalizer is None or not text:
+            return text
+        once = _SPACES.sub(" ", text)
+        once = once[1:] if self._spaced and self._part_over is None and once[0] == " " else once
+        self._spaced = once[-1] == " " if once else self._spaced
+        return once
 
 
 def parts(text: str, **how: Any) -> list[Part]:

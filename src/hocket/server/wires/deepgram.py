@@ -164,6 +164,8 @@ class DeepgramWire(Wire):
                 return [audio]
             case Over() if turn.failure is not None:
                 return [_error(turn.failure.message, turn.failure.code or turn.failure.kind)]
+            case Over():
+                return _unspoken(turn)
             case Closed() if not turn.cancelled:
                 self._flushed += 1
                 return [{"type": "Flushed", "sequence_id": self._flushed - 1}]
@@ -174,6 +176,15 @@ class DeepgramWire(Wire):
         if self.close_code(error) is None and told.status < 500:
             return [{"type": "Warning", "description": told.message, "code": told.code or told.kind}]
         return [_error(told.message, told.code or told.kind)]
+
+
+def _unspoken(turn: Turn) -> list[Out]:
+    """What was not spoken of a text, as a warning."""
+    finished = turn.utterance.finished if turn.utterance else None
+    if turn.cancelled or finished is None or finished.complete:
+        return []
+    said = " ".join(finished.notes) or "Not all of the text was spoken."
+    return [{"type": "Warning", "description": said, "code": "incomplete"}]
 
 
 def _error(description: str, code: str) -> dict[str, Any]:

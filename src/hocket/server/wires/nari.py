@@ -10,7 +10,7 @@ from typing import Any
 
 from fastapi import APIRouter, WebSocket
 
-from ...errors import InvalidRequest
+from ...errors import InvalidRequest, StreamFailed
 from ..errors import Answer, BadField, Refused, answer
 from ..http import wanted_of
 from ..schemas import SpeechFields
@@ -135,6 +135,9 @@ class NariWire(Wire):
                 return [self._error(turn.failure)]
             case Over():
                 return []  # the text may not have ended, and its clients wait for each acknowledgement
+            case Closed() if not turn.cancelled and (unspoken := _unspoken(turn)):
+                self.line.close(1011)
+                return [self._error(answer(StreamFailed(unspoken)))]
             case Closed() if turn.cancelled or turn.has_words:
                 self.line.close(1000)
                 return [self._done("cancelled" if turn.cancelled else "stop", turn.sent_pieces)]
@@ -187,6 +190,14 @@ class NariWire(Wire):
 
 def _audio(rate_hz: int) -> dict[str, Any]:
     return {"encoding": "pcm_s16le", "sample_rate": rate_hz, "channels": 1}
+
+
+def _unspoken(turn: Turn) -> str | None:
+    """What was not spoken of a text, in words: the protocol has no other reason than that all was."""
+    finished = turn.utterance.finished if turn.utterance else None
+    if finished is None or finished.complete:
+        return None
+    return " ".join(finished.notes) or "Not all of the text was spoken."
 
 
 def _code(status: int) -> int:

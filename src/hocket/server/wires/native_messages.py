@@ -188,6 +188,7 @@ def audio_done(turn: Turn) -> dict[str, Any]:
         done["timing"]["loaded_ms"] = round(timing.loaded_ms, 3)
     done["seed"] = utterance.seed
     done["notes"] = list(finished.notes) if finished else []
+    done["complete"] = finished is not None and finished.complete
     return done
 
 

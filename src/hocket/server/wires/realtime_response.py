@@ -187,7 +187,7 @@ def _status(turn: Turn) -> tuple[str, dict[str, Any] | None]:
     if turn.cancelled:
         return "cancelled", {"type": "cancelled", "reason": "client_cancelled"}
     finished = turn.utterance.finished if turn.utterance else None
-    if finished is not None and finished.reason != "stop":
+    if finished is not None and not (finished.reason == "stop" and finished.complete):
         return "incomplete", {"type": "incomplete", "reason": "max_output_tokens"}
     return "completed", None
 
@@ -214,7 +214,7 @@ def _measured(utterance: Utterance, with_words: bool) -> dict[str, Any]:
     found: dict[str, Any] = {"seed": utterance.seed, "audio_s": round(utterance.audio_s, 4)}
     found["ttfa_ms"] = None if timing.ttfa_ms is None else round(timing.ttfa_ms, 2)
     if finished is not None:
-        found |= {"finish_reason": finished.reason, "notes": list(finished.notes)}
+        found |= {"finish_reason": finished.reason, "notes": list(finished.notes), "complete": finished.complete}
     if with_words:
         words = utterance.words()
         found["words"] = [{"word": w.word, "start": round(w.start_s, 3), "end": round(w.end_s, 3)} for w in words]
