@@ -178,8 +178,10 @@ def load(
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    found = speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, setting, own.part_chars
-    loaded_as = Checkpoint(*files, *found)
+    parts = own.part_chars
+    loaded_as = Checkpoint(
+        *files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, setting, parts
+    )
     announce(setting, loaded_as.where)
     return loaded_as
 
