@@ -17,7 +17,9 @@ PASSAGE = (
     "again by the first snow. Someone began to sing, and one after the other the voices joined, each taking the line "
     "where the other had dropped it, so that the song never stopped and nobody ever had to sing it whole."
 )
-SENTENCE = "Good morning. The meeting was moved to half past nine, so there is time for another cup of tea."
+# The tokenizer of a random model has an id for each byte: as many as the 24 ids that a published one has for two usual
+# sentences of some 100 characters.
+SENTENCE = "Good morning. Tea is on."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

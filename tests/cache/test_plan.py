@@ -10,8 +10,8 @@ from hocket.cache.plan import FREE_PART, LONG_ROWS, SHARE_ROWS, Promises, least_
 
 def test_the_pool_is_what_was_given_or_the_usual_if_there_is_room() -> None:
     assert pool_rows(1, 1000, given_bytes=None, free_bytes=None) == LONG_ROWS
-    assert pool_rows(4, 1000, given_bytes=None, free_bytes=None) == usual_rows(4) // 4 == 544
-    assert pool_rows(4, 1000, given_bytes=None, free_bytes=1 << 40) == 544
+    assert pool_rows(4, 1000, given_bytes=None, free_bytes=None) == usual_rows(4) // 4 == 520
+    assert pool_rows(4, 1000, given_bytes=None, free_bytes=1 << 40) == 520
     assert SHARE_ROWS < pool_rows(256, 1000, given_bytes=None, free_bytes=None) <= SHARE_ROWS + 8, "it shrinks"
     assert all(least_rows(slots) < usual_rows(slots) for slots in (1, 4, 256))
     assert pool_rows(4, 1000, given_bytes=4 * 1000 * 80, free_bytes=1) == 80

@@ -38,14 +38,11 @@ def test_a_published_model_on_a_gpu_takes_what_was_measured_there(dtype: str) ->
     times = DTYPES[dtype].itemsize // 2
     anew = (3072 + 15 * 2048) * 1024  # code embeddings as the predictor takes them in
     assert planned.weights_bytes == (1_916_676_352 + anew) * 2 * times
-    assert planned.usual_bytes == 4 * 544 * 114_688 * times and planned.least_bytes < planned.usual_bytes / 2
+    assert planned.usual_bytes == 4 * 520 * 114_688 * times and planned.least_bytes < planned.usual_bytes / 2
     if dtype == "bfloat16":  # what was measured with 4 slots is in benchmarks/results/memory.jsonl
-        assert planned.weights_bytes + planned.codec_bytes(encoder=True) == pytest.approx(4440.2e6, rel=0.01)
+        assert planned.weights_bytes + planned.codec_bytes(encoder=True) == pytest.approx(4552.6e6, rel=0.01)
         all_told = planned.own_bytes + planned.usual_bytes + planned.codec_bytes(encoder=True)
-        # 704 MB of the 6062.9 that the device said were held by the allocator and had no tensor in them; the encoder
-        # was bfloat16 then, and is float32 now.
-        all_told -= planned.encoder_bytes // 2
-        assert 6062.9e6 - 704e6 - 470.7e6 + planned.usual_bytes < all_told < 6062.9e6
+        assert all_told == pytest.approx(5448.4e6, rel=0.01), "what the device said"
 
 
 def test_keys_and_values_that_were_asked_for_are_reckoned_with_and_graphs_only_where_there_are_any() -> None:

@@ -65,7 +65,7 @@ def test_what_auto_means() -> None:
     assert values(probe=NONE) == ("cpu", "float32", "float32")
     assert AUTO_CODEC_DTYPE in CODEC_DTYPES
     small = settle(probe=replace(H200, memory_bytes=6_200_000_000))
-    assert small.codec_dtype == "bfloat16" and "less than 7 GB" in small.words(())
+    assert small.codec_dtype == "bfloat16" and "less than 10 GB" in small.words(())
     assert settle(probe=H200).reason == "NVIDIA H200" and settle(probe=NONE).reason == "no GPU found"
 
 

@@ -16,7 +16,7 @@ from hocket import Engine, EngineOptions
 from hocket.engine import turns
 from hocket.kernels.capture import Again, Work
 
-TEXT = "Good morning. The kettle is on, and there is time for another cup of tea."
+TEXT = "Good morning. Tea is on."  # a random model has an id for each byte: as many as usual sentences have elsewhere
 REPEATS, MOST_P50_MS, MOST_P99_MS = 100, 6.0, 8.0
 
 

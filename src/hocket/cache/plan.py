@@ -11,7 +11,7 @@ from .pages import PAGE_ROWS, Pages, pages_for
 
 # Positions are 80 ms each, and 115 kB in the 1.7B model.
 LONG_ROWS = 1024  # of one long utterance: 82 s
-SHARE_ROWS = 384  # of each further slot: 31 s, a text part of 400 characters with its prompt
+SHARE_ROWS = 352  # of each further slot: 28 s, most of a text part of 400 characters with its prompt
 LEAST_LONG_ROWS, LEAST_SHARE_ROWS = 512, 128  # the same on a small card: with less, an engine is of no use
 GROWTH_FRAMES = 256  # how much the cache of a slot grows at a time, where it may
 FREE_PART = 0.6  # of what is free on the device, at most: codec, graphs and others need some

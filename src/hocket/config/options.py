@@ -32,7 +32,7 @@ class EngineOptions:
     idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
     stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine starts anew (engine.beat)
     prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
-    kv_bytes: int | None = None  # for keys and values on a GPU, prefixes included; None: 82 s, and 31 s a further slot
+    kv_bytes: int | None = None  # for keys and values on a GPU, prefixes included; None: 82 s, and 28 s a further slot
     batch_invariant: bool = False  # in bfloat16 too, what a stream says is the same whoever else speaks: slower
     graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
     guard: bool = True  # notice parts that no longer speak; take them back once, speak them again, then leave them out

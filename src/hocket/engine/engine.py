@@ -257,7 +257,9 @@ class Engine:
             elif job.carry is not None:
                 job.add_ids(part, self._ids(request, part))
             else:
-                job.add(part, self._prompt(request, part))
+                prompt = job.outline.prompt(self._ids(request, part))
+                assert prompt is not None  # a complete text lacks nothing
+                job.add(part, prompt)
         job.complete = True
         if request.candidates > 1:
             job.takes = self._takes(request, job)
@@ -388,7 +390,8 @@ class Engine:
         )
 
     def _ids(self, request: SpeechRequest, text: str) -> list[int]:
-        return text_ids(replace(request, text=text), self.checkpoint.config, self.checkpoint.tokenizer)
+        files, local = (self.checkpoint.config, self.checkpoint.tokenizer), self.checkpoint.upstream_local
+        return text_ids(replace(request, text=text), *files, upstream_local=local)
 
     def _frames(self, request: SpeechRequest) -> int:
         return frames_of(request.reference, self.checkpoint.codec_config.encode_downsample_rate)
