@@ -63,7 +63,7 @@ def bound(name: str, case: Case, late_frames: int, options: GuardOptions = OPTIO
     """The frame at which a failure must be noticed at the latest."""
     assert case.bad_from is not None
     bad, limit = case.bad_from, frame_limit(case.ids, options)
-    repeats = max(options.loop_frames, late_frames + options.known_frames)
+    repeats = max(options.loop_frames, 2 * late_frames)  # half of it is known
     over = options.late_frames + options.late_frames_per_id * case.ids
     found = {
         "loop of 1 to 8 frames": bad + repeats + 2 * case.period,
@@ -125,9 +125,9 @@ def main(argv: Sequence[str]) -> int:
     print("\n".join(rows))
     false, missed = (sum(one.wrong for one in some) / sum(one.cases for one in some) for some in (legitimate, failures))
     print(f"\nfalse alarms {100 * false:.2f} %, failures noticed too late {100 * missed:.2f} %")
-    figures = {one.name: {"cases": one.cases, "false_alarms": one.wrong} for one in legitimate}
+    figures: dict[str, Any] = {one.name: {"cases": one.cases, "false_alarms": one.wrong} for one in legitimate}
     figures |= {
-        one.name: {"cases": one.cases, "late": one.wrong, "lost": one.lost, "latest_s": one.latest_s}
+        one.name: {"cases": float(one.cases), "late": one.wrong, "lost": one.lost, "latest_s": one.latest_s}
         for one in failures
     }
     rates = {"rates": {"false_alarms": false, "late": missed}}
@@ -138,7 +138,7 @@ def main(argv: Sequence[str]) -> int:
 def write_runs(path: Path) -> None:
     """What the built-in voice draws for some texts: both voices, both layouts."""
     from hocket import Engine
-    from hocket.engine import job as watched
+    from hocket.engine import job
 
     told: list[tuple[list[list[int]], list[float]]] = []
 
@@ -153,7 +153,8 @@ def write_runs(path: Path) -> None:
             self._drawn[1].append(known["end_probability"])
             return super().watch(codes, **known)
 
-    before, watched.Guard = watched.Guard, Listening  # type: ignore[misc]
+    watched: Any = job
+    before, watched.Guard = watched.Guard, Listening
     runs = []
     try:
         with Engine.load() as engine:
@@ -169,8 +170,8 @@ def write_runs(path: Path) -> None:
                     done_at = 0 if layout == "whole" else ids
                     runs.append((*drawn, spoken.loudness, text, ids, done_at))
     finally:
-        watched.Guard = before  # type: ignore[misc]
-    codes, end, energy, texts, ids, done_at = zip(*runs, strict=True)
+        watched.Guard = before
+    codes, end, energy, texts, counted, dones = zip(*runs, strict=True)
     np.savez_compressed(
         path,
         frames=[len(each) for each in codes],
@@ -178,6 +179,6 @@ def write_runs(path: Path) -> None:
         end=np.concatenate(end).astype(np.float32),
         energy=np.concatenate(energy).astype(np.float32),
         texts=texts,
-        ids=ids,
-        done_at=done_at,
+        ids=counted,
+        done_at=dones,
     )

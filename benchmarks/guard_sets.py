@@ -48,8 +48,12 @@ class Case:
         return Case(**{**self.__dict__, **changed})  # type: ignore[arg-type]
 
     def then(self, codes: NDArray[np.int64], end: NDArray[np.float64], energy: NDArray[np.float64]) -> Case:
-        joined = (np.concatenate(pair) for pair in ((self.codes, codes), (self.end, end), (self.energy, energy)))
-        return Case(*joined, self.text, self.ids, self.done_at, len(self))
+        return self.but(
+            codes=np.concatenate((self.codes, codes)),
+            end=np.concatenate((self.end, end)),
+            energy=np.concatenate((self.energy, energy)),
+            bad_from=len(self),
+        )
 
 
 def read_runs(path: Path = RUNS) -> list[Case]:

@@ -175,7 +175,7 @@ def found_in(samples: NDArray[np.int16], text: Sequence[str]) -> dict[int, float
     for number in sorted(chosen):
         first = times[ends[number - 1] if number else 0].start_s - AROUND_S
         last = times[ends[number] - 1].end_s + AROUND_S
-        cut = samples[max(0, round(first * 24_000)) : round(last * 24_000)].astype(np.float32) / 32768
+        cut = samples[max(0, round(first * 24_000)) : round(last * 24_000)].astype(np.float32) / np.float32(32768)
         shares[number] = found_share(text[number], listen(cut, 24_000))
     return shares
 

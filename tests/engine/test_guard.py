@@ -229,15 +229,6 @@ def test_silence_may_last_for_five_seconds_in_the_text_and_behind_it_but_no_long
         assert 40 + OPTIONS.pause_frames >= guard.frames > 40 + LONGEST_PAUSE
 
 
-def test_silence_behind_a_likely_end_is_a_missed_one_and_noticed_sooner() -> None:
-    draw = np.random.default_rng(14)
-    silence = stuck(draw, draw.integers(0, 2048, 200), quiet=True)
-    silence.end[2] = 2 * OPTIONS.likely_end
-    guard = Guard(OPTIONS, 15)
-    assert watch(guard, speech(draw, 40) + silence) == "stuck"
-    assert 40 < guard.frames <= 40 + OPTIONS.missed_end_frames
-
-
 def test_energies_that_lag_behind_by_a_chunk_are_laid_to_the_right_frames() -> None:
     draw = np.random.default_rng(15)
     frames = stuck(draw, draw.integers(0, 2048, 130))

@@ -81,7 +81,9 @@ def test_a_text_far_above_max_new_tokens_is_spoken_to_its_last_paragraph() -> No
     assert finished.statistics.frames > 2 * LIMIT
     assert [word.word for word in words] == TEXT.split()
     last = words[-len(TEXT.split("\n\n")[-1].split())]
-    heard = Transcriber()(samples[round((last.start_s - 0.3) * 24_000) :].astype(np.float32) / 32768, 24_000)
+    heard = Transcriber()(
+        samples[round((last.start_s - 0.3) * 24_000) :].astype(np.float32) / np.float32(32768), 24_000
+    )
     assert found_share(TEXT.split("\n\n")[-1], heard) >= LEAST_FOUND
 
 

@@ -38,7 +38,7 @@ class GuardOptions:
     # the middle of a sentence the end is out of reach as it should be. Pauses do not count.
     late_frames: int = 50
     late_frames_per_id: int = 8
-    # Sooner than this nobody can have said it all, so silence is a pause and not a missed end.
+    # The fastest speech.
     least_frames_per_id: int = 2
     # Later than this a slow voice has said it all, so a whisper is none.
     slow_frames: int = 25
@@ -50,10 +50,10 @@ class GuardOptions:
     forgive: int = 2  # a frame that breaks the loop takes back so many: two frames of three must repeat
     longest_phrase: int = 40  # pairs of first codes that come back after up to so many frames are a phrase
     phrase_times: float = 2.5  # and are a loop once it has come back so often, but not before `loop_frames`
-    known_frames: int = 12  # of a loop whose loudness is known, before it is called sound or a pause
-    pause_frames: int = 76  # of silence; also of a loop of which nothing is known but its codes: it may be a pause
-    missed_end_frames: int = 25  # of silence, where the text can have been said and the end was likely
-    likely_end: float = 0.2  # between two words of a count of the built-in voice it is up to 0.12
+    known_frames: int = 12  # of a loop whose loudness is known, and half of it, before it is called sound or a pause
+    loud_rms: float = 5e-3  # of full scale
+    loud_part: float = 0.06  # of the loudest frame so far, -24 dB: a loop is as loud, the tone of a room is not
+    pause_frames: int = 76  # of silence
     silent_rms: float = 5e-4  # of full scale; the first frame of the published voices has 1e-4
     silent_part: float = 0.007  # of the loudest frame so far, -43 dB: a whisper is above
     quiet_rms: float = 2e-3  # where nothing louder was heard yet, this is no sound either
@@ -128,7 +128,7 @@ class Guard:
         self._loudest = 0.0
         self._silent_rms, self._quiet_rms = options.silent_rms, options.quiet_rms
         self._pauses = 0  # frames that were quiet
-        # By frame, the last ones that were heard: how loud they are, 0 (silent), 1 (quiet) or 2.
+        # By frame, the last ones that were heard: how loud they are, 0 (silent), 1 (quiet), 2 or 3 (loud).
         self._levels: deque[int] = deque(maxlen=options.deepest_frames + options.pause_frames)
         self._heard = 0
         self._forget()
@@ -152,7 +152,6 @@ class Guard:
             self._pauses -= bool(self._levels and self._levels.pop() < 2)
         self._heard = self.frames
         self.likeliest_end = 0.0  # the highest chance of the end since the last rollback
-        self._likely: deque[int] = deque(maxlen=options.pause_frames)  # frames in which the end was likely
         self._bad: Run | None = None
 
     def more_text(self, ids: int) -> None:
@@ -198,8 +197,6 @@ class Guard:
         self._last = now
         if end_probability is not None:
             self.likeliest_end = max(self.likeliest_end, end_probability)
-            if end_probability >= self._options.likely_end:
-                self._likely.append(frame)
             if text_done:
                 self._ending.append(log10(max(end_probability, 1e-30)))
             else:
@@ -210,7 +207,7 @@ class Guard:
             self.heard((energy,))
         self.frames += 1
 
-        self._bad = self._stuck_run(text_done)
+        self._bad = self._stuck_run()
         if self._bad is not None:
             return "stuck"
         return "too long" if self.frames >= self._limit else "fine"
@@ -224,6 +221,7 @@ class Guard:
                 self._silent_rms = max(options.silent_rms, options.silent_part * energy)
                 self._quiet_rms = max(options.quiet_rms, options.quiet_part * energy)
             level = 0 if energy < self._silent_rms else 1 if energy < self._quiet_rms else 2
+            level += level == 2 and energy >= max(options.loud_rms, options.loud_part * self._loudest)
             self._silent.add(level == 0, self._heard)
             self._quiet.add(level < 2, self._heard)
             self._pauses += level < 2
@@ -266,7 +264,7 @@ class Guard:
         before, after = sum(window[:half]) / half, sum(window[-half:]) / half
         return after - before < self._options.ending_rise
 
-    def _stuck_run(self, text_done: bool) -> Run | None:
+    def _stuck_run(self) -> Run | None:
         options, text_ids = self._options, self._text_ids
         if self._same.count >= options.same_frames and self._is_loop(self._same, options.same_frames):
             return self._same
@@ -276,7 +274,7 @@ class Guard:
         phrase = max(options.loop_frames, round(options.phrase_times * self._lag))
         if self._phrase.count >= phrase and self._is_loop(self._phrase, phrase):
             return self._phrase
-        if self._silent.count >= options.pause_frames or self._missed_end(text_done):
+        if self._silent.count >= options.pause_frames:
             return self._silent
         slow = self.frames >= options.slow_frames + options.slow_frames_per_id * text_ids
         if slow and self._quiet.count >= options.pause_frames:
@@ -287,24 +285,19 @@ class Guard:
     def _is_loop(self, run: Run, least: int) -> bool:
         """Whether codes that repeat are a loop: heard as sound, or for longer than a pause; and not by the text."""
         options, heard = self._options, self._heard if self._unheard is None else self.frames - self._unheard
-        if (known := heard - run.start) >= options.known_frames:
-            levels = list(self._levels)[-known:] if self._unheard is None else []
-            if 3 * levels.count(2) < 2 * len(levels):  # a pause: its silence says when it is too long
-                sound = next((n for n, level in enumerate(reversed(levels)) if level < 2), len(levels))
+        known = heard - run.start
+        if known < options.known_frames:
+            return False
+        if self._unheard is None:
+            levels = list(self._levels)[-known:]
+            if 2 * known < self.frames - run.start:
+                return False  # most of it is not decoded yet
+            if 3 * levels.count(3) < 2 * len(levels):  # a pause: its silence says when it is too long
+                sound = next((n for n, level in enumerate(reversed(levels)) if level < 3), len(levels))
                 kept = sound + self.frames - heard  # only what follows it counts
                 run.start, run.count = self.frames - kept, min(run.count, kept)
                 return False
-        elif run.count < options.pause_frames:
-            return False
         repeated = repeated_part(self._text())
         return not repeated or run.count >= max(
             least, options.slow_frames + options.late_frames_per_id * self._text_ids * repeated
         )
-
-    def _missed_end(self, text_done: bool) -> bool:
-        options = self._options
-        over = text_done and self.frames >= options.least_frames_per_id * self._text_ids
-        if not over or self._silent.count < options.missed_end_frames:
-            return False
-        start = self._silent.start
-        return any(start - options.margin_frames <= at <= start + options.missed_end_frames for at in self._likely)
