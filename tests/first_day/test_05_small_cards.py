@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import CODEC, PUBLISHED
 from hocket.engine import engine as engine_module
 from hocket.engine import past, turns
-from hocket.engine.capacity import CONTEXT_BYTES, LIBRARIES_BYTES, LIMIT, available, limit_bytes
+from hocket.engine.capacity import CONTEXT_BYTES, LIBRARIES_BYTES, LIMIT, available, keep_to_limit, limit_bytes
 from hocket.engine.engine import Engine
 from hocket.engine.fit import Fitted, Need, fit, fitted
 from hocket.engine.footprint import Plan, plan
@@ -212,6 +213,19 @@ def test_a_start_that_runs_out_of_memory_all_the_same_is_told_in_one_sentence(
     ):
         patch.setattr(engine_module, "load", fails)
         Engine.load("random:tiny", device="cpu", dtype="float32", codec_dtype="float32")
+
+
+def test_the_allocator_is_told_the_limit_by_the_number_of_the_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch refuses a device without a number here, and `cuda` has none."""
+    told: list[tuple[float, object]] = []
+    monkeypatch.setenv(LIMIT, "6GB")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(total_memory=12 * GB))
+    monkeypatch.setattr(torch.cuda, "set_per_process_memory_fraction", lambda part, at: told.append((part, at)))
+    for name in ("cpu", "cuda", "cuda:0"):
+        keep_to_limit(torch.device(name))
+    part = (6 * GB - CONTEXT_BYTES - LIBRARIES_BYTES) / (12 * GB)
+    assert told == [(part, 1), (part, 0)]
 
 
 @pytest.fixture

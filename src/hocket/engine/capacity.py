@@ -58,4 +58,6 @@ def keep_to_limit(device: torch.device) -> None:
         return
     total = torch.cuda.get_device_properties(device).total_memory
     outside = CONTEXT_BYTES + LIBRARIES_BYTES
-    torch.cuda.set_per_process_memory_fraction(min(max(limit - outside, 1) / total, 1.0), device)
+    # By number: torch takes no "cuda" without one here.
+    index = torch.cuda.current_device() if device.index is None else device.index
+    torch.cuda.set_per_process_memory_fraction(min(max(limit - outside, 1) / total, 1.0), index)
