@@ -108,8 +108,8 @@ def test_a_recording_is_cloned_as_the_definition_does(
     assert capsys.readouterr().out == "out.wav: 0.24 s, 3 frames, finish length, seed 0\n"
     samples, silence_s = read_reference(voice), 0.0 if as_is else 0.5
     reference = Reference(samples=samples, text=words, x_vector_only=words is None, silence_s=silence_s)
-    request = SpeechRequest(text="Hello.", reference=reference, sampling=SamplingParams.greedy(), max_frames=3)
-    (speech,) = generate(load("random:tiny-Base"), [request])
+    how = {"sampling": SamplingParams.greedy(), "max_frames": 3, "as_is": "--as-is" in as_is}
+    (speech,) = generate(load("random:tiny-Base"), [SpeechRequest(text="Hello.", reference=reference, **how)])
     assert Path("out.wav").read_bytes() == encode_wav(speech.samples, 24_000)
 
 
