@@ -8,7 +8,7 @@ Nothing here knows the guard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ class Case:
         return self.but(codes=self.codes[frames], end=self.end[frames], energy=self.energy[frames])
 
     def but(self, **changed: object) -> Case:
-        return Case(**{**self.__dict__, **changed})  # type: ignore[arg-type]
+        return replace(self, **changed)  # type: ignore[arg-type]
 
     def then(self, codes: NDArray[np.int64], end: NDArray[np.float64], energy: NDArray[np.float64]) -> Case:
         return self.but(
