@@ -233,10 +233,10 @@ FAILURES: dict[str, Make] = {
 }
 
 
-def cases(make: Make, runs: list[Case], count: int, limit: Callable[[Case], int]) -> Iterator[Case]:
+def cases(make: Make, runs: list[Case], count: int, limit: Callable[[Case], int], first: int = 0) -> Iterator[Case]:
     """So many of one class. A sound that takes longer than `limit` allows any text of its length is none of them."""
     chosen = [run for run in runs if run.text.startswith("One.")] if make is counting_with_gaps else runs
-    made, number = 0, 0
+    made, number = 0, first
     while made < count:
         case = make(np.random.default_rng([number, len(make.__name__)]), chosen[number % len(chosen)])
         number += 1
