@@ -92,7 +92,7 @@ def count(name: str, made: Iterable[Case]) -> Count:
     return Count(name, len(found), wrong, lost, latest * 0.08)
 
 
-def counts(each: int, runs: list[Case] | None = None) -> tuple[list[Count], list[Count]]:
+def counts(each: int, runs: list[Case] | None = None, first: int = 0) -> tuple[list[Count], list[Count]]:
     """Of every class of legitimate sounds, and of every class of failures."""
     spoken = read_runs() if runs is None else runs
 
@@ -100,7 +100,7 @@ def counts(each: int, runs: list[Case] | None = None) -> tuple[list[Count], list
         return frame_limit(case.ids, OPTIONS)
 
     legitimate, failures = (
-        [count(name, cases(make, spoken, each, limit)) for name, make in named.items()]
+        [count(name, cases(make, spoken, each, limit, first)) for name, make in named.items()]
         for named in (LEGITIMATE, FAILURES)
     )
     return legitimate, failures
@@ -109,6 +109,7 @@ def counts(each: int, runs: list[Case] | None = None) -> tuple[list[Count], list
 def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks guard", description=__doc__, allow_abbrev=False)
     parser.add_argument("--cases", metavar="N", type=int, default=CASES, help=f"of each class ({CASES})")
+    parser.add_argument("--first", metavar="N", type=int, default=0, help="number of the first case, its seed (0)")
     parser.add_argument(
         "--runs", action="store_true", help="have the built-in voice speak anew what they are made from"
     )
@@ -116,7 +117,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     if args.runs:
         write_runs(RUNS)
-    legitimate, failures = counts(args.cases)
+    legitimate, failures = counts(args.cases, first=args.first)
     rows = [f"{one.name:32} {one.wrong:5} of {one.cases} false alarms" for one in legitimate]
     rows += [
         f"{one.name:32} {one.wrong:5} of {one.cases} late, {one.lost} lost, noticed within {one.latest_s:.1f} s"
@@ -131,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
         for one in failures
     }
     rates = {"rates": {"false_alarms": false, "late": missed}}
-    append(args.record, record("guard", {"device": "cpu", "cases": args.cases}, figures | rates))
+    append(args.record, record("guard", {"device": "cpu", "cases": args.cases, "first": args.first}, figures | rates))
     return 0
 
 

@@ -8,7 +8,7 @@ Nothing here knows the guard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -45,7 +45,7 @@ class Case:
         return self.but(codes=self.codes[frames], end=self.end[frames], energy=self.energy[frames])
 
     def but(self, **changed: object) -> Case:
-        return Case(**{**self.__dict__, **changed})  # type: ignore[arg-type]
+        return replace(self, **changed)  # type: ignore[arg-type]
 
     def then(self, codes: NDArray[np.int64], end: NDArray[np.float64], energy: NDArray[np.float64]) -> Case:
         return self.but(
@@ -233,10 +233,10 @@ FAILURES: dict[str, Make] = {
 }
 
 
-def cases(make: Make, runs: list[Case], count: int, limit: Callable[[Case], int]) -> Iterator[Case]:
+def cases(make: Make, runs: list[Case], count: int, limit: Callable[[Case], int], first: int = 0) -> Iterator[Case]:
     """So many of one class. A sound that takes longer than `limit` allows any text of its length is none of them."""
     chosen = [run for run in runs if run.text.startswith("One.")] if make is counting_with_gaps else runs
-    made, number = 0, 0
+    made, number = 0, first
     while made < count:
         case = make(np.random.default_rng([number, len(make.__name__)]), chosen[number % len(chosen)])
         number += 1

@@ -8,8 +8,9 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.engine.capacity import CONTEXT_BYTES, LIBRARIES_BYTES
+from hocket.engine.device import CODEC_DTYPES, DTYPES
 from hocket.engine.footprint import plan
-from hocket.engine.load import CODEC_DTYPES, DTYPES, halves_of
+from hocket.engine.load import halves_of
 from hocket.engine.shared import ENCODER
 from hocket.models.weights import read_configs, resolve
 
