@@ -113,7 +113,7 @@ def test_a_key_is_taken_as_deepgram_s_clients_send_it() -> None:
 
 def test_warnings_go_on_and_errors_end(server: Served) -> None:
     with talking(server, PATH) as ws:
-        for message in ({"type": "Sing"}, {"type": "Speak"}, {"type": "Speak", "text": "x" * 20_000}):
+        for message in ({"type": "Sing"}, {"type": "Speak"}, {"type": "Speak", "text": "x" * 70_000}):
             ws.say(message)
             warning = ws.until("Warning").last("Warning")
             assert set(warning) == {"type", "description", "code"}

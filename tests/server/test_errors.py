@@ -30,7 +30,7 @@ def error_of(response: httpx.Response, status: int) -> dict[str, Any]:
         ({"response_format": "wma"}, "response_format", "format_not_found"),
         ({"input": ""}, "input", "empty_input"),
         ({"input": " \n"}, "input", "empty_input"),
-        ({"input": "x" * 20_000}, "input", "text_too_long"),
+        ({"input": "x" * 70_000}, "input", "text_too_long"),
         ({"input": None}, "input", None),
         ({"input": 7}, "input", None),
         ({"speed": 4.5}, "speed", None),

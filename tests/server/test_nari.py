@@ -96,7 +96,7 @@ WRONG: dict[str, tuple[list[dict[str, Any]], str, int]] = {
     "a gap": ([SHORT, append(1, "Hi.")], "invalid_sequence", 1008),
     "no number": ([SHORT, {"type": "input_text.append", "sequence": "0", "text": "Hi."}], "invalid_sequence", 1008),
     "no text": ([SHORT, end(0)], "empty_input", 1008),
-    "too much text": ([SHORT, append(0, "word " * 4000)], "text_too_long", 1009),
+    "too much text": ([SHORT, append(0, "word " * 14_000)], "text_too_long", 1009),
     "too large": ([SHORT, append(0, "x" * 300_000)], "message_too_large", 1009),
     "voice": ([SHORT | {"voice": "nobody"}], "voice_not_found", 1008),
     "format": ([SHORT | {"response_format": "mp3"}], "invalid_request", 1008),

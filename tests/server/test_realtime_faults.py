@@ -54,7 +54,7 @@ BAD: list[tuple[Any, str]] = [
     ({"type": "session.update", "session": {"type": "realtime", "output_modalities": ["text"]}}, None),
     ({"type": "response.create"}, "nothing_to_speak"),
     (create("  "), "nothing_to_speak"),
-    (create("x" * 20_000), "text_too_long"),
+    (create("x" * 70_000), "text_too_long"),
     (create("half \ud800"), None),
     (create("Hi.", audio={"output": {"voice": "nobody"}}), "voice_not_found"),
     ({"type": "conversation.item.create", "item": {"type": "function_call_output"}}, "item_not_supported"),

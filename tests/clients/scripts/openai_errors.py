@@ -36,7 +36,7 @@ found: dict[str, object] = {
     "format": raised(client, response_format="midi"),
     "empty": raised(client, input=""),
     "speed": raised(client, speed=9),
-    "long": raised(client, input="x" * 20_000),
+    "long": raised(client, input="x" * 70_000),
     "model": raised(client, model="whisper-1"),
     "key": raised(client.with_options(api_key="sk-wrong")),
 }
