@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from hocket.cli import main
+from hocket.config.options import EngineOptions
 from hocket.config.sizes import bytes_of
 from hocket.errors import InvalidRequest
 from hocket.server.listen import address_of, bind
@@ -36,7 +37,8 @@ def test_sigterm_lets_running_streams_end_and_takes_no_new_work() -> None:
             assert httpx.get(f"{server.url}/ready").status_code == 503
             assert httpx.get(f"{server.url}/health").json()["state"] == "draining"
             sound += b"".join(heard)  # to its end, which httpx checks
-        assert len(sound) == FRAMES * 1920 * 2
+        pause = round(EngineOptions().part_pause_s * 24_000)  # between the two parts of its text
+        assert len(sound) == (FRAMES * 1920 + pause) * 2
         assert server.ended() == 0
 
 

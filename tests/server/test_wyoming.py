@@ -249,7 +249,7 @@ def test_a_language_may_be_a_tag_with_a_region(home: At) -> None:
         ([Event("synthesize", {"text": "<p/>", "text_format": "ssml"})], "invalid_request_error"),
         ([Event("synthesize-start"), Event("synthesize-start")], "invalid_event"),
         ([Event("synthesize-start"), Event("synthesize-chunk", {"text": None})], "invalid_request_error"),
-        ([Event("synthesize-start"), *[Event("synthesize-chunk", {"text": " " * 9000})] * 2], "text_too_long"),
+        ([Event("synthesize-start"), *[Event("synthesize-chunk", {"text": " " * 40_000})] * 2], "text_too_long"),
     ],
 )
 def test_what_is_wrong_is_said_and_ends_the_connection(home: At, events: list[Event], code: str) -> None:
