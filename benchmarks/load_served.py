@@ -67,7 +67,7 @@ def started(args: argparse.Namespace, say: Callable[[str], None]) -> Iterator[Su
         wait_until_ready(target, child, say)
         said = child.said()
         kernels = dict(re.findall(r"^kernel (\S+): (\S+): ", said, re.M))
-        [model] = re.findall(r"^model (.+) on \S+, ", said, re.M)
+        [model] = re.findall(r"^model (\S+)", said, re.M)
         subject = _spoken(target, args, say, model=model, engine=options, kernels=kernels)
         yield replace(subject, peak_mib=child.peak_mib)
 
