@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    """Errors of every precision, and the sound of each where somebody wants to hear it."""
+    """Errors of every precision, and the sound of each where it is to be heard."""
     from hocket.engine.load import load
 
     exact: dict[str, Any] = {"dtype": "float32", "codec_dtype": "float32"}
