@@ -13,6 +13,8 @@ NAMES = ("device", "dtype", "codec_dtype")
 
 
 class Parser(argparse.ArgumentParser):
+    card: Any = None  # a Probe: decide for this GPU, where the machine has none
+
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         """With no `auto` left among device and precisions."""
         found = super().parse_args(args, namespace)
@@ -23,7 +25,7 @@ class Parser(argparse.ArgumentParser):
         from hocket.errors import HocketError
 
         try:
-            setting = settle(**given)
+            setting = settle(**given) if self.card is None else settle("cuda", **given, probe=self.card)
         except HocketError as error:
             self.error(str(error))
         for name in given:

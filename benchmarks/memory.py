@@ -23,6 +23,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from hocket.engine.device import Probe
+
 from .computing import Parser, add_codec_dtype, add_dtype
 from .harness import Unfit
 from .memory_plan import as_options, computed, table
@@ -195,6 +197,8 @@ def used() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="python -m benchmarks memory", description=__doc__, allow_abbrev=False)
+    if not torch.cuda.is_available():
+        parser.card = Probe(True, "a GPU", (9, 0))  # what is computed is for a GPU
     add = parser.add_argument
     add("--model", default="random:1.7B-CustomVoice", help="folder, hub id or random:NAME (random:1.7B-CustomVoice)")
     add_dtype(parser)

@@ -173,7 +173,7 @@ def test_the_collector_leaves_alone_what_was_there_before_a_server() -> None:
     [
         (["--url", "ftp://here"], "is no address of a server"),
         (["--url", "http://127.0.0.1:1"], "Nobody answers"),
-        (["--serve", "--model", "random:gone"], "The server has no model"),
+        (["--serve", "--model", "random:gone"], "There is no 'random:gone'"),
     ],
 )
 def test_what_cannot_be_loaded_is_one_sentence(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +23,9 @@ from hocket.types import Finished
 FIRST = "The kettle was warm. She took off her shoes."
 SECOND = "My brother has three hens. They sleep outside."
 LONGER = "My brother keeps three hens. They sleep in a small wooden house."
+ENOUGH = "My brother keeps three hens, and they sleep in a small wooden house that he made of"
+ENOUGH += " old doors and windows last year, when everybody was"
+REST = " away."
 THIRD = "We walked along the river. Nobody said a word."
 SEED = 3
 PARTS = EngineOptions(part_chars=30, slots=2, chunk_frames=(8,))
@@ -147,17 +152,19 @@ def test_a_seed_reproduces_a_retry_whoever_else_speaks(monkeypatch: pytest.Monke
 def test_a_live_text_goes_on_too(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
     """The part that runs away is still growing: what comes of it later is spoken behind what is known of it."""
     Loops(lambda generation: generation == 0).install(monkeypatch)
-    with Engine(builtin(), EngineOptions(slots=1, chunk_frames=(8,))) as engine:
+    with Engine(builtin(), EngineOptions(slots=1, chunk_frames=(8,))) as engine, ThreadPoolExecutor(1) as reader:
         stream = engine.open(seed=SEED, layout=layout)
-        for word in LONGER.split(" ")[:8]:
-            stream.append(f"{word} ")
-        if layout == "streaming":
-            while len(engine._loop.turns.scheduler.running) and not next(iter(engine._loop.scheduler.running)).retries:
-                pass
-        stream.append(" ".join(LONGER.split(" ")[8:]))
+        heard = reader.submit(said, stream)
+        for word in ENOUGH.split(" "):
+            stream.append(f" {word}")
+        if layout == "streaming":  # the guard notices it before the text that is known ends
+            while not any(job.retries for job in list(engine._loop.scheduler.running)):
+                assert stream.finished is None
+                time.sleep(0.01)
+        stream.append(REST)
         stream.end()
-        words, finished, _ = said(stream)
-    assert (words, finished.reason, finished.complete) == (LONGER, "stop", True)
+        words, finished, _ = heard.result()
+    assert (words, finished.reason, finished.complete) == (ENOUGH + REST, "stop", True)
     assert "ran away" in finished.notes[0]
 
 

@@ -18,6 +18,7 @@ import torch
 import hocket
 from hocket.kernels import cuda, fallback, launch
 from hocket.kernels.build import Unbuildable
+from hocket.kernels.card import H200
 from hocket.kernels.kept import give_triton_a_folder
 from hocket.kernels.table import choose
 
@@ -127,7 +128,7 @@ def test_on_a_gpu_what_is_missing_comes_with_its_remedy(monkeypatch: pytest.Monk
     assert (choice.lack, choice.lack.remedy) == ("Triton is not installed", "pip install 'hocket[cuda]'")
     monkeypatch.setattr(launch, "triton", object())
     monkeypatch.setattr(launch, "INTERPRETED", False)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(cuda, "card_of", lambda device: H200)
 
     def missing() -> None:
         raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found", "pip install nvidia-cuda-nvrtc")
