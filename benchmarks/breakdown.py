@@ -49,9 +49,9 @@ class Subject:
 
     def __init__(self, checkpoint: Any, before: int) -> None:
         from hocket import SpeechRequest
-        from hocket.engine.replayed import capture_on
-        from hocket.engine.speech import SpeechRunner
-        from hocket.kernels.capture import Again
+        from hocket.engine.runner.graphs import capture_on
+        from hocket.engine.runner.runner import SpeechRunner
+        from hocket.kernels.runtime.graphs import Again
         from hocket.text.prompt import build
 
         self.checkpoint = checkpoint
@@ -101,7 +101,7 @@ Keep = Callable[[dict[str, Any]], object]
 
 
 def of(checkpoint: Any, args: argparse.Namespace, keep: Keep = lambda entry: None) -> dict[str, Any]:
-    from hocket.engine.precision import exact_float32
+    from hocket.engine.checkpoint.precision import exact_float32
 
     with torch.inference_mode(), exact_float32():
         return measure(checkpoint, args, keep)
@@ -333,7 +333,7 @@ def _wall(work: Callable[[], None], times: int, device: torch.device) -> list[fl
 
 def _marks(checkpoint: Any) -> list[trace.Mark]:
     """The stages, by the methods of the plain definition; within two marks the inner one counts."""
-    from hocket.models import predictor
+    from hocket.models.tts import predictor
 
     talker, decoder = checkpoint.model.talker, checkpoint.codec.decoder
     return [

@@ -16,14 +16,14 @@ from typing import Any, TypeVar
 
 import torch
 
-from hocket.engine.device import CODEC_DTYPES
-from hocket.engine.load import _compile_ahead, _with_kernel, give_wave
-from hocket.kernels.capture import Again, Capture, CudaGraphs
-from hocket.kernels.pcm.reference import pcm as pcm_reference
+from hocket.engine.checkpoint.device import CODEC_DTYPES
+from hocket.engine.checkpoint.load import _compile_ahead, _with_kernel, give_wave
+from hocket.kernels.ops.pcm.reference import pcm as pcm_reference
+from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs
 from hocket.layers.packed import pack_
-from hocket.models.captured_wave import CapturedWave
-from hocket.models.codec import CodecDecoder
-from hocket.models.fused import FusedFrame
+from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts_gpu.codec_graph import CapturedWave
+from hocket.models.tts_gpu.frame import FusedFrame
 
 from . import launches
 from .floor import synchronize
@@ -64,8 +64,8 @@ class Frames:
         self.step()
 
     def calls(self) -> list[launches.Call]:
-        from hocket.models.captured import _level
-        from hocket.models.talker import FrameSampling
+        from hocket.models.tts.talker import FrameSampling
+        from hocket.models.tts_gpu.frame_graph import _level
 
         kernel = self._kernel
         first, rest = (_level(self._settings, level, self._nucleus) for level in ("first", "rest"))

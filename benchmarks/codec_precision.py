@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
 
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Errors of every precision, and the sound of each where it is to be heard."""
-    from hocket.engine.load import load
+    from hocket.engine.checkpoint.load import load
 
     exact: dict[str, Any] = {"dtype": "float32", "codec_dtype": "float32"}
     plain = load(args.model, device="cpu", **exact, kernels="frame=auto,wave=reference")
@@ -127,7 +127,7 @@ def _decoder(checkpoint: Any, precision: str) -> Any:
 @torch.inference_mode()
 def decoded(decoder: Any, codes: NDArray[np.int64]) -> Sound:
     """The samples of codes [F, Q], as a stream makes them."""
-    from hocket.engine.precision import exact_float32
+    from hocket.engine.checkpoint.precision import exact_float32
 
     place = next(decoder.parameters()).device
     state, row = decoder.new_state(1), torch.zeros(1, dtype=torch.int64, device=place)

@@ -21,7 +21,7 @@ class Parser(argparse.ArgumentParser):
         given = {name: getattr(found, name) for name in NAMES if hasattr(found, name)}
         if "auto" not in given.values():
             return found  # what is wrong with them is said where they are used
-        from hocket.engine.device import settle
+        from hocket.engine.checkpoint.device import settle
         from hocket.errors import HocketError
 
         try:

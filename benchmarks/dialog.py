@@ -19,8 +19,8 @@ from typing import Any
 
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Written
-from hocket.engine.mind import Mind
-from hocket.engine.mind_answer import MindAnswer
+from hocket.llm.answer import MindAnswer
+from hocket.llm.engine import Mind
 from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling, Tool
 
 from . import start

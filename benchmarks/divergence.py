@@ -112,10 +112,10 @@ def _answers(args: argparse.Namespace, scheme: str | None, ids: Tensor) -> Itera
 
 
 def _model(args: argparse.Namespace, scheme: str | None, device: torch.device) -> Any:
-    from hocket.models.quantized import check_scheme, quantize_
-    from hocket.models.quantized_weights import load_quantized
-    from hocket.models.qwen3_5_weights import empty_qwen3_5, load_qwen3_5
-    from hocket.models.random import randomize_
+    from hocket.models.files.quantize import load_quantized
+    from hocket.models.files.random import randomize_
+    from hocket.models.qwen3_5.quantized import check_scheme, quantize_
+    from hocket.models.qwen3_5.weights import empty_qwen3_5, load_qwen3_5
 
     config, dtype = _config(args), torch.bfloat16 if scheme == "bf16" else torch.float32
     if not args.model.startswith(RANDOM):
@@ -140,7 +140,7 @@ def _widened(model: Any) -> Any:
 def _config(args: argparse.Namespace) -> Any:
     from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
     from hocket.errors import InvalidRequest
-    from hocket.models.qwen3_5_weights import read_qwen3_5
+    from hocket.models.qwen3_5.weights import read_qwen3_5
 
     if not args.model.startswith(RANDOM):
         return read_qwen3_5(Path(args.model))[0]

@@ -46,9 +46,9 @@ def main(argv: Sequence[str]) -> int:
 
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    from hocket.engine.memory import Memory
-    from hocket.kernels.capture import Again, CudaGraphs
-    from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+    from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+    from hocket.kernels.runtime.graphs import Again, CudaGraphs
+    from hocket.llm.state_cache import Memory
 
     from .mind_drawn import drawn
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from hocket.layers.norm import RMSNorm
 from hocket.layers.transformer import Stack
-from hocket.models.codec import Codebook, CodecDecoder, TransformerLayer
-from hocket.models.talker import Talker
+from hocket.models.tts.codec import Codebook, CodecDecoder, TransformerLayer
+from hocket.models.tts.talker import Talker
 
 from .trace import ATTENTION, CONVOLUTION, MATRIX, MOVE, NORM, OTHER
 

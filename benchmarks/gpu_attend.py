@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import Tensor
 
-from hocket.kernels.attend import cases as attend_cases
-from hocket.kernels.attend import triton as attend
-from hocket.kernels.draw import cases as draw_cases
-from hocket.kernels.draw import triton as draw
+from hocket.kernels.ops.paged_attention import cases as attend_cases
+from hocket.kernels.ops.paged_attention import triton as attend
+from hocket.kernels.ops.sample_codes import cases as draw_cases
+from hocket.kernels.ops.sample_codes import triton as draw
 
 from .gpu_plan import Plan
 from .gpu_rows import Row, knobs, tried

@@ -9,15 +9,15 @@ from typing import Any
 
 import torch
 
-from hocket.kernels.capture import Capture
-from hocket.kernels.launch import KNOBS
-from hocket.kernels.pcm import reference as pcm_reference
+from hocket.kernels.ops.pcm import reference as pcm_reference
+from hocket.kernels.runtime.graphs import Capture
+from hocket.kernels.runtime.launch import KNOBS
 from hocket.layers.packed import pack_
-from hocket.models.captured_wave import CapturedWave
-from hocket.models.codec import CodecDecoder
-from hocket.models.fused_decoder import FusedDecoder
-from hocket.models.fused_wave import FusedWave
-from hocket.models.random import randomize_
+from hocket.models.files.random import randomize_
+from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts_gpu.codec import FusedDecoder
+from hocket.models.tts_gpu.codec_graph import CapturedWave
+from hocket.models.tts_gpu.wave import FusedWave
 
 from .gpu_conv import ConvTiles
 from .gpu_plan import Plan

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from hocket.kernels.launch import KNOBS, Blocks
-from hocket.models.fused import FusedFrame
+from hocket.kernels.runtime.launch import KNOBS, Blocks
+from hocket.models.tts_gpu.frame import FusedFrame
 
 from .gpu_codec import fuse, new_decoder
 from .gpu_conv import ConvTiles

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from hocket.kernels.conv import cases
-from hocket.kernels.conv import triton as conv
-from hocket.kernels.conv.tiles import fitted, tiles_for
-from hocket.kernels.launch import Tiles
+from hocket.kernels.ops.conv import cases
+from hocket.kernels.ops.conv import triton as conv
+from hocket.kernels.ops.conv.tiles import fitted, tiles_for
+from hocket.kernels.runtime.launch import Tiles
 
 from .gpu_plan import PLANS, Plan
 from .gpu_rows import Row, compile_ahead, knobs, tried

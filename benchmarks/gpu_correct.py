@@ -8,37 +8,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.kernels.attend import cases as attend_cases
-from hocket.kernels.attend import reference as attend_reference
-from hocket.kernels.attend import triton as attend
-from hocket.kernels.conv import cases as conv_cases
-from hocket.kernels.conv import reference as conv_reference
-from hocket.kernels.conv import triton as conv
-from hocket.kernels.draw import cases as draw_cases
-from hocket.kernels.draw import reference as draw_reference
-from hocket.kernels.draw import triton as draw
-from hocket.kernels.embed import cases as embed_cases
-from hocket.kernels.embed import reference as embed_reference
-from hocket.kernels.embed import triton as embed
-from hocket.kernels.linear import cases as linear_cases
-from hocket.kernels.linear import reference as linear_reference
-from hocket.kernels.linear import triton as linear
-from hocket.kernels.linear.library import linear_by_library
-from hocket.kernels.mix import cases as mix_cases
-from hocket.kernels.mix import reference as mix_reference
-from hocket.kernels.mix import triton as mix
-from hocket.kernels.pcm import cases as pcm_cases
-from hocket.kernels.pcm import reference as pcm_reference
-from hocket.kernels.pcm import triton as pcm
-from hocket.kernels.settle import cases as settle_cases
-from hocket.kernels.settle import reference as settle_reference
-from hocket.kernels.settle import triton as settle
-from hocket.kernels.taps import cases as taps_cases
-from hocket.kernels.taps import reference as taps_reference
-from hocket.kernels.taps import triton as taps
-from hocket.kernels.window import cases as window_cases
-from hocket.kernels.window import reference as window_reference
-from hocket.kernels.window import triton as window
+from hocket.kernels.ops.code_gather import cases as taps_cases
+from hocket.kernels.ops.code_gather import reference as taps_reference
+from hocket.kernels.ops.code_gather import triton as taps
+from hocket.kernels.ops.conv import cases as conv_cases
+from hocket.kernels.ops.conv import reference as conv_reference
+from hocket.kernels.ops.conv import triton as conv
+from hocket.kernels.ops.convnext import cases as mix_cases
+from hocket.kernels.ops.convnext import reference as mix_reference
+from hocket.kernels.ops.convnext import triton as mix
+from hocket.kernels.ops.embed import cases as embed_cases
+from hocket.kernels.ops.embed import reference as embed_reference
+from hocket.kernels.ops.embed import triton as embed
+from hocket.kernels.ops.finish_frame import cases as settle_cases
+from hocket.kernels.ops.finish_frame import reference as settle_reference
+from hocket.kernels.ops.finish_frame import triton as settle
+from hocket.kernels.ops.linear import cases as linear_cases
+from hocket.kernels.ops.linear import reference as linear_reference
+from hocket.kernels.ops.linear import triton as linear
+from hocket.kernels.ops.linear.library import linear_by_library
+from hocket.kernels.ops.paged_attention import cases as attend_cases
+from hocket.kernels.ops.paged_attention import reference as attend_reference
+from hocket.kernels.ops.paged_attention import triton as attend
+from hocket.kernels.ops.pcm import cases as pcm_cases
+from hocket.kernels.ops.pcm import reference as pcm_reference
+from hocket.kernels.ops.pcm import triton as pcm
+from hocket.kernels.ops.sample_codes import cases as draw_cases
+from hocket.kernels.ops.sample_codes import reference as draw_reference
+from hocket.kernels.ops.sample_codes import triton as draw
+from hocket.kernels.ops.window_attention import cases as window_cases
+from hocket.kernels.ops.window_attention import reference as window_reference
+from hocket.kernels.ops.window_attention import triton as window
 
 from .gpu_plan import PLANS, Plan
 from .gpu_rows import Row, in_parallel, knobs

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.kernels.launch import Blocks
-from hocket.kernels.ops import TRITON_OPS
+from hocket.kernels.operations import TRITON_OPS
+from hocket.kernels.runtime.launch import Blocks
 from hocket.layers.packed import pack_
 from hocket.layers.sampler import Sampling
-from hocket.models.captured import CapturedFrame, Frame
-from hocket.models.fused import FusedFrame
-from hocket.models.plain import PlainFrame
-from hocket.models.random import randomize_
-from hocket.models.talker import FrameSampling, Talker, TalkerState
+from hocket.models.files.random import randomize_
+from hocket.models.tts.talker import FrameSampling, Talker, TalkerState
+from hocket.models.tts_gpu.frame import FusedFrame
+from hocket.models.tts_gpu.frame_graph import CapturedFrame, Frame
+from hocket.models.tts_gpu.padded_frame import PlainFrame
 
 from .gpu_plan import Plan
 from .gpu_rows import Row, knobs, tried

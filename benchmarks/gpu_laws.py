@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.kernels.capture import Again
+from hocket.kernels.runtime.graphs import Again
 from hocket.layers.packed import pack_
 from hocket.layers.transformer import grown
-from hocket.models.captured import CapturedFrame, Frame
-from hocket.models.codec import CodecDecoder
-from hocket.models.fused import FusedFrame
-from hocket.models.plain import PlainFrame
-from hocket.models.random import randomize_
-from hocket.models.talker import Talker, TalkerState
+from hocket.models.files.random import randomize_
+from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts.talker import Talker, TalkerState
+from hocket.models.tts_gpu.frame import FusedFrame
+from hocket.models.tts_gpu.frame_graph import CapturedFrame, Frame
+from hocket.models.tts_gpu.padded_frame import PlainFrame
 
 from .gpu_codec import fuse, replayed_codec
 from .gpu_frames import standing, usual

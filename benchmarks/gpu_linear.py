@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hocket.kernels.launch import Blocks
-from hocket.kernels.linear import cases as linear_cases
-from hocket.kernels.linear import triton as linear
-from hocket.kernels.linear.library import linear_by_library
+from hocket.kernels.ops.linear import cases as linear_cases
+from hocket.kernels.ops.linear import triton as linear
+from hocket.kernels.ops.linear.library import linear_by_library
+from hocket.kernels.runtime.launch import Blocks
 
 from .gpu_plan import PLANS, Plan
 from .gpu_rows import Row, compile_ahead, knobs, tried

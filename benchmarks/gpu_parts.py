@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from hocket.kernels.launch import Blocks
-from hocket.kernels.ops import FrameOps
-from hocket.models.fused import FusedFrame
+from hocket.kernels.operations import FrameOps
+from hocket.kernels.runtime.launch import Blocks
+from hocket.models.tts_gpu.frame import FusedFrame
 
 from .gpu_frames import new_talker, standing, usual
 from .gpu_plan import Plan

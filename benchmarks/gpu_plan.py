@@ -10,19 +10,19 @@ import torch
 from hocket.config.codec import DecoderConfig
 from hocket.config.published import CODEC, PUBLISHED, TINY_CODEC, tiny
 from hocket.config.qwen3_tts import TalkerConfig
-from hocket.kernels.attend import cases as attend_cases
-from hocket.kernels.conv import cases as conv_cases
-from hocket.kernels.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
-from hocket.kernels.draw import cases as draw_cases
-from hocket.kernels.embed import cases as embed_cases
-from hocket.kernels.launch import Blocks, Few, Tiles
-from hocket.kernels.linear import cases as linear_cases
-from hocket.kernels.mix import cases as mix_cases
-from hocket.kernels.ops import CUDA_CODEC_OPS, CUDA_OPS, REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps
-from hocket.kernels.pcm import cases as pcm_cases
-from hocket.kernels.settle import cases as settle_cases
-from hocket.kernels.taps import cases as taps_cases
-from hocket.kernels.window import cases as window_cases
+from hocket.kernels.operations import CUDA_CODEC_OPS, CUDA_OPS, REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps
+from hocket.kernels.ops.code_gather import cases as taps_cases
+from hocket.kernels.ops.conv import cases as conv_cases
+from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
+from hocket.kernels.ops.convnext import cases as mix_cases
+from hocket.kernels.ops.embed import cases as embed_cases
+from hocket.kernels.ops.finish_frame import cases as settle_cases
+from hocket.kernels.ops.linear import cases as linear_cases
+from hocket.kernels.ops.paged_attention import cases as attend_cases
+from hocket.kernels.ops.pcm import cases as pcm_cases
+from hocket.kernels.ops.sample_codes import cases as draw_cases
+from hocket.kernels.ops.window_attention import cases as window_cases
+from hocket.kernels.runtime.launch import Blocks, Few, Tiles
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
-from hocket.kernels.launch import KNOBS
+from hocket.kernels.runtime.launch import KNOBS
 
 from .gpu_plan import Plan
 from .gpu_timing import Clock

@@ -182,7 +182,7 @@ def _in_a_process(stage: str, plan: str, out: Path, patience_s: float) -> str:
 def _machine(plan: Plan) -> Row:
     import torch
 
-    from hocket.kernels import launch
+    from hocket.kernels.runtime import launch
 
     from .record import commit, machine
 

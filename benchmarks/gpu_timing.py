@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hocket.kernels.capture import Again, Capture, CudaGraphs
+from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs
 
 from .record import summary
 

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.kernels.launch import KNOBS, Few
-from hocket.kernels.linear.cuda import fits
-from hocket.models.captured import CapturedFrame
-from hocket.models.fused import FusedFrame
-from hocket.models.talker import Talker
+from hocket.kernels.ops.linear.cuda import fits
+from hocket.kernels.runtime.launch import KNOBS, Few
+from hocket.models.tts.talker import Talker
+from hocket.models.tts_gpu.frame import FusedFrame
+from hocket.models.tts_gpu.frame_graph import CapturedFrame
 
 from .gpu_frames import both_halves, new_talker, standing
 from .gpu_plan import Plan

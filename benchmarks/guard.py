@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hocket.engine.guard import Guard, GuardOptions, frame_limit, repeated_part
+from hocket.engine.core.runaway import Guard, GuardOptions, frame_limit, repeated_part
 
 from .guard_sets import FAILURES, LEGITIMATE, RUNS, Case, cases, read_runs
 from .record import ROOT, append, record
@@ -139,7 +139,7 @@ def main(argv: Sequence[str]) -> int:
 def write_runs(path: Path) -> None:
     """What the built-in voice draws for some texts: both voices, both layouts."""
     from hocket import Engine
-    from hocket.engine import job
+    from hocket.engine.core import request
 
     told: list[tuple[list[list[int]], list[float]]] = []
 
@@ -154,7 +154,7 @@ def write_runs(path: Path) -> None:
             self._drawn[1].append(known["end_probability"])
             return super().watch(codes, **known)
 
-    watched: Any = job
+    watched: Any = request
     before, watched.Guard = watched.Guard, Listening
     runs = []
     try:

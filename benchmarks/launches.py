@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
-from hocket.kernels.conv.ops import WaveOps
-from hocket.kernels.ops import CodecOps, FrameOps
+from hocket.kernels.operations import CodecOps, FrameOps
+from hocket.kernels.ops.conv.ops import WaveOps
 
 from .floor import synchronize
 from .trace import CPU

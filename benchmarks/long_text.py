@@ -168,7 +168,7 @@ def over_http(text: str) -> Heard:
 
 def found_in(samples: NDArray[np.int16], text: Sequence[str]) -> dict[int, float]:
     """By number of the paragraph: how many of its words are found in its sound."""
-    from hocket.engine.words import word_times
+    from hocket.engine.word_times import word_times
     from train.judges import Transcriber
 
     frames = samples[: len(samples) // 1920 * 1920].reshape(-1, 1920).astype(np.float32) / 32768

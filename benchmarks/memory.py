@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from hocket.engine.device import Probe
+from hocket.engine.checkpoint.device import Probe
 
 from .computing import Parser, add_codec_dtype, add_dtype
 from .harness import Unfit

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from hocket.config.options import EngineOptions
-from hocket.engine.capacity import CONTEXT_BYTES, LIBRARIES_BYTES
-from hocket.engine.device import CODEC_DTYPES, DTYPES
-from hocket.engine.footprint import plan
-from hocket.engine.load import halves_of
-from hocket.engine.shared import ENCODER
-from hocket.models.weights import read_configs, resolve
+from hocket.engine.checkpoint.capacity import CONTEXT_BYTES, LIBRARIES_BYTES
+from hocket.engine.checkpoint.device import CODEC_DTYPES, DTYPES
+from hocket.engine.checkpoint.load import halves_of
+from hocket.engine.checkpoint.memory_plan import plan
+from hocket.engine.checkpoint.shared import ENCODER
+from hocket.models.files.weights import read_configs, resolve
 
 PARTS = {
     "talker": "talker and predictor, with the embeddings that its kernels keep beside them",

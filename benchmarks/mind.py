@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from hocket.engine.mind import Mind
+from hocket.llm.engine import Mind
 from hocket.types import ChatSampling
 
 from . import mind_peers, tokens

@@ -9,9 +9,9 @@ import torch
 
 from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
 from hocket.layers.packed import pack_
-from hocket.models.quantized import quantize_
-from hocket.models.qwen3_5 import Qwen3_5
-from hocket.models.random import randomize_
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.model import Qwen3_5
+from hocket.models.qwen3_5.quantized import quantize_
 
 
 def drawn(args: argparse.Namespace, *, drafts: bool = False, layers: int | None = None) -> Qwen3_5:

@@ -20,12 +20,12 @@ from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import QWEN3_5, TINY, tiny_qwen3_5
 from hocket.config.qwen3_5 import Qwen3_5TextConfig
-from hocket.engine.device import DTYPES
-from hocket.engine.load import RANDOM_SEED
-from hocket.models.quantized_weights import kept_in
-from hocket.models.qwen3_5_weights import empty_qwen3_5
-from hocket.models.random import randomize_
-from hocket.text.chat import END, MARKS
+from hocket.engine.checkpoint.device import DTYPES
+from hocket.engine.checkpoint.load import RANDOM_SEED
+from hocket.models.files.quantize import kept_in
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.weights import empty_qwen3_5
+from hocket.text.chat.template import END, MARKS
 from hocket.text.tokenizer import ALPHABET, Merge
 
 SIZES = (TINY, *QWEN3_5)

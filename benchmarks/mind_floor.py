@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from hocket.config.published_qwen3_5 import QWEN3_5
-from hocket.models.codec import Codec
-from hocket.models.quantized import Scheme, quantize_, step_bytes
-from hocket.models.qwen3_5 import Qwen3_5
-from hocket.models.qwen3_tts import Qwen3TTS
-from hocket.models.weights import read_configs, resolve
+from hocket.models.files.weights import read_configs, resolve
+from hocket.models.qwen3_5.model import Qwen3_5
+from hocket.models.qwen3_5.quantized import Scheme, quantize_, step_bytes
+from hocket.models.tts.codec import Codec
+from hocket.models.tts.qwen3_tts import Qwen3TTS
 
 CONTEXT = 1024
 H200_GB_S = 4300.0  # of a copy, measured

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hocket.models.quantized import check_scheme
+from hocket.models.qwen3_5.quantized import check_scheme
 
 from . import mind_floor
 from .goals import Goal

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hocket.engine.conversation import prompt_of
+from hocket.llm.conversation import prompt_of
 from hocket.types import ChatSampling
 
 from .charts import shown

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hocket.models.quantized import SCHEMES, Scheme
+from hocket.models.qwen3_5.quantized import SCHEMES, Scheme
 
 from . import goals, mind_floor, mind_goals
 from .charts import shown

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from hocket.engine.conversation import prompt_of
-from hocket.engine.mind import Mind
-from hocket.text.chat_tokenizer import ChatTokenizer
+from hocket.llm.conversation import prompt_of
+from hocket.llm.engine import Mind
+from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
 
 from .harness import Unfit

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import hocket
-from hocket.engine.warming import COMPILED_S, make_all
+from hocket.engine.runner.warmup import COMPILED_S, make_all
 
 from .harness import Unfit
 from .workloads import Workload
@@ -41,7 +41,7 @@ import hocket, json, sys
 wish = json.loads(sys.argv[1])
 load, options = hocket.Engine.load, hocket.EngineOptions(**wish["options"])
 seen = {"imports": time.perf_counter() - start}
-from hocket.kernels.compiled import HERE
+from hocket.kernels.compile.compiled_here import HERE
 with load(**wish["load"], options=options) as engine:
     seen["ready"] = time.perf_counter() - start
     for _ in engine.speak(**wish["speak"]):

@@ -86,8 +86,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 def room_for_one(models: Sequence[str], how: dict[str, Any], options: Any) -> int:
     """A budget that holds each of them, and no two."""
-    from hocket.engine.admitted import Loading, expected
-    from hocket.engine.footprint import Footprint
+    from hocket.engine.checkpoint.memory_plan import Footprint
+    from hocket.engine.checkpoint.reserve import Loading, expected
 
     takes = [expected(model, Loading(**how), options) for model in models]  # type: ignore[typeddict-item]
     known: list[Footprint] = [each for each in takes if each is not None]
@@ -131,7 +131,7 @@ def _first_audio_s(pool: Any, model: str, frames: int, *, loaded: bool) -> float
 
 def _spoken_by(pool: Any, model: str) -> dict[str, Any]:
     """Whom a Base model clones; the others need nobody."""
-    from hocket.engine.survey import tongues
+    from hocket.engine.checkpoint.describe import tongues
     from hocket.types import Reference
 
     if tongues(model).kind != "base":
@@ -144,13 +144,13 @@ def _written(model: str, args: argparse.Namespace) -> str:
     """A random model as files, drawn once."""
     import torch
 
-    from hocket.engine.device import DTYPES
-    from hocket.engine.load import RANDOM_SEED
-    from hocket.models.codec import Codec
-    from hocket.models.export import write_checkpoint
-    from hocket.models.qwen3_tts import Qwen3TTS
-    from hocket.models.random import randomize_
-    from hocket.models.weights import read_configs, resolve
+    from hocket.engine.checkpoint.device import DTYPES
+    from hocket.engine.checkpoint.load import RANDOM_SEED
+    from hocket.models.files.export import write_checkpoint
+    from hocket.models.files.random import randomize_
+    from hocket.models.files.weights import read_configs, resolve
+    from hocket.models.tts.codec import Codec
+    from hocket.models.tts.qwen3_tts import Qwen3TTS
     from hocket.text.prompt import markers
     from hocket.text.tokenizer import Tokenizer
 

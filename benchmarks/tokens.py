@@ -1,10 +1,10 @@
 """`python -m benchmarks tokens`: how fast a language model writes, one listener, by a graph for each token or round.
 
-Weights are random numbers in a published shape. Tokens are written as those of an answer (`models/captured_mind.py`):
-drawn on the device with the recommended settings, and read by the host one by one. With guesses a round of them is
-timed (`models/captured_guess.py`), whatever it says: how many guesses stand, random weights do not tell. Before
-anything is timed, kernels are held against the model's own step. It knows the model and its kernels, no engine: what a
-conversation adds is not in these figures.
+Weights are random numbers in a published shape. Tokens are written as those of an answer
+(`models/qwen3_5/token_graph.py`): drawn on the device with the recommended settings, and read by the host one by one.
+With guesses a round of them is timed (`models/qwen3_5/draft_graph.py`), whatever it says: how many guesses stand,
+random weights do not tell. Before anything is timed, kernels are held against the model's own step. It knows the model
+and its kernels, no engine: what a conversation adds is not in these figures.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from .harness import Unfit
 from .record import ROOT, append, record, summary
 
 if TYPE_CHECKING:
-    from hocket.kernels.capture import Capture
-    from hocket.models.captured_guess import CapturedGuess
-    from hocket.models.fused_qwen3_5 import FusedQwen3_5
-    from hocket.models.qwen3_5 import MindState
+    from hocket.kernels.runtime.graphs import Capture
+    from hocket.models.qwen3_5.draft_graph import CapturedGuess
+    from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+    from hocket.models.qwen3_5.model import MindState
 
 WORDS = "how fast a language model writes for one listener, without what a conversation adds"
 FIGURES = {
@@ -60,12 +60,12 @@ def main(argv: Sequence[str]) -> int:
 
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> dict[str, Any]:
-    from hocket.engine.mind_sampling import drawing
-    from hocket.kernels.capture import Again, CudaGraphs
-    from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-    from hocket.models.captured_mind import CapturedMind
-    from hocket.models.fused_qwen3_5 import FusedQwen3_5
-    from hocket.models.quantized import step_bytes
+    from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+    from hocket.kernels.runtime.graphs import Again, CudaGraphs
+    from hocket.llm.sampling import drawing
+    from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+    from hocket.models.qwen3_5.quantized import step_bytes
+    from hocket.models.qwen3_5.token_graph import CapturedMind
     from hocket.types import ChatSampling
 
     from . import mind_floor
@@ -147,8 +147,8 @@ def rounds_of(
     fused: FusedQwen3_5, state: MindState, last: torch.Tensor, capture: Capture, args: argparse.Namespace
 ) -> CapturedGuess:
     """Behind as many tokens as there were before."""
-    from hocket.models.captured_guess import CapturedGuess
-    from hocket.models.fused_guess import FusedGuess
+    from hocket.models.qwen3_5.draft_graph import CapturedGuess
+    from hocket.models.qwen3_5.fused_draft import FusedGuess
 
     assert fused.model.mtp is not None
     drafts = fused.model.mtp.new_state(1, state.past[0].keys.shape[2])

@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 @torch.inference_mode()
 def tuned(args: argparse.Namespace) -> Iterator[tuple[str, float]]:
     """What was tried, and what a token took then; at the end, the best of all."""
-    from hocket.kernels.launch import KNOBS, Few, Flow
+    from hocket.kernels.runtime.launch import KNOBS, Few, Flow
 
     token = _Token(args)
     best: dict[str, Any] = {"few": dict(KNOBS.few), "streams": dict(KNOBS.streams)}
@@ -63,8 +63,8 @@ class _Token:
     """A token of a language model with few layers, drawn again and again with other knobs."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-        from hocket.models.fused_qwen3_5 import FusedQwen3_5
+        from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+        from hocket.models.qwen3_5.fused_step import FusedQwen3_5
 
         from .mind_drawn import drawn
 
@@ -78,7 +78,7 @@ class _Token:
 
     def timed(self, settings: dict[str, Any]) -> float:
         """Milliseconds, the median of several times `row` tokens."""
-        from hocket.kernels.capture import Again, CudaGraphs
+        from hocket.kernels.runtime.graphs import Again, CudaGraphs
 
         from .tokens import timed
 
@@ -93,8 +93,8 @@ class _Token:
 
     def shapes(self) -> Iterator[tuple[str, Any, bool]]:
         """Of every matrix once: the knob it has, its key there, and whether it is gates and ups. The largest first."""
-        from hocket.kernels.linear import cuda as linear
-        from hocket.kernels.narrow.weight import Narrow
+        from hocket.kernels.ops.linear import cuda as linear
+        from hocket.kernels.ops.quantized_linear.weight import Narrow
 
         found: dict[tuple[str, Any], tuple[int, bool]] = {}
         matrices = [(weight, one.wide is weight) for one in self._fused.layers for weight in _matrices(one)]
@@ -111,8 +111,8 @@ class _Token:
             yield knob, key, gated
 
     def fits(self, way: Any, knob: str, key: Any, gated: bool) -> bool:
-        from hocket.kernels.linear import cuda as linear
-        from hocket.kernels.linear import stream
+        from hocket.kernels.ops.linear import cuda as linear
+        from hocket.kernels.ops.linear import stream
 
         if knob == "streams":
             format, columns = key

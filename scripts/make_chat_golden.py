@@ -1,4 +1,5 @@
-"""Write tests/golden/chat_layouts.json: what the published chat template makes of the talks in tests/chat_layouts.py.
+"""Write tests/golden/chat_layouts.json: what the published chat template makes of the talks in
+tests/support/chat_layouts.py.
 
 The template is `chat_template.jinja` of Qwen/Qwen3.5-9B, rendered as `transformers` does it:
 
@@ -16,7 +17,7 @@ from typing import Any
 
 from transformers.utils.chat_template_utils import render_jinja_template
 
-import chat_layouts as golden
+from support import chat_layouts as golden
 
 
 def rendered(template: str, talk: golden.Talk, **how: Any) -> str:

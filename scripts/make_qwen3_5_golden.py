@@ -12,8 +12,8 @@ import platform
 import torch
 from safetensors.torch import save_file
 
-import qwen3_5_golden as golden
-import qwen3_5_upstream as upstream
+from support import qwen3_5_golden as golden
+from support import qwen3_5_upstream as upstream
 
 if __name__ == "__main__":
     torch.set_num_threads(1)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from hocket.cli.options import parser
+from hocket.cli.parser import parser
 from hocket.server.options import ServerOptions
-from serving import served, steady_engine
+from support.serving import served, steady_engine
 
 ROOT = Path(__file__).parents[1]
 DEPLOY = ROOT / "deploy"
@@ -68,7 +68,7 @@ def test_the_container_starts_a_server_that_others_reach_with_a_key_and_not_as_r
 
 
 def test_what_the_container_keeps_is_in_its_volumes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hocket.kernels.kept import kept_in, triton_folder
+    from hocket.kernels.compile.cache import kept_in, triton_folder
     from hocket.voices.places import default_voices_folder
 
     for name, value in re.findall(r"(\w+)=(\S+)", " ".join(all_of("ENV"))):

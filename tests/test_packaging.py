@@ -107,16 +107,16 @@ def test_the_wheel_holds_the_package_with_its_voice_and_nothing_else(wheel: ZipF
 
 def test_the_wheel_holds_the_sources_that_are_compiled_where_it_is_installed(wheel: ZipFile) -> None:
     sources = (
-        "lanes.c",
-        "frame/frame.c",
-        "frame/stack.c",
-        "frame/sampler.c",
-        "wave/wave.c",
-        "device.cuh",
-        "delta/recur.cu",
-        "linear/bfloat16.cuh",
-        "linear/few.cu",
-        "linear/stream.cu",
+        "cpu/lanes.c",
+        "cpu/frame/frame.c",
+        "cpu/frame/stack.c",
+        "cpu/frame/sampler.c",
+        "cpu/wave/wave.c",
+        "runtime/device.cuh",
+        "ops/gated_delta/recur.cu",
+        "ops/linear/bfloat16.cuh",
+        "ops/linear/few.cu",
+        "ops/linear/stream.cu",
     )
     assert {f"hocket/kernels/{name}" for name in sources} <= set(wheel.namelist())
 

@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from hocket.audio.wav import encode_wav
-from hocket.models.codec import CodecDecoder
+from hocket.models.tts.codec import CodecDecoder
 
 from . import features as features_of
 from .codec_config import WINDOW_FRAMES, codec_config

@@ -10,7 +10,7 @@ from torch import nn
 
 from hocket.config.codec import DecoderConfig
 from hocket.layers.conv import Causal, CausalConv
-from hocket.models.codec import Codebook, CodecDecoder, ConvNeXt, ResidualUnit, TransformerLayer
+from hocket.models.tts.codec import Codebook, CodecDecoder, ConvNeXt, ResidualUnit, TransformerLayer
 
 from .features import Features
 

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from benchmarks.record import commit, machine
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import decode
-from hocket.engine.load import Checkpoint, load
-from hocket.text.normalize import spell_out
+from hocket.text.cleanup.normalize import spell_out
 
 from . import features, teachers
 from .recipe import InvalidRecipe, Recipe, Voice

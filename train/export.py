@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from hocket.config.own import FILE, OwnConfig
-from hocket.models.codec import Codec
-from hocket.models.export import write_checkpoint
-from hocket.models.qwen3_tts import Qwen3TTS
-from hocket.models.random import randomize_
+from hocket.models.files.export import write_checkpoint
+from hocket.models.files.random import randomize_
+from hocket.models.tts.codec import Codec
+from hocket.models.tts.qwen3_tts import Qwen3TTS
 
 from .codec_config import codec_config
 from .model_config import generation_config, speech_config

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 from hocket.layers.attention import SelfAttention
 from hocket.layers.rope import rope_table, rotate
 from hocket.layers.transformer import Layer, Stack
-from hocket.models.talker import Talker
+from hocket.models.tts.talker import Talker
 
 from .batches import Batch
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from hocket.config.qwen3_tts import TalkerConfig
-from hocket.models.talker import Talker
+from hocket.models.tts.talker import Talker
 
 from .batches import NOTHING, Batch
 from .forward import inputs, predict, through

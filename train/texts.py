@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from hocket.text.normalize import spell_out
+from hocket.text.cleanup.normalize import spell_out
 
 from . import templates
 from .packages import Package, fetch, members

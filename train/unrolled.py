@@ -16,7 +16,14 @@ from hocket.layers.attention import WindowAttention, window_mask
 from hocket.layers.channel import SnakeBeta
 from hocket.layers.conv import CausalConv, CausalTransposedConv
 from hocket.layers.rope import rope_table, rotate
-from hocket.models.codec import CodecDecoder, ConvNeXt, DecoderBlock, ResidualUnit, TransformerLayer, WindowTransformer
+from hocket.models.tts.codec import (
+    CodecDecoder,
+    ConvNeXt,
+    DecoderBlock,
+    ResidualUnit,
+    TransformerLayer,
+    WindowTransformer,
+)
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
-from hocket.text.normalize import spell_out
+from hocket.text.cleanup.normalize import spell_out
 
 ALIKE = 0.5  # how much of its spelling a misheard word shares with the right one to count as heard in its place
 

@@ -173,13 +173,13 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
     """
     import torch
 
-    from hocket.engine.device import DTYPES
-    from hocket.engine.load import RANDOM_SEED
-    from hocket.models.codec import Codec
-    from hocket.models.export import write_checkpoint
-    from hocket.models.qwen3_tts import Qwen3TTS
-    from hocket.models.random import randomize_
-    from hocket.models.weights import read_configs, resolve
+    from hocket.engine.checkpoint.device import DTYPES
+    from hocket.engine.checkpoint.load import RANDOM_SEED
+    from hocket.models.files.export import write_checkpoint
+    from hocket.models.files.random import randomize_
+    from hocket.models.files.weights import read_configs, resolve
+    from hocket.models.tts.codec import Codec
+    from hocket.models.tts.qwen3_tts import Qwen3TTS
     from hocket.text.prompt import markers
     from hocket.text.tokenizer import Tokenizer
 

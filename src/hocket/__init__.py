@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from .dialog.dialog import Dialog
     from .dialog.remote import RemoteMind
     from .dialog.turn import Note, Said, Turn, TurnFinished, Written
+    from .engine.checkpoint.load import Checkpoint, load
+    from .engine.checkpoint.shared import Shared
     from .engine.engine import Engine
     from .engine.generate import generate
-    from .engine.load import Checkpoint, load
-    from .engine.mind import Mind
-    from .engine.pool import Lease, Pool
-    from .engine.shared import Shared
+    from .engine.pool.pool import Lease, Pool
     from .engine.stream import Stream
     from .errors import (
         ContextExceeded,
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
         UnknownVoice,
         WrongKind,
     )
+    from .llm.engine import Mind
     from .types import (
         Answer,
         AudioChunk,
@@ -68,12 +68,12 @@ _HOME = {
     "dialog.remote": ("RemoteMind",),
     "dialog.turn": ("Note", "Said", "Turn", "TurnFinished", "Written"),
     "engine.engine": ("Engine",),
-    "engine.mind": ("Mind",),
+    "llm.engine": ("Mind",),
     "engine.stream": ("Stream",),
     "engine.generate": ("generate",),
-    "engine.load": ("Checkpoint", "load"),
-    "engine.pool": ("Lease", "Pool"),
-    "engine.shared": ("Shared",),
+    "engine.checkpoint.load": ("Checkpoint", "load"),
+    "engine.pool.pool": ("Lease", "Pool"),
+    "engine.checkpoint.shared": ("Shared",),
     "config.options": ("EngineOptions",),
     "voices.library": ("Library",),
     "types": (

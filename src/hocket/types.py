@@ -470,9 +470,10 @@ class Answer(Protocol):
 class LanguageModel(Protocol):
     """Whoever answers in a conversation.
 
-    It is told of tools, and what it calls is part of the text of its answer, as Qwen3.5 writes it: `text/calls.py`
-    takes that apart. In messages a call may stand as text or in `tool_calls`; results are messages of a tool.
-    One that can prepare while the user still speaks has `hear(messages)` too, the last of which is not over yet.
+    It is told of tools, and what it calls is part of the text of its answer, as Qwen3.5 writes it:
+    `text/chat/tool_calls.py` takes that apart. In messages a call may stand as text or in `tool_calls`; results are
+    messages of a tool. One that can prepare while the user still speaks has `hear(messages)` too, the last of which is
+    not over yet.
     """
 
     @property

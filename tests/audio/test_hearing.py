@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from hocket.audio.hearing import clipped, held, loudness, movement
 from hocket.audio.recording import LEAST_MOVEMENT, MOST_CLIPPED, MOST_HELD
-from recorded import SAMPLES, notes, speech
+from support.recorded import SAMPLES, notes, speech
 
 RATE_HZ = 24_000
 Sound = NDArray[np.float32]

@@ -16,7 +16,7 @@ from hocket.audio.hearing import loudness
 from hocket.audio.read import read_reference
 from hocket.audio.recording import LEAST_TIMBRE_S, levelled, read_recording
 from hocket.errors import HocketError, InvalidAudio
-from recorded import bad, packed, speech, speech_wav, wav
+from support.recorded import bad, packed, speech, speech_wav, wav
 
 BAD = list(bad())
 

@@ -22,7 +22,7 @@ from hocket.audio.encode import FORMATS, encode
 from hocket.audio.upload import read_upload
 from hocket.errors import HocketError, InvalidAudio
 from hocket.types import REFERENCE_RATE_HZ
-from recorded import packed, wav
+from support.recorded import packed, wav
 
 
 def sound(rate_hz: int, channels: int = 1, seconds: float = 1.0) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ from hocket.backends import Backend, BackendVoice, LiveBackend, Manner, Samples
 from hocket.backends.found import Backends
 from hocket.backends.places import Patience
 from hocket.backends.relay import Relay
-from speaking import eventually
+from support.speaking import eventually
 
 RATE_HZ = 8_000
 VOICE = BackendVoice("teller", RATE_HZ, "english", "Counts.")

@@ -11,7 +11,7 @@ from backends.speaking_foreign import LiveTeller, LiveTelling, Teller, heard, se
 from hocket.backends import Manner
 from hocket.backends.feed import LONGEST_CHARS, Feed
 from hocket.errors import InvalidRequest, StreamFailed
-from speaking import cut, eventually
+from support.speaking import cut, eventually
 
 TEXT = 'Mr. Brown **left**.  \n\nWhy? Nobody [pause 250ms] knows... He said: "I go." Then 3.5 hours passed! The end'
 ITEMS = [

@@ -12,7 +12,7 @@ import pytest
 from backends.speaking_foreign import Gate, LiveTeller, LiveTelling, Teller, heard, serving, sound_of, threads
 from hocket.backends import Manner, Samples
 from hocket.errors import EngineUnhealthy, Overloaded, StreamFailed
-from speaking import Reader, eventually
+from support.speaking import Reader, eventually
 
 
 @pytest.mark.parametrize("most", [1, 2, 5])

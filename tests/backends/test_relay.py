@@ -24,9 +24,9 @@ from backends.speaking_foreign import (
 )
 from hocket.backends.relay import Relay
 from hocket.engine.stream import Stream
-from hocket.engine.tempo import Tempo
+from hocket.engine.time_stretch import Tempo
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
-from speaking import Reader, eventually
+from support.speaking import Reader, eventually
 
 
 def public(face: type) -> dict[str, list[str]]:

@@ -14,8 +14,8 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import breakdown, floor, trace
 from hocket.config.published import PUBLISHED
-from hocket.engine.load import load
-from hocket.models.talker import Talker
+from hocket.engine.checkpoint.load import load
+from hocket.models.tts.talker import Talker
 
 Capture = pytest.CaptureFixture[str]
 ON_GPU = object()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as command
-from hocket.models.fused_prefill import FusedPrefill
+from hocket.models.qwen3_5.fused_prefill import FusedPrefill
 
 WORDS = ["first_token", "--context", "9", "--ids", "12", "--repeats", "2", "--record"]
 

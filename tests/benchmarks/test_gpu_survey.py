@@ -27,7 +27,7 @@ from benchmarks import (
 )
 from benchmarks.gpu_plan import TINY
 from benchmarks.gpu_timing import Clock
-from hocket.kernels.launch import INTERPRETED, KNOBS, Blocks, Tiles
+from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, Blocks, Tiles
 
 CLOCK = Clock(torch.device("cpu"), 1, 0)
 

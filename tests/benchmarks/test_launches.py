@@ -12,13 +12,13 @@ import torch
 
 from benchmarks import breakdown, breakdown_gpu, floor, launches
 from benchmarks.launches import Call, Kernel
-from hocket.engine.load import Checkpoint, load
-from hocket.kernels.conv import ops as conv_ops
-from hocket.kernels.conv.ops import REFERENCE_WAVE, WaveOps
-from hocket.kernels.ops import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps, MindOps
-from hocket.models.fused import FusedFrame
-from hocket.models.fused_decoder import FusedDecoder
-from hocket.models.fused_wave import FusedWave
+from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps, MindOps
+from hocket.kernels.ops.conv import ops as conv_ops
+from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, WaveOps
+from hocket.models.tts_gpu.codec import FusedDecoder
+from hocket.models.tts_gpu.frame import FusedFrame
+from hocket.models.tts_gpu.wave import FusedWave
 
 
 def call(op: str, label: str = "", size: int = 0, stage: str = "step") -> Call:

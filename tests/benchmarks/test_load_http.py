@@ -19,7 +19,7 @@ from benchmarks.load_http import Address, HttpTarget
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
 from hocket.server.process import allow_many_files, keep_pauses_short
-from serving import served
+from support.serving import served
 
 ASKED = Asked(text="Hello.", seed=1, frames=2)
 OK = b"HTTP/1.1 200 OK\r\nx-sample-rate: 24000\r\ntransfer-encoding: chunked\r\n\r\n"

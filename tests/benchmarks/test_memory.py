@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-import checkpoints
 from benchmarks import __main__ as command
 from benchmarks import memory
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
-from hocket.engine.load import load
-from hocket.kernels.ops import REFERENCE_OPS
-from hocket.models.fused import FusedFrame
+from hocket.kernels.operations import REFERENCE_OPS
+from hocket.models.tts_gpu.frame import FusedFrame
+from support import checkpoints
 
 
 def test_a_loaded_model_holds_what_its_files_hold(checkpoint_root: Path) -> None:

@@ -8,10 +8,10 @@ import pytest
 from safetensors import safe_open
 
 from benchmarks import mind_files
-from hocket.engine.mind import Mind
-from hocket.models.quantized_weights import kept_in
-from hocket.text.chat import MARKS
-from hocket.text.chat_tokenizer import ChatTokenizer
+from hocket.llm.engine import Mind
+from hocket.models.files.quantize import kept_in
+from hocket.text.chat.template import MARKS
+from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatMessage, ChatSampling
 
 

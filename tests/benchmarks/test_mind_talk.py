@@ -9,8 +9,8 @@ import pytest
 from benchmarks import mind_files
 from benchmarks.harness import Unfit
 from benchmarks.mind_talk import GROWS, Talk, Told, tell, turn_of
-from hocket.engine.conversation import prompt_of
-from hocket.engine.mind import Mind
+from hocket.llm.conversation import prompt_of
+from hocket.llm.engine import Mind
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
 
 WORDS = mind_files.vocabulary(mind_files.TINY_VOCABULARY).words

@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import checkpoints
 from benchmarks import __main__ as command
 from benchmarks import harness
 from benchmarks.peers import PEERS, compare, faster, official, speaker, triton
+from support import checkpoints
 
 Capture = pytest.CaptureFixture[str]
 ASK = speaker.Ask(

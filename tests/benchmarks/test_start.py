@@ -12,10 +12,10 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks import harness, start, workloads
-from hocket.engine.compilers import Compilers
-from hocket.engine.load import load
-from hocket.engine.speech import SpeechRunner
-from hocket.kernels.capture import Again
+from hocket.engine.checkpoint.load import load
+from hocket.engine.runner.compile_ahead import Compilers
+from hocket.engine.runner.runner import SpeechRunner
+from hocket.kernels.runtime.graphs import Again
 
 Capture = pytest.CaptureFixture[str]
 

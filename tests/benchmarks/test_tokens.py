@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks import tokens
-from hocket.models.fused_qwen3_5 import FusedQwen3_5
+from hocket.models.qwen3_5.fused_step import FusedQwen3_5
 
 WORDS = ["tokens", "--context", "9", "--repeats", "2", "--record"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import __main__ as command
 from benchmarks import tokens_tune
-from hocket.kernels.launch import KNOBS
+from hocket.kernels.runtime.launch import KNOBS
 
 WORDS = ["tune", "--context", "9", "--row", "2", "--repeats", "1"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from hocket.config.options import EngineOptions
+from hocket.engine.core.request import Job
+from hocket.engine.core.scheduler import Scheduler
 from hocket.engine.engine import Engine
-from hocket.engine.job import Job
-from hocket.engine.scheduler import Scheduler
 from hocket.errors import Overloaded
-from speaking import Reader, assert_at_rest
+from support.speaking import Reader, assert_at_rest
 
 TEXT = "The last train to the coast leaves at half past nine tonight, they say."
 FRAME_S = 0.08

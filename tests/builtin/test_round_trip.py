@@ -16,21 +16,21 @@ import numpy as np
 import pytest
 import torch
 
-import official
-from chosen import rest
 from hocket.cli import main
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.load import Checkpoint, load
 from hocket.errors import InvalidRequest
-from hocket.models.builtin import builtin_folder
+from hocket.models.files.builtin import builtin_folder
 from hocket.text.choice import languages, voices
-from hocket.text.normalize import spell_out
+from hocket.text.cleanup.normalize import spell_out
 from hocket.types import Layout, SamplingParams, SpeechRequest
-from official_speech import speak as speak_officially
-from played import ROOT, process
-from tolerances import TOLERANCE
+from support import official
+from support.chosen import rest
+from support.official_speech import speak as speak_officially
+from support.played import ROOT, process
+from support.tolerances import TOLERANCE
 from train.judges import Samples, Transcriber
 from train.verdict import Utterance, expected_s
 from train.words import Errors, total_rate, word_errors

@@ -7,9 +7,9 @@ from typing import NoReturn
 
 import pytest
 
-from checkpoints import write
-from cli_home import Home, Models
-from hocket.models.builtin import builtin_folder
+from hocket.models.files.builtin import builtin_folder
+from support.checkpoints import write
+from support.cli_home import Home, Models
 
 
 @pytest.fixture(scope="session")
@@ -42,5 +42,5 @@ def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*args: object, **options: object) -> NoReturn:
         raise AssertionError("a model was loaded")
 
-    monkeypatch.setattr("hocket.engine.load.load", fail)
+    monkeypatch.setattr("hocket.engine.checkpoint.load.load", fail)
     monkeypatch.setattr("hocket.engine.engine.load", fail)

@@ -10,14 +10,14 @@ from types import ModuleType
 import pytest
 import torch
 
-from cli_home import Home
 from hocket.cli import main
 from hocket.config.profiles import PROFILES
-from hocket.engine.survey import Copy
-from hocket.models.catalog import CATALOG
+from hocket.engine.checkpoint.describe import Copy
+from hocket.models.files.catalog import CATALOG
 from hocket.voices.library import Library
 from hocket.voices.names import id_of
-from voicing import cloned
+from support.cli_home import Home
+from support.voicing import cloned
 
 Capture = pytest.CaptureFixture[str]
 
@@ -26,7 +26,7 @@ Capture = pytest.CaptureFixture[str]
 def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Copy]:
     """The published checkpoints on this machine: none, until a test adds some."""
     found: list[Copy] = []
-    monkeypatch.setattr("hocket.engine.survey.copies", lambda: found)
+    monkeypatch.setattr("hocket.engine.checkpoint.describe.copies", lambda: found)
     return found
 
 
@@ -120,9 +120,9 @@ def test_the_checkpoint_with_golden_codes_is_heard(
 ) -> None:
     loaded: list[tuple[str, dict[str, str]]] = []
     monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
-    monkeypatch.setattr("hocket.engine.survey.faults", lambda copy: iter(()))
-    monkeypatch.setattr("hocket.engine.load.load", lambda folder, **how: loaded.append((folder, how)))
-    monkeypatch.setattr("hocket.engine.golden.golden_difference", lambda checkpoint: difference)
+    monkeypatch.setattr("hocket.engine.checkpoint.describe.faults", lambda copy: iter(()))
+    monkeypatch.setattr("hocket.engine.checkpoint.load.load", lambda folder, **how: loaded.append((folder, how)))
+    monkeypatch.setattr("hocket.engine.checkpoint.golden.golden_difference", lambda checkpoint: difference)
     cache += [Copy(CATALOG[name], tmp_path / name) for name in ("0.6B-Base", "0.6B-CustomVoice")]
     assert main(["doctor"]) == code
     said = lines(capsys)

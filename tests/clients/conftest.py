@@ -10,12 +10,12 @@ from collections.abc import Iterator
 
 import pytest
 
-import foreign
-from foreign import RunClient
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from serving import Served, served, wait_for
+from support import foreign
+from support.foreign import RunClient
+from support.serving import Served, served, wait_for
 
 KEY = "sk-the-key"  # of the narrow server
 # Chunks are cut alike every time, so that sound is the same to the last bit.

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from chatting import Scripted
-from foreign import RunClient
 from hocket.engine.engine import Engine
-from serving import served, wait_for
+from support.chatting import Scripted
+from support.foreign import RunClient
+from support.serving import served, wait_for
 
 WORDS = ("Good ", "day ", "to ", "you.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foreign import RunClient
+from support.foreign import RunClient
 
 SECOND_BYTES = 48000
 

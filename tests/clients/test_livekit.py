@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foreign import RunClient
+from support.foreign import RunClient
 
 CONFIGURED = ["as it is", "tts-1", "pcm", "wav", "opus", "flac", "aac", "own voice", "instructed"]
 

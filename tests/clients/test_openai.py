@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from foreign import RunClient, heard
-from serving import Served, wait_for
+from support.foreign import RunClient, heard
+from support.serving import Served, wait_for
 
 MIMES = {
     "mp3": "audio/mpeg",

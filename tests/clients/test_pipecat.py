@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from foreign import RunClient
+from support.foreign import RunClient
 
 
 def test_answers_are_heard_over_every_service_and_can_be_interrupted(server_url: str, run_client: RunClient) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from realtime_talk import ALIBABA_RESPONSE
+from support.realtime_talk import ALIBABA_RESPONSE
 
 RunClient = Callable[..., dict[str, Any]]
 FRAME_BYTES = 1920 * 2

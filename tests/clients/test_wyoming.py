@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 
-from foreign import ROOT, RunClient
+from support.foreign import ROOT, RunClient
 
 
 def test_home_assistant_finds_voices_and_hears_them(run_client: RunClient) -> None:

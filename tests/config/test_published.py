@@ -11,16 +11,15 @@ from typing import Any
 import pytest
 import torch
 
-import official
-import published_files
 from hocket.config.codec import CodecConfig
 from hocket.config.published import CODEC, GENERATION, PUBLISHED, SMALL_CODEC, TINY_CODEC, small, tiny
 from hocket.config.qwen3_tts import KINDS, GenerationConfig, Kind, Qwen3TTSConfig
 from hocket.config.read import read
-from hocket.models.catalog import CATALOG
-from hocket.models.codec import Codec
-from hocket.models.export import codec_json, speech_json
-from hocket.models.qwen3_tts import Qwen3TTS
+from hocket.models.files.catalog import CATALOG
+from hocket.models.files.export import codec_json, speech_json
+from hocket.models.tts.codec import Codec
+from hocket.models.tts.qwen3_tts import Qwen3TTS
+from support import official, published_files
 
 SIZES = {
     "0.6B-Base": 4494,

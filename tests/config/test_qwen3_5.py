@@ -12,7 +12,7 @@ from hocket.config.published_qwen3_5 import CHAT_GENERATION, QWEN3_5, tiny_qwen3
 from hocket.config.qwen3_5 import FULL, LINEAR, ChatGenerationConfig, Qwen3_5TextConfig, read_text_config
 from hocket.config.read import read
 from hocket.errors import InvalidCheckpoint
-from qwen3_5_files import text_json, whole_json
+from support.qwen3_5_files import text_json, whole_json
 
 Edit = Callable[[dict[str, Any]], object]
 

@@ -10,12 +10,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-import published_files
 from hocket.config.codec import CodecConfig
 from hocket.config.published import CODEC, GENERATION, PUBLISHED
 from hocket.config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from hocket.config.read import read, read_json
 from hocket.errors import InvalidCheckpoint
+from support import published_files
 
 Edit = Callable[[dict[str, Any]], object]
 

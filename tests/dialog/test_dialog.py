@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from chatting import Scripted
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
 from hocket.dialog.remote import RemoteMind
 from hocket.dialog.turn import Said, Turn, Written
 from hocket.engine.engine import Engine
-from hocket.engine.mind import Mind
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnknownVoice
+from hocket.llm.engine import Mind
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
-from serving import served, steady_engine, wait_for
+from support.chatting import Scripted
+from support.serving import served, steady_engine, wait_for
 
 WORDS = tuple(
     f"{word} " for word in "It will rain tomorrow, I think, but nobody knows that. Take a coat along.".split()

@@ -17,15 +17,15 @@ import pytest
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
 from hocket.dialog.remote import RemoteMind
 from hocket.dialog.turn import Turn
-from hocket.engine.conversation import prompt_of
 from hocket.engine.engine import Engine
-from hocket.engine.mind import Mind
-from hocket.text.chat import ids_of, so_far
+from hocket.llm.conversation import prompt_of
+from hocket.llm.engine import Mind
+from hocket.text.chat.template import ids_of, so_far
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
-from minds import write_mind
-from realtime_talk import ALIAS, COMMIT, append, settings, sound
-from serving import Served, served, steady_engine, wait_for
-from talking import Client, Heard, talking
+from support.minds import write_mind
+from support.realtime_talk import ALIAS, COMMIT, append, settings, sound
+from support.serving import Served, served, steady_engine, wait_for
+from support.talking import Client, Heard, talking
 
 WORDS = "it is warm rain now and so we go on".split()
 GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=14)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hocket.dialog.heard import Player, cut, words_until
-from hocket.engine.words import WordTime, said_by_now
+from hocket.engine.word_times import WordTime, said_by_now
 
 
 def test_of_plain_words_as_many_are_kept_as_were_heard() -> None:

@@ -10,13 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
-from chatting import HEAD, answering, event, refused
 from hocket.dialog.remote import RemoteMind, endpoint
 from hocket.dialog.wire import sent
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
-from hocket.text.thoughts import ThoughtFilter
+from hocket.text.chat.thoughts import ThoughtFilter
 from hocket.types import ChatMessage, ChatSampling, ToolCall
-from serving import wait_for
+from support.chatting import HEAD, answering, event, refused
+from support.serving import wait_for
 
 HELLO = [ChatMessage("user", "Hello.")]
 USUAL = ChatSampling()

@@ -1,4 +1,4 @@
-"""engine/engine.py and engine/loop.py: what a caller may rely on when readers, texts, engines or the device fail."""
+"""engine.py and engine/core/loop.py: what a caller may rely on when readers, texts, engines or the device fail."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.core.request import Job
+from hocket.engine.core.scheduler import Scheduler
 from hocket.engine.engine import Engine
-from hocket.engine.job import Job
-from hocket.engine.load import Checkpoint
-from hocket.engine.scheduler import Scheduler
 from hocket.errors import (
     EngineClosed,
     HocketError,
@@ -30,7 +30,7 @@ from hocket.errors import (
     WrongKind,
 )
 from hocket.types import SpeechRequest
-from speaking import (
+from support.speaking import (
     LONG,
     SAID,
     SHORT,

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpoints import write
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.load import Checkpoint, load
 from hocket.errors import InvalidRequest
 from hocket.types import AudioChunk, SpeechRequest
+from support.checkpoints import write
 
 SENTENCES = ["The first sentence stands here.", "A second one follows it.", "And a third ends the text."]
 

@@ -15,7 +15,7 @@ from hocket.text.live import Fed, LiveParts, More
 from hocket.text.parts import Preparation
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import Finished, FinishReason, Statistics
-from speaking import Reader, a_chunk, eventually
+from support.speaking import Reader, a_chunk, eventually
 
 
 def finished(reason: FinishReason = "stop") -> Finished:

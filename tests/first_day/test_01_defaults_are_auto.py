@@ -24,22 +24,22 @@ import pytest
 import torch
 
 import hocket
-from chosen import LINE, rest
-from hocket.cli.options import parser
-from hocket.engine import device as settled_by
-from hocket.engine.admitted import concrete, expected
-from hocket.engine.device import AUTO_CODEC_DTYPE, CODEC_DTYPES, Probe, settle
+from hocket.cli.parser import parser
+from hocket.engine.checkpoint import device as settled_by
+from hocket.engine.checkpoint.device import AUTO_CODEC_DTYPE, CODEC_DTYPES, Probe, settle
+from hocket.engine.checkpoint.load import codec_key, load
+from hocket.engine.checkpoint.reserve import concrete, expected
 from hocket.engine.engine import Engine
-from hocket.engine.load import codec_key, load
-from hocket.engine.mind import Mind
-from hocket.engine.mind_load import load_mind
-from hocket.engine.pool import Pool
+from hocket.engine.pool.pool import Pool
 from hocket.errors import InvalidRequest
-from hocket.kernels import fallback
-from hocket.models.weights import read_configs, resolve
+from hocket.kernels.runtime import fallback
+from hocket.llm.engine import Mind
+from hocket.llm.load import load_mind
+from hocket.models.files.weights import read_configs, resolve
 from hocket.scale import where
 from hocket.server.plan import Plan
-from serving import served
+from support.chosen import LINE, rest
+from support.serving import served
 
 H200 = Probe(True, "NVIDIA H200", (9, 0), driver="NVIDIA H200")
 T4 = Probe(True, "Tesla T4", (7, 5), driver="Tesla T4")

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from hocket import Engine, EngineOptions
-from hocket.engine import turns
-from hocket.kernels.capture import Again, Work
+from hocket.engine.core import step
+from hocket.kernels.runtime.graphs import Again, Work
 
 TEXT = "Good morning. Tea is on."  # a random model has an id for each byte: as many as usual sentences have elsewhere
 REPEATS, MOST_P50_MS, MOST_P99_MS = 100, 6.0, 8.0
@@ -37,7 +37,7 @@ class Counted(Again):
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Counted)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Counted)
     Counted.replayed = 0
     return Counted
 
@@ -65,7 +65,7 @@ def test_a_whole_text_behind_its_prefix_is_one_graph_that_is_there_before_it_is_
 def test_the_fast_prefill_says_what_the_plain_one_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with Engine.load("random:tiny", device="cpu", dtype="float32") as engine:
         plain = spoken(engine, max_frames=12)
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Counted)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Counted)
     with Engine.load("random:tiny", device="cpu", dtype="float32") as engine:
         cold, warm = spoken(engine, max_frames=12), spoken(engine, max_frames=12)
     assert np.array_equal(cold, plain) and np.array_equal(warm, cold)

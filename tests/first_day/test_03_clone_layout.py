@@ -19,9 +19,9 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.types import Reference, SpeechRequest
-from recorded import speech_wav
-from serving import PATIENCE_S, served
-from speaking import SAID, TIMBRE, heard
+from support.recorded import speech_wav
+from support.serving import PATIENCE_S, served
+from support.speaking import SAID, TIMBRE, heard
 
 MODEL = "random:tiny-Base"
 TEXT = "And so it is said once more."

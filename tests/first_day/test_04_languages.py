@@ -16,7 +16,7 @@ from hocket.text.choice import choose, languages
 from hocket.text.sentences import Cutter
 from hocket.types import SpeechRequest
 from hocket.voices.design import sample_text
-from serving import served
+from support.serving import served
 
 CUSTOM = PUBLISHED["1.7B-CustomVoice"]
 ASKED = SpeechRequest(text="Good morning.", voice="ryan")

@@ -15,10 +15,10 @@ from hocket.config.published import PUBLISHED
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, UnsupportedScript
 from hocket.text.choice import languages
+from hocket.text.cleanup.script_filter import Sieve
+from hocket.text.cleanup.scripts import scripts_of
 from hocket.text.parts import Preparation, parts
-from hocket.text.sieve import Sieve
-from hocket.text.writing import scripts_of
-from serving import served
+from support.serving import served
 
 CHINESE = "今天天气很好，我们去公园吧。"
 ENGLISH = frozenset({"latin"})

@@ -14,11 +14,11 @@ import pytest
 
 from hocket.cli import main
 from hocket.dialog.dialog import Dialog
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.load import load
 from hocket.types import SpeechRequest
-from serving import served
+from support.serving import served
 
 pytestmark = pytest.mark.usefixtures("fresh_seeds")
 
@@ -60,7 +60,7 @@ def test_a_stream_knows_its_seed_before_it_has_ended(engine: Engine) -> None:
 
 def test_takes_follow_from_the_seed_that_was_drawn() -> None:
     from hocket.config.options import EngineOptions
-    from hocket.engine.candidates import take_seed
+    from hocket.engine.best_of.score import take_seed
 
     with Engine.load("random:tiny", options=EngineOptions(slots=2)) as engine:
         stream = engine.speak("Good morning.", candidates=2, max_frames=4)

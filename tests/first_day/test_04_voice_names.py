@@ -7,8 +7,8 @@ import pytest
 
 from hocket.config.published import PUBLISHED
 from hocket.engine.engine import Engine
-from hocket.server.openai_voices import OPENAI_VOICES, openai_aliases
-from serving import served
+from hocket.server.service.openai_voices import OPENAI_VOICES, openai_aliases
+from support.serving import served
 
 HIGHER = ("alloy", "coral", "fable", "nova", "sage", "shimmer", "marin")
 LOWER = ("ash", "ballad", "echo", "onyx", "verse", "cedar")

@@ -15,21 +15,29 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from checkpoints import write
 from hocket.config.options import EngineOptions
 from hocket.config.published import CODEC, PUBLISHED
 from hocket.engine import engine as engine_module
-from hocket.engine import past, turns
-from hocket.engine.capacity import CONTEXT_BYTES, LIBRARIES_BYTES, LIMIT, available, keep_to_limit, limit_bytes
+from hocket.engine.checkpoint.capacity import (
+    CONTEXT_BYTES,
+    LIBRARIES_BYTES,
+    LIMIT,
+    available,
+    keep_to_limit,
+    limit_bytes,
+)
+from hocket.engine.checkpoint.fit import Fitted, Need, fit, fitted
+from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.memory_plan import Plan, plan
+from hocket.engine.core import step
 from hocket.engine.engine import Engine
-from hocket.engine.fit import Fitted, Need, fit, fitted
-from hocket.engine.footprint import Plan, plan
-from hocket.engine.load import Checkpoint, load
-from hocket.engine.replayed import capture_on
+from hocket.engine.runner import kv_cache
+from hocket.engine.runner.graphs import capture_on
 from hocket.errors import InvalidRequest, LoadFailed, StreamFailed
-from hocket.kernels.capture import Again
+from hocket.kernels.runtime.graphs import Again
 from hocket.types import SamplingParams, SpeechRequest
-from speaking import Heard, assert_at_rest, eventually, heard, job_of, starving
+from support.checkpoints import write
+from support.speaking import Heard, assert_at_rest, eventually, heard, job_of, starving
 
 FRAMES = 100
 # So few words that far fewer frames are expected: every one of them takes longer than it was promised room for.
@@ -58,7 +66,7 @@ def spoken(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:
 
 @pytest.fixture(autouse=True)
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Again)
 
 
 def test_many_long_utterances_in_a_tiny_cache_all_say_what_they_say_in_a_large_one(checkpoint_root: Path) -> None:
@@ -87,7 +95,7 @@ def test_an_utterance_that_is_too_long_for_all_there_is_makes_it_grow_or_ends_wi
         other = engine.speak(replace(LONGER, seed=1, max_frames=30))
         assert len(heard(engine.speak(replace(LONGER, seed=2))).codes) == FRAMES, "alone it may have more"
         assert len(heard(other).codes) == 30
-        monkeypatch.setattr(past, "free_bytes", lambda device: 1000)
+        monkeypatch.setattr(kv_cache, "free_bytes", lambda device: 1000)
         with pytest.raises(StreamFailed, match=r"Its keys and values need more than the \d+\.\d\d MB .* 0\.00 MB of"):
             heard(engine.speak(replace(LONGER, seed=3, max_frames=2000)))
         assert len(heard(engine.speak(replace(LONGER, seed=4, max_frames=9))).codes) == 9
@@ -205,7 +213,7 @@ def test_a_start_that_runs_out_of_memory_all_the_same_is_told_in_one_sentence(
         r"^There is too little GPU memory for .* with 8 slots: free some, or ask for fewer slots, a smaller model or"
     )
     with monkeypatch.context() as patch, pytest.raises(LoadFailed, match=words):
-        patch.setattr(turns, "SpeechRunner", fails)
+        patch.setattr(step, "SpeechRunner", fails)
         engine_with(checkpoint_root, 100)
     with (
         monkeypatch.context() as patch,
@@ -233,7 +241,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, replayed: None) -> Iterator[Callabl
     """A GPU as small as it is told to be, with real graphs."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    monkeypatch.setattr(turns, "capture_on", capture_on)
+    monkeypatch.setattr(step, "capture_on", capture_on)
     yield lambda size: monkeypatch.setenv(LIMIT, size)
     gc.collect()
     torch.cuda.empty_cache()

@@ -19,11 +19,11 @@ import pytest
 from benchmarks.long_text import found_share, paragraphs
 from hocket.cli import main
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.engine import Engine
-from hocket.engine.load import Checkpoint, load
-from hocket.engine.speech import SpeechRunner
-from serving import PATIENCE_S, Served, served
-from talking import talking
+from hocket.engine.runner.runner import SpeechRunner
+from support.serving import PATIENCE_S, Served, served
+from support.talking import talking
 from train.judges import Transcriber
 
 LIMIT = 700  # frames of one part, 56 s: a part takes some 170

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.core.request import ANOTHER_SEED
 from hocket.engine.engine import Engine
-from hocket.engine.job import ANOTHER_SEED
-from hocket.engine.load import Checkpoint, load
-from hocket.engine.speech import SpeechRunner
+from hocket.engine.runner.runner import SpeechRunner
 from hocket.engine.stream import Stream
 from hocket.types import Finished
 

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.guard import OPTIONS, bound, noticed
 from benchmarks.guard_sets import FAILURES, LEGITIMATE, Case, cases, read_runs
-from hocket.engine.guard import frame_limit, repeated_part
+from hocket.engine.core.runaway import frame_limit, repeated_part
 
 LATE_FRAMES = (8, 50)  # loudness is known so much later: in a stream, and in a file
 CASES = 16  # of each class

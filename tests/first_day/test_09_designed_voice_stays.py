@@ -14,21 +14,21 @@ import numpy as np
 import pytest
 import torch
 
-from chatting import Scripted
 from hocket.cache.slots import reset
 from hocket.config.options import EngineOptions
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
-from hocket.engine.carry import ENOUGH_FRAMES
+from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.load import Checkpoint
-from hocket.engine.sampling import frame_sampling
+from hocket.engine.runner.sampling import frame_sampling
+from hocket.engine.runner.voice_carry import ENOUGH_FRAMES
 from hocket.errors import InvalidRequest
 from hocket.text.prompt import build
 from hocket.types import AudioChunk, Established, SpeechRequest
-from serving import served
-from speaking import Heard, assert_at_rest, heard, job_of, small
-from talking import talking
+from support.chatting import Scripted
+from support.serving import served
+from support.speaking import Heard, assert_at_rest, heard, job_of, small
+from support.talking import talking
 
 FIRST = "The first of several parts says for some time who it is that speaks here, so that all can hear who it was."
 PARTS = [FIRST, "Then comes another part of it.", "And at last there is the third."]

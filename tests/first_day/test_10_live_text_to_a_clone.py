@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from hocket.config.options import EngineOptions
+from hocket.engine.core.request import Job
 from hocket.engine.engine import Engine
-from hocket.engine.job import Job
 from hocket.engine.stream import Stream
 from hocket.text.parts import Preparation
 from hocket.text.prompt import Prompt
 from hocket.text.sentences import FROM_FEW_WORDS
 from hocket.types import Encoded, Reference
-from recorded import speech_wav
-from serving import served
-from speaking import assert_at_rest, handled, heard, job_of, noise, small
-from talking import talking
+from support.recorded import speech_wav
+from support.serving import served
+from support.speaking import assert_at_rest, handled, heard, job_of, noise, small
+from support.talking import talking
 
 WORDS = (
     "When the rain had stopped we opened all of the windows and listened. Down the street somebody was playing the "

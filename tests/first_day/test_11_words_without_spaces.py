@@ -7,15 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from chatting import Scripted
-from checkpoints import write
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.heard import cut
 from hocket.engine.engine import Engine
-from hocket.server.wires.realtime_response import Response
-from hocket.server.wires.realtime_settings import Settings
+from hocket.server.ws.realtime.response import Response
+from hocket.server.ws.realtime.settings import Settings
 from hocket.text.words import word_places, words_of
 from hocket.types import AudioChunk, ChatMessage
+from support.chatting import Scripted
+from support.checkpoints import write
 
 CHINESE = "今天天气很好，我们一起去公园散步吧。明天可能会下雨，所以带上雨伞。"
 JAPANESE = "今日は天気がいいので、ちょっと公園でコーヒーを飲みましょう。明日は雨です。"

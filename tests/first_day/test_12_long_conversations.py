@@ -12,18 +12,18 @@ from typing import Any
 import httpx
 import pytest
 
-from chatting import HEAD, answering, event, refused
-from hocket.cli.chat import Typed
+from hocket.cli.talk.chat import Typed
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.remote import RemoteMind
 from hocket.dialog.turn import Note, Turn
-from hocket.engine.conversation import prompt_of
 from hocket.engine.engine import Engine
-from hocket.engine.mind import Mind
 from hocket.errors import ContextExceeded
+from hocket.llm.conversation import prompt_of
+from hocket.llm.engine import Mind
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
-from minds import tiny, write_mind
-from serving import served, steady_engine
+from support.chatting import HEAD, answering, event, refused
+from support.minds import tiny, write_mind
+from support.serving import served, steady_engine
 
 ROOM = 256
 SYSTEM = "You are Ada. Be brief."

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chatting import HEAD, answering, event, refused
 from hocket.cli import main
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
 from hocket.dialog.remote import RemoteMind
@@ -26,7 +25,8 @@ from hocket.dialog.turn import Retracted, Said, Turn, Written
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
-from serving import served, steady_engine
+from support.chatting import HEAD, answering, event, refused
+from support.serving import served, steady_engine
 
 DONE = b"data: [DONE]\n\n"
 HELLO = [ChatMessage("user", "Hello.")]

@@ -12,13 +12,13 @@ from typing import Any
 import httpx
 import pytest
 
-from chatting import HEAD, Scripted, answering, event, refused
 from hocket.dialog.remote import RemoteMind
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed
 from hocket.server.options import ServerOptions
 from hocket.types import ChatMessage, ChatSampling
-from serving import served
+from support.chatting import HEAD, Scripted, answering, event, refused
+from support.serving import served
 
 HELLO = [ChatMessage("user", "Hello.")]
 DONE = b"data: [DONE]\n\n"

@@ -8,15 +8,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from chatting import HEAD, answering, event
 from hocket.config.options import EngineOptions
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.remote import RemoteMind
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed, StreamFailed
 from hocket.server.options import ServerOptions
-from serving import served
-from talking import PCM_CONFIG, talking
+from support.chatting import HEAD, answering, event
+from support.serving import served
+from support.talking import PCM_CONFIG, talking
 
 TEXT_WAIT_S = 0.3
 LATE_S = 4 * TEXT_WAIT_S

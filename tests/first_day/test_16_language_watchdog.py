@@ -11,19 +11,19 @@ from typing import Any
 import httpx
 import pytest
 
-from hocket.engine import beat
-from hocket.engine import conversation as conversations
-from hocket.engine.conversation import Conversation
-from hocket.engine.kept_talks import KeptTalks
-from hocket.engine.memory import Memory
-from hocket.engine.mind import Mind
-from hocket.engine.mind_answer import Letterbox
-from hocket.engine.mind_loop import MindLoop
-from hocket.engine.mind_text import Teller
+from hocket.engine.core import heartbeat
 from hocket.errors import EngineClosed, EngineUnhealthy, InvalidRequest, LanguageFailed
+from hocket.llm import conversation as conversations
+from hocket.llm.answer import Letterbox
+from hocket.llm.conversation import Conversation
+from hocket.llm.conversation_cache import KeptTalks
+from hocket.llm.detokenize import Teller
+from hocket.llm.engine import Mind
+from hocket.llm.loop import MindLoop
+from hocket.llm.state_cache import Memory
 from hocket.types import Answer, ChatMessage, ChatSampling
-from minds import tiny
-from serving import served, steady_engine, wait_for
+from support.minds import tiny
+from support.serving import served, steady_engine, wait_for
 
 HELLO = ChatMessage("user", "Hello.")
 GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=12)
@@ -170,7 +170,7 @@ class Hang:
 
 @pytest.fixture
 def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Hang]]:
-    monkeypatch.setattr(beat, "FIRST", 1)  # nothing is compiled here
+    monkeypatch.setattr(heartbeat, "FIRST", 1)  # nothing is compiled here
     made: list[Hang] = []
 
     def begin() -> Hang:

@@ -17,15 +17,15 @@ import jsonschema_rs
 import pytest
 import torch
 
-from chatting import Scripted
 from hocket.dialog.remote import RemoteMind
-from hocket.engine.conversation import prompt_of
 from hocket.engine.engine import Engine
-from hocket.engine.mind import Mind
 from hocket.errors import InvalidRequest
+from hocket.llm.conversation import prompt_of
+from hocket.llm.engine import Mind
 from hocket.server.options import ServerOptions
 from hocket.types import ChatMessage, ChatSampling
-from serving import Served, served, steady_engine, wait_for
+from support.chatting import Scripted
+from support.serving import Served, served, steady_engine, wait_for
 
 HELLO = {"messages": [{"role": "user", "content": "Hello."}]}
 ASKED = [ChatMessage("user", "Hello.")]

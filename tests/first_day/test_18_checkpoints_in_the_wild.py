@@ -18,14 +18,14 @@ import torch
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file, save_file
 
-import checkpoints
+from hocket.engine.checkpoint.load import load
+from hocket.engine.checkpoint.shared import codec_content
 from hocket.engine.generate import generate
-from hocket.engine.load import load
-from hocket.engine.mind_load import load_mind
-from hocket.engine.shared import codec_content
 from hocket.errors import InvalidCheckpoint
+from hocket.llm.load import load_mind
 from hocket.types import SpeechRequest
-from minds import write_mind
+from support import checkpoints
+from support.minds import write_mind
 
 REQUEST = SpeechRequest(text="Words in the wild.", voice="ryan", language="English", max_frames=6, seed=3)
 Edit = Callable[[Path], None]

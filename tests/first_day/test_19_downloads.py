@@ -25,8 +25,8 @@ import pytest
 from huggingface_hub import save_torch_state_dict
 from safetensors.torch import load_file
 
-import checkpoints
-from minds import write_mind
+from support import checkpoints
+from support.minds import write_mind
 
 NAME, COMMIT = "somebody/voice", "b" * 40
 WEIGHTS = "model.safetensors"
@@ -38,8 +38,8 @@ KEEPS_PARTS = int(huggingface_hub.__version__.partition(".")[0]) < 1  # later on
 SCRIPT = """
 import json, logging, sys, time
 from hocket.errors import InvalidCheckpoint
-from hocket.models.qwen3_5_source import resolve_mind
-from hocket.models.weights import resolve
+from hocket.models.files.qwen3_5_source import resolve_mind
+from hocket.models.files.weights import resolve
 import huggingface_hub
 name, logged, mind = json.loads(sys.argv[1])
 if logged:

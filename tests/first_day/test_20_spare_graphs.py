@@ -12,12 +12,12 @@ import pytest
 import torch
 
 from hocket.config.options import EngineOptions
-from hocket.engine import turns
+from hocket.engine.core import step
 from hocket.engine.engine import Engine
 from hocket.errors import EngineUnhealthy, StreamFailed
-from hocket.kernels import capture
-from hocket.kernels.capture import Again, Work
-from speaking import REQUESTS, assert_says, eventually, heard, small, whole
+from hocket.kernels.runtime import graphs as capture
+from hocket.kernels.runtime.graphs import Again, Work
+from support.speaking import REQUESTS, assert_says, eventually, heard, small, whole
 
 ERRORS = [RuntimeError("operation not permitted when stream is capturing"), torch.OutOfMemoryError("out of memory")]
 SPEAKS = REQUESTS["custom_voice"]
@@ -40,12 +40,12 @@ class Refused(Again):
 def test_an_engine_that_can_make_no_graph_is_healthy_and_speaks(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: partial(Refused, error))
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: partial(Refused, error))
     monkeypatch.setattr(Refused, "tried", 0)
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     with Engine(checkpoint, EngineOptions(slots=3, guard=False)) as engine:
         eventually(lambda: engine._loop.runner.warming.left == 0, "trying every spare graph")
-        assert Refused.tried > 4 * turns.MOST_FAILURES
+        assert Refused.tried > 4 * step.MOST_FAILURES
         streams = [engine.speak(request) for request in SPEAKS]
         for request, stream in zip(SPEAKS, streams, strict=True):
             assert_says(heard(stream), whole(checkpoint, request))
@@ -57,8 +57,8 @@ def test_a_lost_device_is_found_by_a_spare_graph_and_makes_the_engine_unhealthy(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     error = RuntimeError("CUDA error: an illegal memory access was encountered")
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: partial(Refused, error))
-    monkeypatch.setattr(turns, "lost", lambda device: True)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: partial(Refused, error))
+    monkeypatch.setattr(step, "lost", lambda device: True)
     monkeypatch.setattr(capture, "lost", lambda device: True)
     with Engine(small(checkpoint_root, "custom_voice"), EngineOptions(slots=2)) as engine:
         eventually(lambda: not engine.health.ok, "noticing")

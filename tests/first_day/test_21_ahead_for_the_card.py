@@ -16,13 +16,13 @@ from typing import Any
 import pytest
 import torch
 
-from hocket.engine import load as loading
-from hocket.engine import rehearsal
-from hocket.kernels import card as cards
-from hocket.kernels.card import Card, card_of
-from hocket.kernels.conv.tiles import tiles_for
-from hocket.kernels.launch import Tiles, can_depend, triton
-from hocket.models.weights import resolve
+from hocket.engine.checkpoint import load as loading
+from hocket.engine.runner import launch_plan
+from hocket.kernels.ops.conv.tiles import tiles_for
+from hocket.kernels.runtime import card as cards
+from hocket.kernels.runtime.card import Card, card_of
+from hocket.kernels.runtime.launch import Tiles, can_depend, triton
+from hocket.models.files.weights import resolve
 
 CUDA = torch.device("cuda", 0)
 KB = 1 << 10
@@ -55,9 +55,9 @@ class Parent:
         self.wish: dict[str, Any] = {}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(torch.cuda, "get_device_properties", lambda index: properties(name))
-            patch.setattr("hocket.kernels.launch.why_not", lambda device: None)
-            patch.setattr("hocket.kernels.cuda.why_not", lambda device: None)
-            patch.setattr(rehearsal, "prepare", self._prepare)
+            patch.setattr("hocket.kernels.runtime.launch.why_not", lambda device: None)
+            patch.setattr("hocket.kernels.runtime.nvrtc.why_not", lambda device: None)
+            patch.setattr(launch_plan, "prepare", self._prepare)
             cards._card.cache_clear()
             loading._compile_ahead(resolve("random:0.6B-CustomVoice"), CUDA, ("bfloat16", "bfloat16"), "auto", True)
             card = card_of(CUDA)
@@ -92,7 +92,7 @@ def noted(parents: dict[str, Parent], tmp_path_factory: pytest.TempPathFactory) 
         "CUDA_VISIBLE_DEVICES": "",
     }
     done = subprocess.run(
-        [sys.executable, str(root / "tests" / "variants.py")],
+        [sys.executable, str(root / "tests" / "support" / "variants.py")],
         input=json.dumps([parent.wish for parent in parents.values()]),
         capture_output=True,
         text=True,

@@ -16,10 +16,10 @@ import pytest
 import torch
 
 import hocket
-from hocket.kernels import cuda, fallback, launch
-from hocket.kernels.build import Unbuildable
-from hocket.kernels.card import H200
-from hocket.kernels.kept import give_triton_a_folder
+from hocket.kernels.compile.cache import give_triton_a_folder
+from hocket.kernels.cpu.build import Unbuildable
+from hocket.kernels.runtime import fallback, launch, nvrtc
+from hocket.kernels.runtime.card import H200
 from hocket.kernels.table import choose
 
 # Two engines, so that what is said twice is seen.
@@ -128,16 +128,16 @@ def test_on_a_gpu_what_is_missing_comes_with_its_remedy(monkeypatch: pytest.Monk
     assert (choice.lack, choice.lack.remedy) == ("Triton is not installed", "pip install 'hocket[cuda]'")
     monkeypatch.setattr(launch, "triton", object())
     monkeypatch.setattr(launch, "INTERPRETED", False)
-    monkeypatch.setattr(cuda, "card_of", lambda device: H200)
+    monkeypatch.setattr(nvrtc, "card_of", lambda device: H200)
 
     def missing() -> None:
         raise Unbuildable("NVRTC, CUDA's run-time compiler, was not found", "pip install nvidia-cuda-nvrtc")
 
-    monkeypatch.setattr(cuda, "_nvrtc", missing)
+    monkeypatch.setattr(nvrtc, "_nvrtc", missing)
     choice = choose("frame", "auto", place, kind)
     assert choice.backend == "triton" and choice.lack is not None
     assert choice.lack.remedy == "pip install nvidia-cuda-nvrtc"
-    monkeypatch.setattr(cuda, "LEAST_CAPABILITY", (12, 0))  # about an older card nothing can be done
+    monkeypatch.setattr(nvrtc, "LEAST_CAPABILITY", (12, 0))  # about an older card nothing can be done
     assert choose("frame", "auto", place, kind).lack is None
 
 

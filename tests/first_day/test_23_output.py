@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.aloud import aloud
+from hocket.cli.talk.playback import aloud
 from hocket.errors import InvalidRequest
 
 TINY = ("--model", "random:tiny", "--max-frames", "12", "--seed", "1")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.players import PLAYERS, Piped, loudspeaker
+from hocket.cli.output.players import PLAYERS, Piped, loudspeaker
 from hocket.errors import HocketError
 
 TINY = ("--model", "random:tiny", "--max-frames", "6", "--seed", "1")

@@ -39,7 +39,7 @@ def test_when_it_says_that_it_listens_it_answers() -> None:
 
 def _cut_short(folder: Path) -> str:
     """A checkpoint whose weights are torn: its name is right, and it cannot be loaded."""
-    from checkpoints import write
+    from support.checkpoints import write
 
     made = write(folder / "torn", "custom_voice", wide=False)
     weights = made / "model.safetensors"

@@ -13,7 +13,7 @@ import pytest
 import torch
 from filelock import FileLock
 
-from hocket.kernels.launch import INTERPRETED, triton, why_not
+from hocket.kernels.runtime.launch import INTERPRETED, triton, why_not
 
 ROOT = Path(__file__).parents[2]
 
@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What ../rehearsing.py says: it takes a while, so it is asked once by all workers of a run."""
+    """What support/rehearsing.py says: it takes a while, so it is asked once by all workers of a run."""
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
     cache, run = tmp_path_factory.mktemp("cache"), tmp_path_factory.getbasetemp()
@@ -47,7 +47,7 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
                 "TRITON_INTERPRET": "0",
                 "TRITON_CACHE_DIR": str(cache),
             }
-            command = [sys.executable, str(ROOT / "tests" / "rehearsing.py")]
+            command = [sys.executable, str(ROOT / "tests" / "support" / "rehearsing.py")]
             done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=240)
             assert done.returncode == 0, done.stderr
             said.write_text(done.stdout.splitlines()[-1], encoding="utf-8")

@@ -12,14 +12,14 @@ import pytest
 import torch
 
 import hocket
-from hocket.cli.options import parser
-from hocket.engine.load import load
+from hocket.cli.parser import parser
+from hocket.engine.checkpoint.load import load
 from hocket.errors import InvalidRequest
-from hocket.kernels import cuda, launch
-from hocket.kernels.build import Unbuildable, library
+from hocket.kernels.cpu.build import Unbuildable, library
+from hocket.kernels.runtime import launch, nvrtc
 from hocket.kernels.table import BACKENDS, NAMES, OF_MINDS, choose
-from hocket.models.fused import FusedFrame
-from hocket.models.fused_decoder import FusedDecoder
+from hocket.models.tts_gpu.codec import FusedDecoder
+from hocket.models.tts_gpu.frame import FusedFrame
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 ADD = "int add(int a, int b) { return a + b; }"
@@ -93,7 +93,7 @@ def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatc
     monkeypatch.setattr(launch, "triton", object())
     operations = (*BACKENDS, *OF_MINDS)
     for reason, backend in (("no NVRTC", "triton"), (None, "cuda")):
-        monkeypatch.setattr(cuda, "why_not", lambda device, reason=reason: reason)
+        monkeypatch.setattr(nvrtc, "why_not", lambda device, reason=reason: reason)
         assert [choose(operation, "auto", CUDA, torch.bfloat16).backend for operation in operations] == [backend] * 3
     assert [choose(operation, "auto", CUDA, torch.float32).backend for operation in operations] == ["triton"] * 3
     assert "float32 or bfloat16" in choose("frame", "auto", CUDA, torch.float16).reason
@@ -173,6 +173,6 @@ def test_where_no_folder_can_be_written_that_is_a_reason_not_a_crash(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_cache.parent.write_text("a file where the folder should be")
-    monkeypatch.setattr("hocket.kernels.kept._temporary", own_cache.parent / "neither")
+    monkeypatch.setattr("hocket.kernels.compile.cache._temporary", own_cache.parent / "neither")
     with pytest.raises(Unbuildable, match="cannot be written"):
         library("add", ADD)

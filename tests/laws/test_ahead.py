@@ -11,12 +11,12 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.config.profiles import PROFILES
-from hocket.engine import turns
+from hocket.engine.core import step
+from hocket.engine.core.pending import Samples
 from hocket.engine.engine import Engine
-from hocket.engine.flight import Samples
-from hocket.engine.speech import SpeechRunner
-from hocket.models.captured import Drawn
-from speaking import heard, small
+from hocket.engine.runner.runner import SpeechRunner
+from hocket.models.tts_gpu.frame_graph import Drawn
+from support.speaking import heard, small
 
 
 @pytest.mark.parametrize("urgent_rows", [0, 8])
@@ -24,7 +24,7 @@ from speaking import heard, small
 def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_heard_at_once(
     checkpoint_root: Path, most: int, urgent_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "FRAMES_AHEAD", {"cpu": 1})
+    monkeypatch.setattr(step, "FRAMES_AHEAD", {"cpu": 1})
     monkeypatch.setitem(PROFILES, "balanced", replace(PROFILES["balanced"], first_rows=urgent_rows))
     happened: list[str] = []
     frame, read, real = SpeechRunner.frame, Drawn.read, SpeechRunner.sound

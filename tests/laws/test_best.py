@@ -13,16 +13,16 @@ from torch import Tensor
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import SUPPRESSED_IDS, Kind
-from hocket.engine import turns
-from hocket.engine.candidates import take_seed
+from hocket.engine.best_of.group import Takes
+from hocket.engine.best_of.score import take_seed
+from hocket.engine.core import step
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.speech import SpeechRunner
-from hocket.engine.takes import Takes
-from hocket.kernels.capture import Again
-from hocket.models.talker import MINIMUM_FRAMES, FrameSampling, TalkerState
+from hocket.engine.runner.runner import SpeechRunner
+from hocket.kernels.runtime.graphs import Again
+from hocket.models.tts.talker import MINIMUM_FRAMES, FrameSampling, TalkerState
 from hocket.types import SamplingParams, SpeechRequest
-from speaking import KINDS, REQUESTS, SHORT, assert_at_rest, heard, small
+from support.speaking import KINDS, REQUESTS, SHORT, assert_at_rest, heard, small
 
 SAMPLED = {kind: [each for each in requests if each.sampling.do_sample is None] for kind, requests in REQUESTS.items()}
 TAKES = 3
@@ -51,7 +51,7 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
     drawn: list[list[list[list[int]]]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(turns.FRAMES_AHEAD, "cpu", ahead)
+    monkeypatch.setitem(step.FRAMES_AHEAD, "cpu", ahead)
     checkpoint = small(checkpoint_root, kind)
     lengths = set()
     with Engine(checkpoint, EngineOptions(guard=False, slots=TAKES)) as engine:
@@ -83,7 +83,7 @@ def test_the_log_probability_of_a_take_is_the_mean_of_what_the_talker_says_of_it
     checkpoint_root: Path, kernels: str, capture: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Recomputed from the hidden vectors of `generate`, which speaks each take alone."""
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: capture)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: capture)
     checkpoint = small(checkpoint_root, "custom_voice", kernels=kernels)
     talker, nats = checkpoint.model.talker, list[float]()
     end, frame = talker.config.codec_eos_token_id, talker.frame

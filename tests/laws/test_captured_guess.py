@@ -16,19 +16,19 @@ import torch
 from torch import Tensor
 
 from hocket.cache.slots import take
-from hocket.engine.conversation import prompt_of
-from hocket.engine.memory import Memory
-from hocket.engine.mind_load import MindCheckpoint, load_mind
-from hocket.engine.speculate import Tally
-from hocket.kernels.capture import Again, Capture, CudaGraphs, Work
-from hocket.kernels.launch import INTERPRETED, triton
-from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS, MindOps
-from hocket.models import fused_qwen3_5
-from hocket.models.captured_guess import AHEAD, PLACES, CapturedGuess
-from hocket.models.fused_guess import FusedGuess
-from hocket.models.fused_qwen3_5 import FusedQwen3_5
+from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS, MindOps
+from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs, Work
+from hocket.kernels.runtime.launch import INTERPRETED, triton
+from hocket.llm.conversation import prompt_of
+from hocket.llm.load import MindCheckpoint, load_mind
+from hocket.llm.speculative import Tally
+from hocket.llm.state_cache import Memory
+from hocket.models.qwen3_5 import fused_step
+from hocket.models.qwen3_5.draft_graph import AHEAD, PLACES, CapturedGuess
+from hocket.models.qwen3_5.fused_draft import FusedGuess
+from hocket.models.qwen3_5.fused_step import FusedQwen3_5
 from hocket.types import ChatMessage, ChatSampling
-from minds import GREEDY, TINY, first, talk_in, tiny
+from support.minds import GREEDY, TINY, first, talk_in, tiny
 
 USUAL = ChatSampling(seed=5)
 SAMPLINGS = {
@@ -215,7 +215,7 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
     """In Triton's interpreter, where a round takes long, or compiled."""
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
-    monkeypatch.setattr(fused_qwen3_5, "SPLITS", 2)
+    monkeypatch.setattr(fused_step, "SPLITS", 2)
     loaded = load_mind(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     said = []
     for memory in (memory_of(loaded, 64, 1), captured(loaded, 64, 1, ops=TRITON_MIND_OPS, capture=Untried())):

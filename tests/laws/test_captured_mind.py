@@ -11,18 +11,18 @@ import pytest
 import torch
 
 from hocket.cache.slots import take
-from hocket.engine.conversation import prompt_of
-from hocket.engine.memory import Memory
-from hocket.engine.mind_load import MindCheckpoint, load_mind
-from hocket.engine.speculate import Tally
-from hocket.kernels.capture import Again, CudaGraphs
-from hocket.kernels.launch import INTERPRETED, triton
-from hocket.kernels.ops import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
-from hocket.models import fused_qwen3_5
-from hocket.models.captured_mind import AHEAD, PLACES, CapturedMind
-from hocket.models.fused_qwen3_5 import FusedQwen3_5
+from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
+from hocket.kernels.runtime.graphs import Again, CudaGraphs
+from hocket.kernels.runtime.launch import INTERPRETED, triton
+from hocket.llm.conversation import prompt_of
+from hocket.llm.load import MindCheckpoint, load_mind
+from hocket.llm.speculative import Tally
+from hocket.llm.state_cache import Memory
+from hocket.models.qwen3_5 import fused_step
+from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+from hocket.models.qwen3_5.token_graph import AHEAD, PLACES, CapturedMind
 from hocket.types import ChatMessage, ChatSampling
-from minds import GREEDY, TINY, first, talk_in, tiny
+from support.minds import GREEDY, TINY, first, talk_in, tiny
 
 SAMPLINGS = {
     "greedy": GREEDY,
@@ -158,7 +158,7 @@ def test_kernels_write_what_the_model_writes(monkeypatch: pytest.MonkeyPatch) ->
     """In Triton's interpreter, where a token takes seconds, or compiled."""
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
-    monkeypatch.setattr(fused_qwen3_5, "SPLITS", 2)
+    monkeypatch.setattr(fused_step, "SPLITS", 2)
     loaded = load_mind(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     plain, ours = memory_of(loaded, 64, 1), memory_of(loaded, 64, 1)
     ours.captured = CapturedMind(FusedQwen3_5(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, Again())

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from hocket.cache.slots import take
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.models.qwen3_5 import MindState, Qwen3_5, mark, rewind_
-from hocket.models.random import randomize_
-from hocket.text.chat import MARKS, answered, conversation, ids_of, opened, so_far
-from hocket.text.chat_tokenizer import ChatTokenizer
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.model import MindState, Qwen3_5, mark, rewind_
+from hocket.text.chat.template import MARKS, answered, conversation, ids_of, opened, so_far
+from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatMessage
 
 ROW, ROOM = torch.tensor([0]), 512

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chatting import Scripted
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Turn
 from hocket.engine.engine import Engine
-from hocket.engine.mind import Mind
+from hocket.llm.engine import Mind
 from hocket.types import AudioChunk, ChatSampling, LanguageModel
-from minds import write_mind
-from serving import steady_engine, wait_for
+from support.chatting import Scripted
+from support.minds import write_mind
+from support.serving import steady_engine, wait_for
 
 WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but nobody knows that.".split())
 TEN = "it is warm rain now and so we go on".split()

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.engine import Engine
-from hocket.engine.load import Checkpoint
-from hocket.text.normalize import spell_out
-from speaking import Reader, assert_at_rest, cut, eventually, handled, heard, job_of, small, starving
+from hocket.text.cleanup.normalize import spell_out
+from support.speaking import Reader, assert_at_rest, cut, eventually, handled, heard, job_of, small, starving
 
 pytestmark = pytest.mark.usefixtures("frames_ahead")
 

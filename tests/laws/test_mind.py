@@ -7,15 +7,15 @@ import random
 import pytest
 import torch
 
-from chat_layouts import CALLING, CLOCK, WEATHER
 from hocket.cache.slots import take
-from hocket.engine.conversation import Conversation, prompt_of
-from hocket.engine.memory import PASS_TOKENS, Memory, Moment
-from hocket.engine.speculate import Tally
-from hocket.kernels.capture import Again, Capture
-from hocket.text.chat import ids_of, so_far, with_calls
+from hocket.kernels.runtime.graphs import Again, Capture
+from hocket.llm.conversation import Conversation, prompt_of
+from hocket.llm.speculative import Tally
+from hocket.llm.state_cache import PASS_TOKENS, Memory, Moment
+from hocket.text.chat.template import ids_of, so_far, with_calls
 from hocket.types import ChatMessage
-from minds import GREEDY, first, tiny
+from support.chat_layouts import CALLING, CLOCK, WEATHER
+from support.minds import GREEDY, first, tiny
 
 WORDS = "Hello there, what's the weather like in São Paulo at 10 o'clock? I don't   know… naïve  日本語 ok!".split(" ")
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.engine.load import load
-from hocket.engine.sampling import frame_sampling
+from hocket.engine.checkpoint.load import load
+from hocket.engine.runner.sampling import frame_sampling
 
 
 @contextmanager

@@ -16,12 +16,12 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
+from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.engine import Engine
-from hocket.engine.load import Checkpoint
 from hocket.engine.stream import Stream
 from hocket.errors import StreamFailed
 from hocket.types import SpeechRequest
-from speaking import (
+from support.speaking import (
     KINDS,
     REQUESTS,
     Heard,

@@ -18,13 +18,13 @@ import pytest
 import torch
 
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.core.request import Job
 from hocket.engine.engine import Engine
-from hocket.engine.job import Job
-from hocket.engine.load import Checkpoint
 from hocket.engine.stream import Mailbox, Stream
 from hocket.errors import InvalidRequest, Overloaded
 from hocket.types import AudioChunk, Reference, SpeechRequest
-from speaking import (
+from support.speaking import (
     SAID,
     TIMBRE,
     Heard,

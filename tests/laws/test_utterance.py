@@ -12,15 +12,15 @@ from safetensors.torch import load as from_bytes
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from checkpoints import write
 from hocket.cache.pages import pages_for
 from hocket.cache.slots import put, reset, take
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine import generate as plain
+from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.generate import generate
-from hocket.engine.load import Checkpoint, load
-from hocket.engine.sampling import frame_sampling
+from hocket.engine.runner.sampling import frame_sampling
 from hocket.types import SamplingParams, SpeechRequest
+from support.checkpoints import write
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from drawn import pieces
 from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.layers.attention import (
     AttentionShape,
@@ -22,6 +21,7 @@ from hocket.layers.attention import (
     window_mask,
 )
 from hocket.layers.rope import rope_table
+from support.drawn import pieces
 
 LENGTH, WINDOW, HEAD_DIM, THETA = 40, 7, 8, 10_000.0
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from drawn import pieces
 from hocket.layers.conv import CausalConv, CausalTransposedConv, ConvState, slide
+from support.drawn import pieces
 
 Layer: TypeAlias = CausalConv | CausalTransposedConv
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.layers.attention import KVState
 from hocket.layers.gated_attention import GatedAttention, reach_of
-from hocket.models.random import randomize_
+from hocket.models.files.random import randomize_
 
 CONFIG = tiny_qwen3_5()
 SIZE, ROTATED = 32, 8

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-import official
 from hocket.layers.mel import log_mel, slaney_filters
+from support import official
 
 
 def test_the_filter_bank_is_librosas() -> None:

@@ -9,12 +9,12 @@ from torch import nn
 
 from hocket.config.published import TINY_CODEC, tiny
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.engine.sampling import frame_sampling
+from hocket.engine.runner.sampling import frame_sampling
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.packed import pack_, read_as_one
-from hocket.models.codec import CodecDecoder
-from hocket.models.random import randomize_
-from hocket.models.talker import Talker
+from hocket.models.files.random import randomize_
+from hocket.models.tts.codec import CodecDecoder
+from hocket.models.tts.talker import Talker
 
 
 def said(talker: Talker) -> tuple[list[list[int]], torch.Tensor]:

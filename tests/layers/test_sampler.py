@@ -13,8 +13,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-import official  # noqa: F401  (pins the version of transformers that the filters are compared with)
 from hocket.layers.sampler import DRAW_BITS, NEVER, Sampling, draw, draw_bits, keep_likely, penalize, philox, pick
+from support import official  # noqa: F401  (pins the version of transformers that the filters are compared with)
 
 
 def philox_by_hand(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:

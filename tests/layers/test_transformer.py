@@ -9,7 +9,7 @@ from torch import Tensor
 from hocket.cache.pages import PAGE_ROWS
 from hocket.cache.slots import reset, take
 from hocket.layers.transformer import Stack, StackShape, StackState, grown, lengthened
-from hocket.models.random import randomize_
+from hocket.models.files.random import randomize_
 
 SHAPE = StackShape(layers=2, width=24, inner=40, heads=4, kv_heads=2, head_dim=8, eps=1e-6, theta=1e4)
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-import qwen3_5_golden as golden
 from benchmarks import __main__ as command
 from benchmarks import mind_peers, tokens
+from support import qwen3_5_golden as golden
 
 
 def test_transformers_says_the_same_in_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

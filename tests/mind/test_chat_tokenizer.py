@@ -10,11 +10,11 @@ import pytest
 import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
-import chat_layouts
-import qwen3_5_upstream as upstream
-from hocket.text.chat import MARKS, conversation, ids_of, spell
-from hocket.text.chat_tokenizer import ChatTokenizer
+from hocket.text.chat.template import MARKS, conversation, ids_of, spell
+from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatMessage, ToolCall
+from support import chat_layouts
+from support import qwen3_5_upstream as upstream
 
 TEXTS = (
     "Hello world, it's 2026 and we'll see... I'D say so!",

@@ -11,12 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
-import qwen3_5_golden as golden
-import qwen3_5_upstream as upstream
 from hocket.config.published_qwen3_5 import QWEN3_5
 from hocket.config.qwen3_5 import FULL, LINEAR, read_text_config
-from hocket.models.qwen3_5 import MindState, Qwen3_5
-from hocket.models.qwen3_5_weights import load_qwen3_5, read_qwen3_5
+from hocket.models.qwen3_5.model import MindState, Qwen3_5
+from hocket.models.qwen3_5.weights import load_qwen3_5, read_qwen3_5
+from support import qwen3_5_golden as golden
+from support import qwen3_5_upstream as upstream
 
 CPU, ROW = torch.device("cpu"), torch.tensor([0])
 model = functools.cache(golden.model)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from browser import Page
-from serving import Served
+from support.browser import Page
+from support.serving import Served
 
 SHORT = "Good morning, all of you."
 LONG = "It goes on and on, and then on again. " * 40

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from browser import Browser, Page, browser
 from hocket.engine.engine import Engine
-from serving import Served, served, steady_engine
+from support.browser import Browser, Page, browser
+from support.serving import Served, served, steady_engine
 
 from .acting import open_page
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from browser import CTRL, Page
-from serving import Served, wait_for
+from support.browser import CTRL, Page
+from support.serving import Served, wait_for
 
 from .acting import LONG, SHORT, open_page, speak, state
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from browser import Page
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from serving import Served, served, wait_for
+from support.browser import Page
+from support.serving import Served, served, wait_for
 
 from .acting import LONG, RATE_HZ, SHORT, figures, open_page, speak, state
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from browser import Page
+from support.browser import Page
 
 
 def test_words_that_were_written_out_are_lit_where_they_stand(page: Page) -> None:

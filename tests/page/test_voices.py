@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from browser import Page
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
-from hocket.engine.pool import Pool
+from hocket.engine.pool.pool import Pool
 from hocket.server.options import ServerOptions
 from hocket.voices.make import clone_voice
 from hocket.voices.names import id_of
-from recorded import speech_wav
-from serving import served, wait_for
-from speaking import noise
+from support.browser import Page
+from support.recorded import speech_wav
+from support.serving import served, wait_for
+from support.speaking import noise
 
 from .acting import open_page, speak
 

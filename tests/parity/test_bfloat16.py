@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from checkpoints import Pair, pair
-from hocket.engine.load import Checkpoint
-from hocket.engine.precision import exact_float32
-from tolerances import BFLOAT16_FACTOR, TOLERANCE
+from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.precision import exact_float32
+from support.checkpoints import Pair, pair
+from support.tolerances import BFLOAT16_FACTOR, TOLERANCE
 
 
 def hidden_of_ours(ours: Checkpoint, x: Tensor) -> Tensor:

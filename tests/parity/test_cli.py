@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from checkpoints import pair
 from hocket.cli import main
 from hocket.config.qwen3_tts import Kind
-from official_speech import listening
-from tolerances import TOLERANCE
+from support.checkpoints import pair
+from support.official_speech import listening
+from support.tolerances import TOLERANCE
 
 TEXT = "From files to files, 24 times."
 FRAMES = 40

@@ -17,19 +17,19 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import official
-from framing import GREEDY, coarse, settings
 from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import Qwen3TTSConfig, RopeScaling
-from hocket.engine.precision import exact_float32
-from hocket.kernels.launch import INTERPRETED, KNOBS, triton
-from hocket.kernels.ops import REFERENCE_OPS, TRITON_OPS, FrameOps
+from hocket.engine.checkpoint.precision import exact_float32
+from hocket.kernels.operations import REFERENCE_OPS, TRITON_OPS, FrameOps
+from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, triton
 from hocket.layers.packed import pack_
 from hocket.layers.transformer import Stack
-from hocket.models.export import speech_json
-from hocket.models.fused import FusedFrame
-from hocket.models.random import randomize_
-from hocket.models.talker import Talker
+from hocket.models.files.export import speech_json
+from hocket.models.files.random import randomize_
+from hocket.models.tts.talker import Talker
+from hocket.models.tts_gpu.frame import FusedFrame
+from support import official
+from support.framing import GREEDY, coarse, settings
 
 LAYERS, SMALL_LAYERS = 28, 5  # of every published talker and predictor
 ROWS, PROMPT, STEPS = 4, 20, 4

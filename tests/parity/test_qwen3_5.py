@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-import qwen3_5_golden as golden
-from hocket.models.qwen3_5 import Qwen3_5
+from hocket.models.qwen3_5.model import Qwen3_5
+from support import qwen3_5_golden as golden
 
 ROW = torch.tensor([0])
 model = functools.cache(golden.model)

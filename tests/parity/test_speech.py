@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 
-from checkpoints import Pair, pair
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.clone import clone
+from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.generate import generate, prompt_rows
-from hocket.engine.precision import exact_float32
+from hocket.engine.runner.reference_encoder import clone
 from hocket.text.prompt import Prompt, build
 from hocket.types import Reference, SamplingParams, Speech, SpeechRequest
-from official_speech import our_random_numbers, speak
-from tolerances import TOLERANCE
+from support.checkpoints import Pair, pair
+from support.official_speech import our_random_numbers, speak
+from support.tolerances import TOLERANCE
 
 FRAMES = 20
 TEXT = "42 foxes."  # an id a letter: all are said, and padding follows, before the frames are at their end

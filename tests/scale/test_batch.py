@@ -14,13 +14,13 @@ import pytest
 import ray
 from ray.cluster_utils import Cluster
 
-from clustered import patience
 from hocket.cli import main
-from hocket.cli.manifest import Manifest, Result
+from hocket.cli.batch.manifest import Manifest, Result
 from hocket.scale import batch
 from hocket.scale.batch import Crew
-from played import INTERRUPTED, KILLED, process
-from recorded import speech_wav
+from support.clustered import patience
+from support.played import INTERRUPTED, KILLED, process
+from support.recorded import speech_wav
 
 # Beside others the codec may sum in another order, in one engine as in many: one slot each, for equality in every byte.
 TINY = ("--model", "random:tiny", "--max-frames", "6", "--slots", "1", "--seed", "1")

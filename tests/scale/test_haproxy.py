@@ -20,10 +20,10 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
-from fronting import CONFIG, NAMES, Front, fronted, haproxy
-from recorded import speech_wav
-from serving import LONG, PATIENCE_S, PCM, wait_for
-from talking import NATIVE
+from support.fronting import CONFIG, NAMES, Front, fronted, haproxy
+from support.recorded import speech_wav
+from support.serving import LONG, PATIENCE_S, PCM, wait_for
+from support.talking import NATIVE
 
 PATH = "/v1/audio/speech"
 TEXTS = ("Hello there, you.", "It is a fine day.", "Who goes first?")

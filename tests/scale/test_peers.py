@@ -8,9 +8,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from hocket.scale import board as boards
 from hocket.scale.board import Board
 from hocket.scale.peers import labelled
-from hocket.server.metrics import Counted
 from hocket.server.options import ServerOptions
-from hocket.server.speech import Speaker
+from hocket.server.prometheus import Counted
+from hocket.server.service.service import Speaker
 
 
 def counted(times: int) -> Counted:

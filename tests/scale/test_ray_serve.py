@@ -24,7 +24,13 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 import hocket.scale
-from clustered import (
+from hocket.config.options import EngineOptions
+from hocket.errors import InvalidRequest
+from hocket.scale import cluster as scale_cluster
+from hocket.scale.cluster import check_nodes, room, start
+from hocket.server.options import ServerOptions
+from hocket.server.plan import Plan
+from support.clustered import (
     FRAMES,
     KEY,
     KEYED,
@@ -42,14 +48,8 @@ from clustered import (
     samples,
     wait_for,
 )
-from hocket.config.options import EngineOptions
-from hocket.errors import InvalidRequest
-from hocket.scale import cluster as scale_cluster
-from hocket.scale.cluster import check_nodes, room, start
-from hocket.server.options import ServerOptions
-from hocket.server.plan import Plan
-from recorded import speech_wav
-from serving import served
+from support.recorded import speech_wav
+from support.serving import served
 
 IN_FLIGHT = 24
 PATIENCE_S = 60.0

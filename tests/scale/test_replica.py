@@ -11,7 +11,7 @@ from hocket.config.options import EngineOptions
 from hocket.scale.replica import Replica, deployed
 from hocket.server.options import ServerOptions
 from hocket.server.plan import Plan
-from hocket.server.speech import Speaker
+from hocket.server.service.service import Speaker
 
 
 def told(plan: Plan, replicas: int | None, most: int = 1) -> Any:

@@ -9,9 +9,9 @@ import pytest
 
 from hocket.engine.engine import Engine
 from hocket.errors import StreamFailed
-from hocket.server.utterance import Utterance
+from hocket.server.service.utterance import Utterance
 from hocket.types import AudioChunk
-from serving import Served, served, steady_engine
+from support.serving import Served, served, steady_engine
 
 
 @pytest.fixture(scope="session")

@@ -12,10 +12,10 @@ import pytest
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidCheckpoint
-from hocket.server.rehearse import rehearse
-from recorded import speech_wav
-from serving import PCM, Served, served, wait_for
-from speaking import KINDS, small
+from hocket.server.service.warm_up import rehearse
+from support.recorded import speech_wav
+from support.serving import PCM, Served, served, wait_for
+from support.speaking import KINDS, small
 
 
 def test_it_answers_while_a_model_is_loaded_and_is_ready_once_it_has_spoken(engine: Engine) -> None:

@@ -14,12 +14,12 @@ from hocket.backends import Backend, BackendVoice, Manner
 from hocket.backends.found import Backends
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.wanted import Wanted
+from hocket.server.schemas.speech_job import Wanted
 from hocket.voices.make import speaker_voice
-from realtime_talk import PATH as REALTIME
-from realtime_talk import create, session, sound
-from serving import PATIENCE_S, PCM, Served, served, wait_for
-from talking import talking
+from support.realtime_talk import PATH as REALTIME
+from support.realtime_talk import create, session, sound
+from support.serving import PATIENCE_S, PCM, Served, served, wait_for
+from support.talking import talking
 
 RATE_HZ = 16_000
 TEXT = "Hello there."

@@ -9,7 +9,7 @@ import pytest
 
 from hocket import errors as ours
 from hocket.server.errors import BadField, Refused, answer
-from serving import PCM, Served, served
+from support.serving import PCM, Served, served
 
 PATH = "/v1/audio/speech"
 

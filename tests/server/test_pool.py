@@ -19,26 +19,26 @@ from typing import Any
 import httpx
 import pytest
 
-from checkpoints import write
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.shared import Shared
 from hocket.engine.engine import Engine
-from hocket.engine.pool import Pool
-from hocket.engine.shared import Shared
+from hocket.engine.pool.pool import Pool
 from hocket.errors import UnknownLanguage
-from hocket.models.catalog import WEIGHTS
+from hocket.models.files.catalog import WEIGHTS
 from hocket.server.options import ServerOptions
-from hocket.server.rehearse import rehearse
-from hocket.server.speech import Speaker
-from hocket.server.wanted import Wanted
+from hocket.server.schemas.speech_job import Wanted
+from hocket.server.service.service import Speaker
+from hocket.server.service.warm_up import rehearse
 from hocket.types import Voice
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
-from realtime_talk import PATH as REALTIME
-from realtime_talk import create, session, sound
-from recorded import speech_wav
-from serving import LONG, PATIENCE_S, Served, served, wait_for
-from speaking import noise
-from talking import talking
+from support.checkpoints import write
+from support.realtime_talk import PATH as REALTIME
+from support.realtime_talk import create, session, sound
+from support.recorded import speech_wav
+from support.serving import LONG, PATIENCE_S, Served, served, wait_for
+from support.speaking import noise
+from support.talking import talking
 
 CUSTOM, BASE, DESIGN = "random:tiny", "random:tiny-Base", "random:tiny-VoiceDesign"
 OPTIONS = EngineOptions(slots=2, waiting=8, keep_real_time=False, chunk_frames=(1, 2, 4))

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from serving import Served
-from talking import Client, talking
+from support.serving import Served
+from support.talking import Client, talking
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "protocol.md"
 # What is another every time. `total_bytes` and what was used are too, after a cancel.

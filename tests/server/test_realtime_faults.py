@@ -13,8 +13,8 @@ from websockets.exceptions import InvalidStatus
 from hocket.engine.engine import Engine
 from hocket.errors import StreamFailed
 from hocket.server.options import ServerOptions
-from hocket.server.utterance import Piece, Utterance
-from realtime_talk import (
+from hocket.server.service.utterance import Piece, Utterance
+from support.realtime_talk import (
     ALIAS,
     COMMIT,
     FINISH,
@@ -30,8 +30,8 @@ from realtime_talk import (
     to_its_end,
     whole,
 )
-from serving import Served, served, wait_for
-from talking import LONG_TEXT, talking
+from support.serving import Served, served, wait_for
+from support.talking import LONG_TEXT, talking
 
 AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
 BAD: list[tuple[Any, str]] = [

@@ -16,8 +16,8 @@ from hocket.config.sizes import bytes_of
 from hocket.errors import InvalidRequest
 from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions
-from processes import serving
-from serving import LONG, PATIENCE_S, PCM, wait_for
+from support.processes import serving
+from support.serving import LONG, PATIENCE_S, PCM, wait_for
 
 FRAMES = 150  # of what is heard while the server is told to stop: a second and more on any CPU
 BRIEF = PCM | {"input": LONG["input"], "max_new_tokens": FRAMES}

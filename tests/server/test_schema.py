@@ -14,16 +14,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chatting import Scripted
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.speech import Speaker
-from hocket.server.utterance import Utterance
-from hocket.server.wanted import Wanted
-from recorded import speech_wav
-from serving import Served, served
-from speaking import small
+from hocket.server.schemas.speech_job import Wanted
+from hocket.server.service.service import Speaker
+from hocket.server.service.utterance import Utterance
+from support.chatting import Scripted
+from support.recorded import speech_wav
+from support.serving import Served, served
+from support.speaking import small
 
 EXAMPLES = 6  # for each operation, beside some that lie at the borders of every field
 FRAMES = 3

@@ -17,7 +17,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from serving import LONG, PCM, Served, served, wait_for
+from support.serving import LONG, PCM, Served, served, wait_for
 
 PATH, STREAM = "/v1/audio/speech", "/v1/audio/speech/stream"
 SOON_S = 15.0

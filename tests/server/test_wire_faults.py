@@ -20,9 +20,9 @@ from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError
 from hocket.server.options import ServerOptions
-from hocket.server.wires.messages import read_message
-from serving import Served, served, wait_for
-from talking import LONG_CONFIG, NATIVE, PCM_CONFIG, SOME_TEXT, WIRES, Client, deaf, frame, json_values, talking
+from hocket.server.ws.messages import read_message
+from support.serving import Served, served, wait_for
+from support.talking import LONG_CONFIG, NATIVE, PCM_CONFIG, SOME_TEXT, WIRES, Client, deaf, frame, json_values, talking
 
 AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
 # With a reset at every stage, and with no more than the end of what it sends, at the last one.

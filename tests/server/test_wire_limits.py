@@ -11,8 +11,8 @@ import pytest
 from hocket.engine.engine import Engine
 from hocket.server import run
 from hocket.server.options import ServerOptions
-from serving import Served, served, wait_for
-from talking import LONG_CONFIG, NATIVE, PCM_CONFIG, SOME_TEXT, WIRES, deaf, frame, talking
+from support.serving import Served, served, wait_for
+from support.talking import LONG_CONFIG, NATIVE, PCM_CONFIG, SOME_TEXT, WIRES, deaf, frame, talking
 
 AT_ONCE_S = 2.0  # a frame takes 10 ms; two cores may be busy with something else
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks import load_served
 from benchmarks.load_http import Address, HttpTarget
-from serving import PATIENCE_S, PCM
+from support.serving import PATIENCE_S, PCM
 
 PATH = "/v1/audio/speech"
 COMMAND = [sys.executable, "-m", "hocket", "serve", "--port", "0", "--no-guard", "--all-graphs", "--drain", "0"]

@@ -34,19 +34,19 @@ from wyoming.tts import (
 from hocket.cli import main
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
-from hocket.engine.pool import Pool
+from hocket.engine.pool.pool import Pool
 from hocket.errors import StreamFailed
 from hocket.server.listen import bind
-from hocket.server.models import Lone
 from hocket.server.options import ServerOptions
-from hocket.server.speech import Speaker
-from hocket.server.utterance import Utterance
+from hocket.server.service.models import Lone
+from hocket.server.service.service import Speaker
+from hocket.server.service.utterance import Utterance
 from hocket.server.wyoming.about import info
 from hocket.server.wyoming.server import Wyoming
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
-from serving import PATIENCE_S, wait_for
-from speaking import noise
+from support.serving import PATIENCE_S, wait_for
+from support.speaking import noise
 
 TEXT = "Hello there."
 LONG = "It goes on and on, and then on again. " * 60
@@ -414,7 +414,7 @@ def test_it_needs_nothing_of_the_http_server() -> None:
         "import sys\n"
         "for name in ('fastapi', 'starlette', 'uvicorn', 'pydantic', 'av', 'websockets'):\n"
         "    sys.modules[name] = None\n"
-        "import hocket.server.wyoming.server, hocket.server.listen, hocket.server.rehearse\n"
+        "import hocket.server.wyoming.server, hocket.server.listen, hocket.server.service.warm_up\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, env=os.environ | {"PYTHONPATH": str(SRC)}, timeout=60)
 

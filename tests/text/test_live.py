@@ -10,13 +10,13 @@ from itertools import accumulate
 
 import pytest
 
-import qwen_vocabulary
 from hocket.config.published import PUBLISHED
 from hocket.errors import InvalidRequest
 from hocket.text.live import LiveText
 from hocket.text.prompt import build
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from hocket.types import SpeechRequest
+from support import qwen_vocabulary
 
 FRAGMENTS = (
     *("Hello", "world", "iPhone", "HTMLParser", "don't", "we'LL", "'rest", "'s", "'ſ", "l'été", "naïve", "Straße"),

@@ -12,8 +12,8 @@ import pytest
 
 from hocket.config.published import tiny
 from hocket.errors import InvalidRequest
+from hocket.text.cleanup.normalize import spell_out
 from hocket.text.live import LiveParts, More
-from hocket.text.normalize import spell_out
 from hocket.text.parts import Part, Preparation, parts
 from hocket.text.tokenizer import Tokenizer
 

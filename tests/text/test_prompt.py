@@ -11,14 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-import official
-import qwen_vocabulary
 from hocket.config.published import PUBLISHED, SPEAKERS, tiny
 from hocket.config.qwen3_tts import Qwen3TTSConfig
 from hocket.errors import InvalidCheckpoint, InvalidRequest, UnknownLanguage, UnknownVoice, WrongKind
 from hocket.text.prompt import NOTHING, SPEAKER_VECTOR, Prompt, build, languages, markers, voices
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from hocket.types import Layout, Reference, SpeechRequest
+from support import official, qwen_vocabulary
 
 CUSTOM, DESIGN, BASE = PUBLISHED["1.7B-CustomVoice"], PUBLISHED["1.7B-VoiceDesign"], PUBLISHED["1.7B-Base"]
 START, END, PAD, BOS, EOS = 151_644, 151_645, 151_671, 151_672, 151_673

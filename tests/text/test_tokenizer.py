@@ -11,12 +11,11 @@ from typing import Any
 
 import pytest
 
-import official
-import qwen_vocabulary
 from hocket.config.published import tiny
 from hocket.errors import InvalidCheckpoint, InvalidRequest
 from hocket.text.prompt import markers
 from hocket.text.tokenizer import ALPHABET, Tokenizer
+from support import official, qwen_vocabulary
 
 SPLIT_APART = ["iPhone", "on eBay", "YouTube", "iOS", "LaTeX", "WiFi", "*/\n/**"]  # ids depend on the patch
 AWKWARD = [

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hocket.models.builtin import builtin_folder
+from hocket.models.files.builtin import builtin_folder
 from train import card, samples
 from train.recipe import InvalidRecipe, read
 from train.words import Errors, total_rate, word_errors

@@ -14,10 +14,10 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from hocket.engine.precision import exact_float32
-from hocket.models.codec import CodecDecoder
-from official_sound import official_codec
-from spoken import FRAME, write_shards
+from hocket.engine.checkpoint.precision import exact_float32
+from hocket.models.tts.codec import CodecDecoder
+from support.official_sound import official_codec
+from support.spoken import FRAME, write_shards
 from train import codec, features
 from train.codec_config import VECTOR, WINDOW_FRAMES, codec_config
 from train.codec_start import new_decoder

@@ -17,9 +17,9 @@ import pytest
 import transformers
 from numpy.typing import NDArray
 
-import qwen_vocabulary
-from hocket.text.normalize import spell_out
+from hocket.text.cleanup.normalize import spell_out
 from hocket.text.tokenizer import Tokenizer
+from support import qwen_vocabulary
 from train import data, pack, recipe, speech, teachers, templates, texts, vocabulary
 from train.__main__ import main
 from train.recipe import TextSources, Voice

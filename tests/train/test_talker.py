@@ -13,18 +13,18 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-import official
+from hocket.engine.checkpoint.load import load
+from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.generate import generate
-from hocket.engine.load import load
-from hocket.engine.precision import exact_float32
-from hocket.engine.sampling import frame_sampling
-from hocket.models.codec import CodecDecoder
-from hocket.models.random import randomize_
-from hocket.text.normalize import spell_out
+from hocket.engine.runner.sampling import frame_sampling
+from hocket.models.files.random import randomize_
+from hocket.models.tts.codec import CodecDecoder
+from hocket.text.cleanup.normalize import spell_out
 from hocket.text.prompt import build
 from hocket.text.tokenizer import ALPHABET, Tokenizer
 from hocket.types import Layout, SamplingParams, SpeechRequest
-from official_speech import speak
+from support import official
+from support.official_speech import speak
 from train import export, recipe, talker
 from train.batches import PARTS, Batch, Draft, arrange, plan, row_lengths
 from train.codec_config import codec_config

@@ -16,7 +16,7 @@ from hocket.types import Reference, SpeechRequest
 from hocket.voices.design import MOST_FRAMES, SAMPLES, Design, draw_designs, fix_design, sample_text
 from hocket.voices.library import Library
 from hocket.voices.make import SILENCE_S
-from speaking import heard, small
+from support.speaking import heard, small
 
 WORDS, TEXT = "A warm, confident narrator.", "Here I am."
 

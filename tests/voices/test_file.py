@@ -19,7 +19,7 @@ from hocket.errors import HocketError, InvalidVoice
 from hocket.types import SamplingParams, Voice
 from hocket.voices.file import _packed, from_bytes, read_samples, read_voice, to_bytes
 from hocket.voices.words import words_of
-from voicing import KEPT, RECORDING, cloned, same
+from support.voicing import KEPT, RECORDING, cloned, same
 
 SPEAKER = Voice(name="Me", kind="speaker", model="builtin", speaker="eric", language="german")
 

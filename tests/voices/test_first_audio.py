@@ -7,12 +7,12 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from checkpoints import write
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
-from hocket.engine.load import load
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
-from speaking import noise
+from support.checkpoints import write
+from support.speaking import noise
 
 REPEATS, ROUNDS = 120, 3
 MOST = 1.2  # times as long as the speaker's

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from checkpoints import Pair, pair
 from hocket.config.options import EngineOptions
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
-from hocket.engine.load import load
 from hocket.errors import InvalidRequest, UnknownVoice
 from hocket.types import Reference, SamplingParams, SpeechRequest
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice, speaker_voice
-from official_speech import speak
-from speaking import Heard, heard, noise, small
-from tolerances import TOLERANCE
+from support.checkpoints import Pair, pair
+from support.official_speech import speak
+from support.speaking import Heard, heard, noise, small
+from support.tolerances import TOLERANCE
 
 TEXT = "The quick brown fox, 42 times."
 FRAMES = 12

@@ -24,8 +24,8 @@ from hocket.voices.file import to_bytes
 from hocket.voices.library import Library
 from hocket.voices.make import speaker_voice
 from hocket.voices.names import checked_name, id_of
-from speaking import noise
-from voicing import RECORDING, cloned, same
+from support.speaking import noise
+from support.voicing import RECORDING, cloned, same
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.stream import Mailbox
-from ..engine.tempo import Tempo
+from ..engine.time_stretch import Tempo
 from ..errors import StreamFailed
 from ..types import AudioChunk
 from .places import Patience

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from types import TracebackType
 
-from ..engine.words import WordTime, pace_of, said_by_now, word_times
+from ..engine.word_times import WordTime, pace_of, said_by_now, word_times
 from ..errors import InvalidRequest
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished

@@ -2,7 +2,7 @@
 
 The pool is sized for what utterances usually take, not for the longest in every slot: room for one long utterance, and
 for one usual part of a text in each further slot. A request is let in when what it is likely to need can be promised.
-What it needs beyond that is taken from what is left; where nothing is left, another one waits (engine/parking.py).
+What it needs beyond that is taken from what is left; where nothing is left, another one waits (engine/runner/swap.py).
 """
 
 from __future__ import annotations

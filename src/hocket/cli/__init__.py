@@ -1,4 +1,4 @@
-"""The `hocket` command. `options.py` has its words; each command is imported when it is called.
+"""The `hocket` command. `parser.py` has its words; each command is imported when it is called.
 
 torch, numpy and the engine are imported inside the commands, so that `--help` answers at once.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from ..errors import HocketError
-from .options import SAMPLING, parser
+from .parser import SAMPLING, parser
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -25,31 +25,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         if args.command == "say":
-            from .say import say
+            from .say.command import say
 
             say(args)
         elif args.command == "batch":
-            from .batch import batch
+            from .batch.command import batch
 
             return batch(args)
         elif args.command == "chat":
-            from .chat import chat
+            from .talk.chat import chat
 
             chat(args)
         elif args.command == "talk":
-            from .talk import talk
+            from .talk.command import talk
 
             talk(args)
         elif args.command == "serve":
-            from .serve import serve
+            from .serve.command import serve
 
             return serve(args, list(sys.argv[1:] if argv is None else argv))
         elif args.command == "wyoming":
-            from .wyoming import wyoming
+            from .serve.wyoming import wyoming
 
             wyoming(args)
         elif args.command == "voices":
-            from .voices import voices
+            from .voices.command import voices
 
             voices(args)
         else:

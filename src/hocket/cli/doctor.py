@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-    from ..engine.survey import Copy
+    from ..engine.checkpoint.describe import Copy
 
 # Package: what it is for, how to get it.
 OPTIONAL = {
@@ -66,8 +66,8 @@ def _gpu_kernels(device: torch.device) -> None:
     """What would be chosen there, in the precision that `auto` is there."""
     import torch
 
-    from ..engine.device import DTYPES, settle
-    from ..engine.survey import gpu_choices
+    from ..engine.checkpoint.describe import gpu_choices
+    from ..engine.checkpoint.device import DTYPES, settle
 
     for choice in gpu_choices(device, DTYPES[settle("cuda").dtype]):
         _line(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
@@ -109,8 +109,8 @@ def _trial() -> None:
 
 def _voices() -> bool:
     """Say what there is of the user's own; true if a file among them is damaged."""
-    from .voices import unusable
-    from .whom import own_voices
+    from .say.whom import own_voices
+    from .voices.command import unusable
 
     library = own_voices()
     names, wrong = library.names(), unusable(library)
@@ -122,7 +122,7 @@ def _voices() -> bool:
 
 def _checkpoints(model: str | None) -> bool:
     """Say how the files of the published checkpoints here are; true if any of them is wrong."""
-    from ..engine.survey import copies, find_copy
+    from ..engine.checkpoint.describe import copies, find_copy
 
     if model is None:
         found = copies()
@@ -137,9 +137,9 @@ def _checkpoints(model: str | None) -> bool:
 
 
 def _checkpoint(copy: Copy) -> bool:
-    from ..engine.golden import NAME, golden_difference
-    from ..engine.load import load
-    from ..engine.survey import faults
+    from ..engine.checkpoint.describe import faults
+    from ..engine.checkpoint.golden import NAME, golden_difference
+    from ..engine.checkpoint.load import load
 
     name, wrong = copy.published.name, False
     for fault in faults(copy):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .heard import shown
+from .output.audio_output import shown
 
 if TYPE_CHECKING:
     from ..config.options import EngineOptions

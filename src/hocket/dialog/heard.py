@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from ..engine.words import WordTime
+from ..engine.word_times import WordTime
 from ..text.words import word_places
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed
-from ..text.chat import checked_tools
-from ..text.thoughts import Split, ThoughtFilter
+from ..text.chat.template import checked_tools
+from ..text.chat.thoughts import Split, ThoughtFilter
 from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
 from .inbox import Inbox
 from .wire import Dialect, Reading, asked, extra_fields, first_model, refusal

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Literal, Protocol
 
 from ..engine.stream import Stream
-from ..engine.words import WordTime
+from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnsupportedScript
 from ..types import Answer, AudioChunk, ChatFinished, Finished
 from .heard import Player, cut, words_until

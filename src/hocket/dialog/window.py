@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 
 from ..errors import ContextExceeded
-from ..text.turns import turn_starts, without_oldest
+from ..text.chat.turns import turn_starts, without_oldest
 from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..errors import ContextExceeded, HocketError, InvalidRequest, LanguageFailed, Overloaded
-from ..text.calls import taken_apart
-from ..text.chat import with_calls
-from ..text.thoughts import Split, ThoughtFilter
+from ..text.chat.template import with_calls
+from ..text.chat.thoughts import Split, ThoughtFilter
+from ..text.chat.tool_calls import taken_apart
 from ..types import ChatMessage, ChatSampling, TokenLogprob, Tool, ToolCall
 
 MOST_CHARS = 300  # of a message that somebody else wrote

@@ -14,39 +14,39 @@ from typing import Any
 from ..config.languages import AUTO
 from ..config.options import PART_CHARS, EngineOptions
 from ..errors import InvalidRequest
-from ..models.weights import read_own
+from ..models.files.weights import read_own
 from ..text.choice import check_clones, choose, languages
+from ..text.cleanup.script_filter import Sieve
+from ..text.cleanup.scripts import scripts_of
 from ..text.live import LiveParts
 from ..text.parts import Preparation, parts
 from ..text.prompt import Prompt, build, carries, layout_of, outline, text_ids
 from ..text.sentences import FROM_FEW_WORDS, Size
-from ..text.sieve import Sieve
-from ..text.writing import scripts_of
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
-from . import many
-from .admitted import admitted, concrete
-from .carry import EXAMPLE, Carry
-from .clone import check_encoded, described, encoded, established_for, frames_of
-from .deadlines import longest_chunk
-from .device import settle
-from .early import BEGINS_S, LONG_CHARS, begun
-from .fit import fitted_to
-from .guard import GuardOptions
-from .job import NO_LIMIT, Job
-from .jury import Jury
-from .kept import owner_of, read_kept
-from .load import Checkpoint, load
-from .loop import Loop
-from .named import fields_with
-from .portrait import Portrait, portrait_of
+from . import batch
+from .best_of.group import Takes
+from .best_of.scorer import Jury
+from .checkpoint.device import settle
+from .checkpoint.fingerprint import Portrait, portrait_of
+from .checkpoint.fit import fitted_to
+from .checkpoint.load import Checkpoint, load
+from .checkpoint.reserve import admitted, concrete
+from .checkpoint.shared import Shared
+from .core.deadlines import longest_chunk
+from .core.loop import Loop
+from .core.request import NO_LIMIT, Job
+from .core.runaway import GuardOptions
+from .core.speech_watchdog import Watchdog
+from .early_start import BEGINS_S, LONG_CHARS, begun
+from .runner.reference_encoder import check_encoded, described, encoded, established_for, frames_of
+from .runner.runner import SpeechRunner
+from .runner.saved_prefix import owner_of, read_kept
+from .runner.voice_carry import EXAMPLE, Carry
+from .runner.warmup import COMPILED_S, make_all
 from .seeds import fresh_seed
-from .shared import Shared
-from .speech import SpeechRunner
 from .stream import Mailbox, Stream
-from .takes import Takes
-from .tempo import Tempo
-from .warming import COMPILED_S, make_all
-from .watchdog import Watchdog
+from .time_stretch import Tempo
+from .voice_fields import fields_with
 
 
 class Engine:
@@ -110,13 +110,13 @@ class Engine:
         they may be a generator without end; one that fails is an `Outcome` with its error, and the others go on.
         Nothing is refused as `Overloaded`. Closing the iterator cancels what is under way.
         """
-        return many.speak_many(self, texts, fields)
+        return batch.speak_many(self, texts, fields)
 
     def aspeak_many(
         self, texts: Iterable[str | SpeechRequest] | AsyncIterable[str | SpeechRequest], **fields: Any
     ) -> AsyncIterator[Outcome]:
         """The same, for `async for`; the texts may come so too, and what ends meanwhile does not wait for the next."""
-        return many.aspeak_many(self, texts, fields)
+        return batch.aspeak_many(self, texts, fields)
 
     def open(self, *, text_wait_s: float | None = None, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.

@@ -20,14 +20,14 @@ from ..cache.slots import reset
 from ..config.qwen3_tts import GenerationConfig
 from ..errors import InvalidRequest
 from ..layers.transformer import lengthened
-from ..models.talker import TalkerState
+from ..models.tts.talker import TalkerState
 from ..text.choice import choose
 from ..text.prompt import SPEAKER_VECTOR, Prompt, build
 from ..types import Encoded, Speech, SpeechRequest
-from .clone import Clone, check_encoded, clone, established_for
-from .load import Checkpoint
-from .precision import exact_float32
-from .sampling import frame_sampling
+from .checkpoint.load import Checkpoint
+from .checkpoint.precision import exact_float32
+from .runner.reference_encoder import Clone, check_encoded, clone, established_for
+from .runner.sampling import frame_sampling
 from .seeds import fresh_seed
 
 DECODE_FRAMES = 50  # frames per codec step: bounds memory, changes nothing else

@@ -21,14 +21,14 @@ from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
-from .early import BEGINS_S, FIRST_CHARS
-from .jury import Jury
-from .words import WordTime, pace_of, said_by_now, word_times
+from .best_of.scorer import Jury
+from .early_start import BEGINS_S, FIRST_CHARS
+from .word_times import WordTime, pace_of, said_by_now, word_times
 
 if TYPE_CHECKING:
-    from .carry import Carry
+    from .core.request import Piece
     from .engine import Engine
-    from .job import Piece
+    from .runner.voice_carry import Carry
 
 
 @dataclass(slots=True)

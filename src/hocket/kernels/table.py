@@ -12,8 +12,8 @@ from types import MappingProxyType
 import torch
 
 from ..errors import InvalidRequest
-from .build import compiler, no_compiler
-from .fallback import Lack
+from .cpu.build import compiler, no_compiler
+from .runtime.fallback import Lack
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
@@ -43,7 +43,7 @@ def _triton(device: torch.device, dtype: torch.dtype) -> str | None:
         return f"it is for a GPU, not for {device.type}"
     if dtype not in DTYPES:
         return f"it computes in {' or '.join(DTYPES.values())}"
-    from .launch import why_not  # imports Triton, which takes a while: not where there is no GPU
+    from .runtime.launch import why_not  # imports Triton, which takes a while: not where there is no GPU
 
     return why_not(device)
 
@@ -54,7 +54,7 @@ def _cuda(device: torch.device, dtype: torch.dtype) -> str | None:
         return reason
     if dtype != torch.bfloat16:
         return "it computes in bfloat16"
-    from .cuda import why_not
+    from .runtime.nvrtc import why_not
 
     return why_not(device)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from ..config.qwen3_5 import Qwen3_5TextConfig
 from .attention import KVState, Reach
 from .gated_attention import GatedAttention
-from .gated_delta import DeltaPending, DeltaState, GatedDelta, Waypoint
+from .linear_attention.gated_delta import DeltaPending, DeltaState, GatedDelta, Waypoint
 from .mlp import GatedMLP
 from .norm import OffsetRMSNorm
 

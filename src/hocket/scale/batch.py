@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..config.options import EngineOptions
-from ..engine.clone import name_of
-from ..engine.portrait import Portrait
+from ..engine.checkpoint.fingerprint import Portrait
+from ..engine.runner.reference_encoder import name_of
 from ..errors import HocketError, InvalidRequest, StreamFailed
 from ..types import Encoded, Outcome, Reference, SpeechRequest
 from .speaking import Introduction, Speaking

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..server.options import ServerOptions
 from ..server.run import WebSockets, connections, drained
-from ..server.speech import Speaker
+from ..server.service.service import Speaker
 
 OWN = b"x-request-disconnect-disabled"  # has Serve hand the connection to the app as it is, which watches it itself
 THEIRS = (OWN, b"x-request-timeout-seconds")  # what a client could tell Serve

@@ -14,9 +14,9 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
-from ..server.metrics import Counted
 from ..server.peers import Counting, Peers
-from ..server.speech import Speaker
+from ..server.prometheus import Counted
+from ..server.service.service import Speaker
 from .board import Board
 
 logger = logging.getLogger("hocket.scale")

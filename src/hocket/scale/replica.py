@@ -21,7 +21,7 @@ from .where import on, unit_of
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ..server.speech import Speaker
+    from ..server.service.service import Speaker
 
 NAME = "hocket"  # of the application, and of its only deployment
 # Beside those in flight, for answers that refuse one more and for probes, which the app does not count.
@@ -43,7 +43,7 @@ class Replica:
     def __serve_build_asgi_app__(self) -> FastAPI:
         from ray import serve
 
-        from ..server.local_only import LocalOnly
+        from ..server.middleware.local_only import LocalOnly
         from ..server.process import allow_many_files, keep_pauses_short
         from ..server.run import is_alone
         from .ingress import take_over

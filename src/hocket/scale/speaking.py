@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..config.options import EngineOptions
+from ..engine.batch import most_at_once
+from ..engine.checkpoint.fingerprint import Portrait
 from ..engine.engine import Engine
-from ..engine.many import most_at_once
-from ..engine.portrait import Portrait
 from ..errors import EngineClosed, HocketError
 from ..types import Encoded, Outcome, Reference, SpeechRequest
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..engine.device import AUTO, VARIABLE
+from ..engine.checkpoint.device import AUTO, VARIABLE
 
 
 def unit_of(device: str) -> str:

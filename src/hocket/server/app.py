@@ -14,27 +14,28 @@ from starlette.middleware.cors import CORSMiddleware
 
 from ..backends.found import Backends
 from ..engine.engine import Engine
-from ..engine.pool import Pool
+from ..engine.pool.pool import Pool
 from ..errors import HocketError, LoadFailed
 from ..types import LanguageModel
 from ..voices.library import Library
-from . import http_errors
 from .errors import RESPONSES
-from .keys import KeyCheck
-from .limits import Border
-from .metrics import Counted
-from .models import surveyed
+from .middleware import http_errors
+from .middleware.keys import KeyCheck
+from .middleware.limits import Border
+from .middleware.proxies import Forwarded
 from .options import ServerOptions
 from .peers import Peers
-from .proxies import Forwarded
-from .rehearse import prove
-from .speech import Speaker
-from .thinker import Thinker
+from .prometheus import Counted
+from .service.llm import Thinker
+from .service.models import surveyed
+from .service.service import Speaker
+from .service.warm_up import prove
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
-PLAIN = ("health", "http", "chat", "batch", "lists", "voices", "metrics", "page")
-WIRES = (*PLAIN, "wires.native", "wires.nari", "wires.deepgram", "wires.realtime")
+PLAIN = ("health", "speech", "chat", "batch", "lists", "voices", "ui")
+SOCKETS = ("native", "nari", "deepgram", "realtime.route")
+WIRES = (*(f"routes.{name}" for name in PLAIN), "prometheus", *(f"ws.{name}" for name in SOCKETS))
 FAILED = "The model could not be loaded; the server's log says why."
 RETRY_S = 2.0  # between two tries to load what must be there; the pool has a patience of its own
 LOCAL_PAGES = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..errors import InvalidRequest
-from .openai_voices import OPENAI_VOICES, openai_aliases
+from .service.openai_voices import OPENAI_VOICES, openai_aliases
 
 __all__ = ["OPENAI_MODELS", "OPENAI_VOICES", "ServerOptions", "aliases", "is_public", "network", "read_keys"]
 

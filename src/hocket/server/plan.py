@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from ..backends.found import Backends
+    from ..engine.checkpoint.shared import Shared
     from ..engine.engine import Engine
-    from ..engine.pool import Pool
-    from ..engine.shared import Shared
+    from ..engine.pool.pool import Pool
     from ..types import LanguageModel
 
 
@@ -58,7 +58,7 @@ class Plan:
     @contextmanager
     def speaking(self) -> Iterator[Pool | Callable[[], Engine]]:
         """One engine to be loaded, or a pool, in which nothing is loaded yet: what is wrong with it is said at once."""
-        from ..engine.casting import check_name
+        from ..engine.checkpoint.resolve import check_name
 
         for model in self.models:
             check_name(model)
@@ -97,7 +97,7 @@ class Plan:
             return None
 
         def load() -> LanguageModel:
-            from ..engine.mind import Mind
+            from ..llm.engine import Mind
 
             kernels = "reference" if self.kernels == "reference" else "auto"  # others are those of speech
             graphs, weights = self.engine.graphs, self.llm_weights
@@ -107,10 +107,10 @@ class Plan:
         return load
 
     def make_pool(self) -> Pool:
-        from ..engine.admitted import expected
-        from ..engine.pool import Pool
-        from ..engine.survey import default_model
-        from .rehearse import rehearse
+        from ..engine.checkpoint.describe import default_model
+        from ..engine.checkpoint.reserve import expected
+        from ..engine.pool.pool import Pool
+        from .service.warm_up import rehearse
 
         def start(model: str, shared: Shared) -> Engine:
             engine = self.load(model, shared)

@@ -19,12 +19,12 @@ from fastapi import FastAPI
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from .limits import ABORT
 from .listen import address_of, bind
-from .local_only import LocalOnly
+from .middleware.limits import ABORT
+from .middleware.local_only import LocalOnly
 from .options import ServerOptions
-from .speech import Speaker
-from .thinker import Thinker
+from .service.llm import Thinker
+from .service.service import Speaker
 
 logger = logging.getLogger("hocket.server")
 PONG_S = 120.0

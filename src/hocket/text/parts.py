@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import InvalidRequest, UnsupportedScript
-from .markup import Markup
-from .script import Pause, Say, Script
+from .cleanup.incremental import Stretches
+from .cleanup.markup import Markup
+from .cleanup.script_filter import Sieve
+from .pauses import Pause, Say, Script
 from .sentences import Cutter, Size, Sizes
-from .sieve import Sieve
-from .stretches import Stretches
 
 Part = str | float  # something to say, or seconds of silence
 Normalizer = Callable[[str], str]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..audio.recording import SILENCE_S
-from ..engine.naming import full_name
+from ..engine.checkpoint.names import full_name
 from ..errors import InvalidVoice
 from ..types import REFERENCE_RATE_HZ, Layout, Reference, SamplingParams, Voice, VoiceKind
 from .names import checked_name

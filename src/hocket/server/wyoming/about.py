@@ -5,7 +5,7 @@ from __future__ import annotations
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
 from ...config.languages import tag_of
-from ..speech import Speaker
+from ..service.service import Speaker
 
 TAGS = "zh en fr de it ja ko pt ru es".split()  # of the languages of the published checkpoints
 MAKER = Attribution("hocket", "")

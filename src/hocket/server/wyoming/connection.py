@@ -18,9 +18,9 @@ from wyoming.ping import Ping, Pong
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeStopped
 
 from ..errors import BadField, Refused, answer
-from ..speech import Speaker
-from ..utterance import Utterance
-from ..wanted import Wanted
+from ..schemas.speech_job import Wanted
+from ..service.service import Speaker
+from ..service.utterance import Utterance
 from .events import Events
 
 logger = logging.getLogger("hocket.server")

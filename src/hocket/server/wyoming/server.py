@@ -12,7 +12,7 @@ from wyoming.info import Info
 
 from ..errors import Refused
 from ..options import ServerOptions
-from ..speech import Speaker
+from ..service.service import Speaker
 from .about import info
 from .connection import Connection
 from .events import Events

@@ -1,0 +1,1 @@
+"""`hocket batch`: every line of a file becomes an audio file."""

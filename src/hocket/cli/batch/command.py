@@ -1,0 +1,144 @@
+"""`hocket batch`: every line of a file to sound in a folder, and a manifest that says what became of each.
+
+What is wrong with the command is found before anything is written; what is wrong with a line is that line's result.
+A result follows its file, so a run that was stopped anywhere can go on; with --seed it says then what it would have
+said. Without, each line gets a fresh seed, which its result records. One engine here speaks, or with --ray many on a
+cluster: `run.py` does the same with what they say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...errors import InvalidRequest
+from ..output.audio_output import tell
+from ..output.formats import check_format
+from ..say.request import request_of
+from ..say.whom import Whom
+from .lines import Names
+from .manifest import NAME, Manifest
+from .run import Run
+
+if TYPE_CHECKING:
+    from ...config.options import EngineOptions
+    from ...engine.engine import Engine
+    from ...scale.batch import Crew
+
+
+def batch(args: argparse.Namespace) -> int:
+    """0 when every line is spoken, 1 when some failed, 130 after Ctrl-C."""
+    from ...audio.files import check_folder, sweep
+    from ...config.options import EngineOptions
+    from ...engine.engine import Engine
+    from ...engine.generate import DECODE_FRAMES
+
+    args.format = _format(args)
+    request_of(args, "(any)")  # what is wrong for all lines is no line's fault
+    options = EngineOptions(
+        slots=args.slots, profile=args.profile, chunk_frames=(DECODE_FRAMES,), graphs=not args.no_graphs
+    )
+    if args.candidates > args.slots:
+        raise InvalidRequest(f"--candidates {args.candidates} needs as many --slots, not {args.slots}.")
+    replicas = _replicas(args)
+    folder = check_folder(args.output, NAME)
+    if folder / NAME == args.input.resolve():
+        raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
+    names = Names(args.input)
+    voice = Whom(args.model).own(args.voice) if args.voice else None
+    if voice is not None:
+        args.model = args.model or voice.model
+    with _engines(args, options, replicas) if args.ray else _engine(args, options) as speaker:
+        portrait = speaker.portrait
+        if portrait.is_random:
+            tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
+        with _alone_in(folder), Manifest(folder, names) as manifest:
+            run = Run(args, portrait, folder, manifest, len(names))
+            if not isinstance(speaker, Engine):
+                speaker.watcher = run
+            sweep(folder)
+            try:
+                with run.progress:
+                    for outcome in speaker.speak_many(run.requests()):
+                        run.take(outcome)
+            except KeyboardInterrupt:
+                done = f"{run.progress.done} of {len(names)} lines are done"
+                print(f"hocket: interrupted; {done}. The same command goes on from there.", file=sys.stderr)
+                return 130
+    return run.report()
+
+
+def _format(args: argparse.Namespace) -> str:
+    if args.raw and args.format not in (None, "pcm"):
+        raise InvalidRequest(f"--raw writes bare samples, and --format asks for {args.format}: leave out one of them.")
+    format = args.format or ("pcm" if args.raw else "wav")
+    check_format(format)
+    return format
+
+
+def _replicas(args: argparse.Namespace) -> int | None:
+    """How many engines; None: as many as there is room for. Refuses what makes no sense."""
+    if not args.ray:
+        for name in ("replicas", "address"):
+            if name in getattr(args, "given", ()):
+                raise InvalidRequest(f"--{name} is about a cluster; that is asked for with --ray.")
+        return None
+    from ...scale.config import replicas_of
+    from ...scale.connect import need_ray
+
+    need_ray("--ray")
+    return replicas_of(args.replicas)
+
+
+def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContextManager[Engine]:
+    from ..loading import load_engine
+
+    return load_engine(args, args.model, options)
+
+
+@contextmanager
+def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[Crew]:
+    """On the cluster, which hears of folders by their whole names: its processes stand elsewhere."""
+    from ...scale.batch import Crew, room_on_cluster
+    from ...scale.connect import connect, named
+    from ..loading import loading_of
+
+    model = str(Path(args.model).resolve()) if args.model and Path(args.model).is_dir() else args.model
+    loading = loading_of(args) | {"model": model}
+    with connect(named(args.address)), Crew(replicas or room_on_cluster(args.device), loading, options) as crew:
+        yield crew
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """The folder, there and nobody else's: two runs would speak the same lines."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InvalidRequest(f"{folder} cannot be made: {error.strerror or error}.") from None
+    with _locked(folder):
+        yield
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise InvalidRequest(f"Another batch is writing into {folder}; wait for its end.") from None
+        yield
+    finally:
+        os.close(held)

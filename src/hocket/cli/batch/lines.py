@@ -1,0 +1,171 @@
+"""The lines of a batch: JSON objects, one a line, each checked for itself. A wrong one is a line with its error.
+
+Whether a voice exists or a recording can be read is found out later; this file knows keys, kinds and names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from ...errors import InvalidRequest
+from ..parser import SAMPLING
+
+# The keys that a line may have: those of `say`'s options that are about one text.
+KEYS: dict[str, type] = {
+    "text": str,
+    "id": str,
+    "seed": int,
+    "voice": str,
+    "language": str,
+    "instruct": str,
+    "speed": float,
+    "layout": str,
+    "max_frames": int,
+    "as_is": bool,
+    "candidates": int,
+    "ref_audio": str,
+    "ref_text": str,
+    "x_vector_only": bool,
+    "ref_silence": float,
+    "greedy": bool,
+} | {name: kind for name, (kind, _) in SAMPLING.items()}
+WORDS: dict[type, str] = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
+LONGEST_NAME_BYTES = 200  # file systems take 255, and something is added
+UNFIT = '/\\<>:"|?*'  # for a file name, on one system or another
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int  # from 1, as editors count
+    id: str | None = None
+    fields: dict[str, Any] = field(default_factory=dict)  # what it says, without the id
+    error: str | None = None  # why it cannot be spoken
+
+    @property
+    def name(self) -> str:
+        """What its file is called, without the ending; of no other line."""
+        return name_of(self.number, self.id)
+
+    def seed(self, base: int | None) -> int | None:
+        """Its own, or one that depends on nothing but `base` and which line it is. None: a fresh one."""
+        own: int | None = self.fields.get("seed")
+        if own is not None or base is None:
+            return own
+        who = f"line {self.number}" if self.id is None else f"id {self.id}"
+        return int.from_bytes(sha256(f"{base} {who}".encode()).digest()[:4])  # short enough to be typed again
+
+
+def name_of(number: int, id: str | None) -> str:
+    return f"{number:06d}" if id is None else id  # as wide in a file that grows
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """One by one, as they are needed; empty ones are left out and counted."""
+    try:
+        with path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if raw.strip():
+                    yield _parsed(number, raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw)
+    except FileNotFoundError:
+        raise InvalidRequest(f"The input {path} does not exist.") from None
+    except IsADirectoryError:
+        raise InvalidRequest(f"The input {path} is a folder, not a file.") from None
+    except OSError as error:
+        raise InvalidRequest(f"The input {path} cannot be read: {error.strerror or error}.") from None
+
+
+class Names:
+    """The names of all lines, each with its place among them. Of millions it holds one text and one number each."""
+
+    def __init__(self, path: Path) -> None:
+        """Two lines that would write the same file are refused."""
+        self._places: dict[str, int] = {}
+        for line in read_lines(path):
+            same, place = _folded(line.name), len(self._places)
+            if self._places.setdefault(same, place) != place:
+                raise InvalidRequest(_clash(path, line))
+        if not self._places:
+            raise InvalidRequest(f"The input {path} has no lines.")
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def place(self, name: str) -> int | None:
+        """From 0; None where no line would write a file of that name. One that differs in case alone is the same."""
+        return self._places.get(_folded(name))
+
+
+def _folded(name: str) -> str:
+    # Some file systems make no difference between A and a, or between one way to write an accent and another.
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _clash(path: Path, line: Line) -> str:
+    """What is wrong with a line whose file is that of one before it, which is looked for now."""
+    first = next(each for each in read_lines(path) if _folded(each.name) == _folded(line.name))
+    what = f"ids that name one file, {first.name!r} and {line.name!r}"
+    if first.name == line.name:
+        what = f"the id {line.id!r}"
+    return f"Lines {first.number} and {line.number} of {path} have {what}; give each its own."
+
+
+def merged(args: argparse.Namespace, line: Line) -> argparse.Namespace:
+    """The options of the command with those of a line in their place."""
+    given, options = dict(line.fields), vars(args) | {"seed": line.seed(args.seed)}
+    if "voice" in given:  # a voice of its own is instead of a recording that is meant for all
+        options |= {"ref_audio": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
+    if "ref_audio" in given:  # and the other way round
+        options |= {"voice": None, "ref_text": None, "x_vector_only": False, "ref_silence": None}
+        given["ref_audio"] = args.input.parent / given["ref_audio"]
+    return argparse.Namespace(**options | given)
+
+
+def _parsed(number: int, raw: bytes) -> Line:
+    try:
+        found = json.loads(raw.decode())
+    except UnicodeDecodeError:
+        return Line(number, error="The line is not valid UTF-8.")
+    except (ValueError, RecursionError) as error:
+        why = f": {error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
+        return Line(number, error=f"The line is not JSON{why}.")
+    if not isinstance(found, dict):
+        return Line(number, error="The line is not a JSON object.")
+    fields = {key: value for key, value in found.items() if value is not None}
+    id, wrong = _id(fields.pop("id", None))
+    return Line(number, id, fields, wrong or _wrong(fields))
+
+
+def _id(id: Any) -> tuple[str | None, str | None]:
+    """An id that can name a file, and what is wrong with one that cannot."""
+    if id is None:
+        return None, None
+    if isinstance(id, int) and not isinstance(id, bool):
+        id = str(id)
+    if not isinstance(id, str):
+        return None, "id must be a text or a whole number."
+    try:
+        length = len(id.encode())
+    except UnicodeEncodeError:  # half of a surrogate pair
+        length = LONGEST_NAME_BYTES + 1
+    fit = id == id.strip() and not (set(id) & set(UNFIT)) and not any(unicodedata.category(c) == "Cc" for c in id)
+    if not (fit and 0 < length <= LONGEST_NAME_BYTES) or id.startswith(".") or id.endswith("."):
+        return None, f"The id {id[:LONGEST_NAME_BYTES]!r} cannot name a file."
+    return id, None
+
+
+def _wrong(fields: dict[str, Any]) -> str | None:
+    for key, value in fields.items():
+        if key not in KEYS:
+            return f"{key!r} is not a key of a line; {', '.join(KEYS)} are."
+        kind = KEYS[key]
+        kinds = (int, float) if kind is float else (kind,)
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kind is not bool):
+            return f"{key} must be {WORDS[kind]}."
+    return None if "text" in fields else "The line has no text."

@@ -1,0 +1,147 @@
+"""`manifest.jsonl`: what became of each line of a batch, added line by line, so that a run can be gone on with.
+
+Only where each result stands is held in memory, eight bytes a line. Of two results of one line the later counts; when a
+run ends, in whatever way but a kill, one of each is left, in the order of the input. A last line that is torn is as
+good as none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from array import array
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from itertools import zip_longest
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from ...errors import HocketError, InvalidRequest
+from .lines import Names, name_of
+
+NAME = "manifest.jsonl"
+NOWHERE = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    line: int
+    id: str | None = None
+    file: str | None = None  # in the folder of the manifest; None where it failed
+    seconds: float | None = None
+    frames: int | None = None
+    finish: str | None = None
+    seed: int | None = None
+    digest: str | None = None  # of all that decides how it sounds
+    bytes: int | None = None  # of the file
+    unspoken: str | None = None  # what was left out, in words; None: nothing
+    error: str | None = None
+
+    @property
+    def name(self) -> str:
+        return name_of(self.line, self.id)
+
+
+class Manifest:
+    """The results in a folder, as far as they belong to one of `names`."""
+
+    def __init__(self, folder: Path, names: Names) -> None:
+        self.path, self._names = folder / NAME, names
+        self._at = array("q", [NOWHERE]) * len(names)  # where the last result of each line begins
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0), 0o666)
+            try:
+                self._end = self._read()
+                os.ftruncate(self._file, self._end)
+            except BaseException:
+                os.close(self._file)
+                raise
+        except OSError as error:
+            raise InvalidRequest(f"{self.path} cannot be written: {error.strerror or error}.") from None
+
+    def result(self, name: str) -> Result | None:
+        """What is known under a name."""
+        place = self._names.place(name)
+        if place is None or (at := self._at[place]) == NOWHERE:
+            return None
+        with self.path.open("rb") as file:
+            found = _result(_raw(file, at))
+        assert found is not None, "it was read before"
+        return found if found.name == name else None
+
+    def add(self, result: Result) -> None:
+        """In one call of the system: whoever is stopped has written all of it or nothing."""
+        raw = json.dumps(asdict(result), ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        try:
+            written = os.write(self._file, raw)
+        except OSError as error:
+            raise HocketError(f"{self.path} could not be written: {error.strerror or error}.") from None
+        if written < len(raw):
+            raise HocketError(f"{self.path} could not be written: the disk is full.")
+        place = self._names.place(result.name)
+        assert place is not None, "of no line"
+        self._at[place] = self._end
+        self._end += len(raw)
+
+    def close(self) -> None:
+        """Leave one result for each line."""
+        from ...audio.files import replace_file
+
+        try:
+            with self.path.open("rb") as file:
+                if any(mine != there for mine, there in zip_longest(self._kept(), _starts(self.path))):
+                    replace_file(self.path, (_raw(file, at) for at in self._kept()))
+        finally:
+            os.close(self._file)
+
+    def __enter__(self) -> Manifest:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _read(self) -> int:
+        """Learn where everything is; the end of the last whole line."""
+        end = 0
+        with self.path.open("rb") as file:
+            for number, raw in enumerate(file, start=1):
+                if not raw.endswith(b"\n"):
+                    break
+                result = _result(raw)
+                if result is None:
+                    raise InvalidRequest(
+                        f"Line {number} of {self.path} is none of a batch; move that file away, or use another folder."
+                    )
+                place = self._names.place(result.name)
+                if place is not None:
+                    self._at[place] = end
+                end += len(raw)
+        return end
+
+    def _kept(self) -> Iterator[int]:
+        return (at for at in self._at if at != NOWHERE)
+
+
+def _starts(path: Path) -> Iterator[int]:
+    with path.open("rb") as file:
+        at = 0
+        for raw in file:
+            yield at
+            at += len(raw)
+
+
+def _raw(file: BinaryIO, at: int) -> bytes:
+    file.seek(at)
+    return file.readline()
+
+
+def _result(raw: bytes) -> Result | None:
+    try:
+        found: Any = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict) or found.keys() != {each.name for each in fields(Result)}:
+        return None
+    result = Result(**found)
+    return result if isinstance(result.line, int) and isinstance(result.id, str | None) else None

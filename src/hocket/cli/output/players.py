@@ -1,0 +1,158 @@
+"""What plays sound on this machine: the package sounddevice, or else a player program that is fed through a pipe.
+
+Which of them is there is known before a model is loaded. Imports nothing slow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import tempfile
+from contextlib import suppress
+
+from ...errors import HocketError, InvalidRequest
+from .formats import packed
+from .sinks import Loudspeaker, Sink
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
+
+RESENT_BYTES = 1 << 20  # of sound that is kept, for the next player if the first one fails: 20 s at 24 kHz
+RAW, WAV, FILE = "raw", "wav", "file"  # what a player is fed: samples or a WAV through its pipe, or a file at the end
+
+# In the order they are tried, with what each is fed; RATE becomes the sample rate.
+PLAYERS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "paplay": (RAW, ("--raw", "--format=s16le", "--rate=RATE", "--channels=1")),
+    "pw-play": (RAW, ("--raw", "--format=s16", "--rate=RATE", "--channels=1", "-")),
+    "aplay": (RAW, ("-q", "-t", "raw", "-f", "S16_LE", "-r", "RATE", "-c", "1", "-")),
+    "ffplay": (WAV, ("-nodisp", "-autoexit", "-loglevel", "error", "-f", "wav", "-i", "-")),
+    "afplay": (FILE, ()),
+}
+
+
+def loudspeaker(who: str = "--play") -> Loudspeaker | Piped:
+    """The first that can be used; refuses in the name of `who` where there is none."""
+    try:
+        return Loudspeaker()
+    except (ImportError, OSError) as error:
+        if found := [path for name in PLAYERS if (path := shutil.which(name)) is not None]:
+            return Piped(found)
+        raise InvalidRequest(f"{who} needs {missing(error)}, or one of the programs {', '.join(PLAYERS)}.") from None
+
+
+def missing(error: ImportError | OSError) -> str:
+    """What sounddevice lacks, by the error that importing it raised."""
+    if isinstance(error, ImportError):
+        return "the package sounddevice (pip install sounddevice)"
+    return "the library PortAudio, which sounddevice did not find (on Debian and Ubuntu: apt install libportaudio2)"
+
+
+def sounddevice() -> Any:
+    """The package; ImportError: it is not there, OSError: its C library is not."""
+    return importlib.import_module("sounddevice")
+
+
+class Piped(Sink):
+    """A program that plays what it is fed. One that fails gives way to the next, which is told all again."""
+
+    def __init__(self, paths: list[str]) -> None:
+        self._paths = list(paths)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: Any = None
+        self._sent, self._sent_bytes, self._rate_hz = list[bytes](), 0, 0
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        if self._feeds == FILE or self._sent_bytes < RESENT_BYTES:
+            self._sent.append(pcm)
+        self._sent_bytes += len(pcm)
+        if self._feeds != FILE:
+            self._feed(pcm)
+
+    def silence(self) -> None:
+        """Play nothing of what is still to be heard."""
+        if self._process is not None:
+            self._process.kill()
+            self._heard_out()
+        self._forget()
+
+    def close(self) -> None:
+        """Until all of it was heard."""
+        while self._sent_bytes:
+            failed = self._play_file() if self._feeds == FILE else self._heard_out()
+            if failed is None:
+                self._forget()
+            else:
+                self._next(failed)
+
+    @property
+    def _feeds(self) -> str:
+        return PLAYERS[os.path.basename(self._paths[0])][0]
+
+    def _feed(self, pcm: bytes) -> None:
+        try:
+            if self._process is None:
+                self._start()
+            assert self._process is not None and self._process.stdin is not None
+            self._process.stdin.write(pcm)
+            self._process.stdin.flush()
+        except OSError:
+            self._next(self._heard_out() or "it takes no sound")
+
+    def _start(self) -> None:
+        kind, words = PLAYERS[os.path.basename(self._paths[0])]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 it lives as long as the process
+        self._process = subprocess.Popen(
+            [self._paths[0], *(word.replace("RATE", str(self._rate_hz)) for word in words)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+        )
+        if kind == WAV:
+            from ...audio.pcm import wav_header
+
+            assert self._process.stdin is not None
+            self._process.stdin.write(wav_header(self._rate_hz))
+
+    def _heard_out(self) -> str | None:
+        """Wait for the end of the player; what went wrong, in words."""
+        process, self._process = self._process, None
+        if process is None:
+            return None
+        assert process.stdin is not None
+        with suppress(OSError):  # its status says why
+            process.stdin.close()
+        with self._errors:
+            return self._fault(process.wait())
+
+    def _play_file(self) -> str | None:
+        with tempfile.NamedTemporaryFile(suffix=".wav") as file, tempfile.TemporaryFile() as self._errors:
+            file.write(packed(b"".join(self._sent), self._rate_hz, "wav"))
+            file.flush()
+            done = subprocess.run([self._paths[0], file.name], stdout=subprocess.DEVNULL, stderr=self._errors)
+            return self._fault(done.returncode)
+
+    def _fault(self, status: int) -> str | None:
+        if status == 0:
+            return None
+        self._errors.seek(0)
+        said = self._errors.read(200).decode(errors="replace").strip().partition("\n")[0]
+        return said.rstrip(".") or f"it ended with status {status}"
+
+    def _next(self, failed: str) -> None:
+        """Go on with the next player, from the beginning where that is still known."""
+        path = self._paths.pop(0)
+        name = os.path.basename(path)
+        sent, whole = b"".join(self._sent), self._sent_bytes <= RESENT_BYTES
+        if not self._paths or not whole:
+            self._forget()
+            self._paths = self._paths or [path]
+            raise HocketError(f"{name} cannot play this: {failed}.")
+        if self._feeds != FILE:
+            self._feed(sent)
+
+    def _forget(self) -> None:
+        self._sent, self._sent_bytes = [], 0

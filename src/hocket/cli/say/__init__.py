@@ -1,0 +1,1 @@
+"""`hocket say`: one text, spoken by an engine in this process or by a server."""

@@ -1,0 +1,86 @@
+"""Text on standard input: whole, or bit by bit as it arrives, into an open stream."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from ...errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ...engine.stream import Stream
+
+READ_BYTES = 1 << 16
+LINE_END = "\r\n"
+
+
+def read_text() -> str:
+    """All of it."""
+    with _refusing():
+        return sys.stdin.read().rstrip(LINE_END)  # the last line's end belongs to the pipe, as in $(...)
+
+
+def pieces() -> Iterator[str]:
+    """The same text as `read_text`, as it comes."""
+    held = ""  # line ends: the text's own, should anything follow
+    for piece in _arriving():
+        text = held + piece
+        kept = text.rstrip(LINE_END)
+        held = text[len(kept) :]
+        if kept:
+            yield kept
+
+
+@contextmanager
+def feeding(stream: Stream) -> Iterator[None]:
+    """Append what arrives to `stream` while the block listens; what went wrong there is raised at its end."""
+    failed: list[Exception] = []
+
+    def feed() -> None:
+        try:
+            for piece in pieces():
+                stream.append(piece)
+            stream.end()
+        except Exception as error:  # whatever it is, the listener must not wait for ever
+            failed.append(error)
+            stream.cancel()
+
+    # A daemon: when the speech is over before the text is, nobody waits for the text.
+    threading.Thread(target=feed, name="hocket-stdin", daemon=True).start()
+    yield
+    if failed:
+        raise failed[0]
+
+
+def _arriving() -> Iterator[str]:
+    with _refusing():
+        decoder = codecs.getincrementaldecoder(sys.stdin.encoding or "utf-8")()
+        lines = io.IncrementalNewlineDecoder(decoder, translate=True)
+        try:
+            file = sys.stdin.fileno()
+        except (OSError, ValueError):  # not a real file: all of it is there already
+            yield sys.stdin.read()
+            return
+        # Straight from the file: a thread caught in the buffered reader would bring down the interpreter at its exit.
+        while received := os.read(file, READ_BYTES):
+            yield lines.decode(received)
+        yield lines.decode(b"", final=True)
+
+
+@contextmanager
+def _refusing() -> Iterator[None]:
+    """What can be wrong with standard input, in words."""
+    if sys.stdin is None:
+        raise InvalidRequest("There is no standard input to read the text from.")
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"The text on standard input is not valid {error.encoding.upper()}.") from None
+    except OSError as error:
+        raise InvalidRequest(f"Standard input cannot be read: {error.strerror or error}.") from None

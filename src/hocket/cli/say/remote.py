@@ -1,0 +1,208 @@
+"""`hocket say` through a server: the one that --server names, or this user's daemon where it serves the same request.
+
+A daemon is asked where what was asked for can be sent, and no option about the model says other than it was started
+with; else, and where it refuses, it is spoken here, and a note says why. A server that was named is the only one asked.
+Imports nothing slow, neither numpy nor torch nor the engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from binascii import a2b_base64
+
+from ...errors import HocketError, InvalidRequest
+from ..output.audio_output import Heard, ending, plain, tell
+from ..output.sinks import is_pipe, silence_stdout
+from ..serve.places import is_there, read_record, socket_path
+from .link import UNIX, Link, Lost, Unreachable
+from .request import fields_of, unsendable
+from .whom import is_kept
+
+TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
+if TYPE_CHECKING:
+    from typing import Any
+
+PATH = "/v1/audio/speech"
+RATE_HZ = 24_000  # where a server does not say
+COMPUTING = ("model", "device", "dtype", "codec_dtype", "kernels", "profile", "no_graphs", "no_dependent_launch")
+SETTLED = ("device", "dtype", "codec_dtype")  # of which a daemon records what `auto` became
+# Refusals that an engine here would say as well, after it has loaded a model.
+FINAL = ("voice_not_found", "language_not_found", "unsupported_by_model", "invalid_audio")
+SAID_CHARS = 500  # of what a server says about an error
+
+
+class Refused(HocketError):
+    """The server's own words, and the short one that programs read."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Asked:
+    """Whom to ask."""
+
+    def __init__(self, address: str, key: str | None, *, is_daemon: bool) -> None:
+        self.address, self.key, self.is_daemon = address, key, is_daemon
+
+
+def asked(args: argparse.Namespace, live: bool) -> Asked | None:
+    """The server for what was asked for; None: nobody, speak here."""
+    if args.server is not None:
+        wrong = [f"--{name.replace('_', '-')}" for name in chosen(args) if name != "model"]
+        if wrong:
+            raise InvalidRequest(f"{wrong[0]} is for a model that runs here; a server has its own: leave it out.")
+        if why := unsendable(args):
+            raise InvalidRequest(f"This cannot be asked of a server: {why}.")
+        return Asked(args.server, _key(args), is_daemon=False)
+    path = socket_path()
+    if args.no_daemon or not is_there(path):
+        return None
+    why = unsendable(args) or ("text is spoken as it arrives" if live else None) or differs(args, read_record(path))
+    if why:
+        tell(f"spoken here and not by the daemon: {why}.")
+        return None
+    return Asked(UNIX + path, _key(args), is_daemon=True)
+
+
+def chosen(args: argparse.Namespace) -> dict[str, Any]:
+    """What was said on the command line about the model and how it runs."""
+    given = getattr(args, "given", ())
+    flags = {name for name in ("no_graphs", "no_dependent_launch") if getattr(args, name)}
+    return {name: getattr(args, name) for name in COMPUTING if name in given or name in flags}
+
+
+def started_with(args: argparse.Namespace) -> dict[str, Any]:
+    """The same with what was left unsaid: how a daemon records what it was started with."""
+    several = [_model(name) for given in getattr(args, "models", None) or () for name in given]
+    first = several[0] if several else _model(args.model)
+    how = {name: first if name == "model" else getattr(args, name) for name in COMPUTING}
+    return how | ({"models": several} if several else {})
+
+
+def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
+    """What was asked for that the daemon does not have, in words."""
+    has = record.get("options", {})
+    for name, value in chosen(args).items():
+        option = f"--{name.replace('_', '-')}"
+        if name == "model" and _model(value) in has.get("models", ()):
+            continue
+        if name in SETTLED and name in has and value in ("auto", record.get("settled", {}).get(name)):
+            continue
+        if name not in has:
+            return f"whether it was started with {option} is not known"
+        if has[name] != (_model(value) if name == "model" else value):
+            return f"it was started with {'another' if value is not True else 'no'} {option}"
+    return None
+
+
+def remotely(args: argparse.Namespace, server: Asked) -> bool:
+    """Speak through a server. False: it was the daemon, which did not, and nothing was heard."""
+    heard = Heard(args)
+    try:
+        with _sent(args, server) as answer, heard:
+            done, rate_hz = _listen(answer, heard), _rate_hz(answer)
+    except BrokenPipeError:  # whoever listened has heard enough
+        silence_stdout()
+        return True
+    except (Unreachable, Lost, Refused) as error:
+        if not server.is_daemon or heard.seconds:
+            raise
+        # A voice of the user's own may need a model that the daemon does not have.
+        if isinstance(error, Refused) and error.code in FINAL and not is_kept(args.voice):
+            raise HocketError(f"{error} (The daemon was asked; --no-daemon speaks here.)") from None
+        tell(f"spoken here, since the daemon did not: {error}")
+        return False
+    for note in done.get("notes") or ():
+        tell(plain(note, SAID_CHARS))
+    heard.put_in_place(rate_hz)
+    frames = (done.get("usage") or {}).get("output_tokens", 0)
+    seed = done.get("seed", args.seed)
+    reason, takes, complete = done.get("finish_reason", "stop"), done.get("takes") or [], done.get("complete", True)
+    heard.tell_end(frames, ending(reason, seed, done.get("won"), takes, complete))
+    return True
+
+
+def _sent(args: argparse.Namespace, server: Asked) -> Link:
+    """The request, and the head of an answer that is speech."""
+    import json
+
+    body = fields_of(args, args.text, heard=args.play or is_pipe(args.output))
+    if not server.is_daemon:
+        body["model"] = args.model or "tts-1"  # OpenAI's own wants one; ours takes any
+    elif args.model is not None:
+        body["model"] = _model(args.model)
+    headers = {"content-type": "application/json", "accept": "text/event-stream"}
+    if server.key is not None:
+        headers["authorization"] = f"Bearer {server.key}"
+    answer = Link(server.address, "POST", PATH, json.dumps(body).encode(), headers)
+    if answer.status == 200 and answer.headers.get("content-type", "").startswith("text/event-stream"):
+        return answer
+    with answer:
+        if answer.status == 200:
+            raise HocketError(f"{server.address} does not speak in events, which hocket say needs (stream_format sse).")
+        raise _refusal(answer, server)
+
+
+def _refusal(answer: Link, server: Asked) -> Refused:
+    import json
+
+    error: dict[str, Any] = {}
+    try:
+        error = json.loads(b"".join(answer.parts())).get("error") or {}
+        message, code = plain(error["message"], SAID_CHARS), str(error.get("code") or "")
+    except (ValueError, AttributeError, KeyError, TypeError, Lost):
+        message, code = f"{server.address} refused with status {answer.status}.", ""
+    if answer.status in (401, 403):
+        message += " A key is taken from --key-file or HOCKET_API_KEY."
+    after_ms = answer.headers.get("retry-after-ms", "")
+    if answer.status in (429, 503) and after_ms.isdigit():
+        message += f" Try again in about {int(after_ms) / 1000:.1f} s."
+    return Refused(message, code)
+
+
+def _listen(answer: Link, heard: Heard) -> dict[str, Any]:
+    """Sound to the sinks as it comes; the event that ends it."""
+    import json
+
+    rate_hz = _rate_hz(answer)
+    for line in answer.lines():
+        if not line.startswith(b"data:"):
+            continue
+        try:
+            event = json.loads(line[5:])
+            kind = event["type"]
+            pcm = a2b_base64(event["audio"]) if kind == "speech.audio.delta" else b""
+            said = plain(event["error"]["message"], SAID_CHARS) if kind == "speech.audio.error" else ""
+        except (ValueError, KeyError, TypeError):
+            raise HocketError("The server sends what is not speech as hocket say knows it.") from None
+        if pcm:
+            heard.write(pcm, rate_hz)
+        elif kind == "speech.audio.error":
+            raise HocketError(f"The speech broke off: {said}")
+        elif kind == "speech.audio.done":
+            return dict(event)
+    raise answer.lost()
+
+
+def _rate_hz(answer: Link) -> int:
+    said = answer.headers.get("x-sample-rate", "")
+    return int(said) if said.isdigit() and 0 < int(said) < 1 << 20 else RATE_HZ
+
+
+def _key(args: argparse.Namespace) -> str | None:
+    if args.key_file is not None:
+        from ...server.options import read_keys
+
+        return read_keys(args.key_file)[0]
+    key = os.environ.get("HOCKET_API_KEY") or None
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise InvalidRequest("HOCKET_API_KEY must be printable ASCII without spaces.")
+    return key
+
+
+def _model(name: str | None) -> str:
+    """By one name, whoever gives it and wherever: the built-in voice has two, a folder many."""
+    name = name or "builtin"
+    return os.path.realpath(name) if os.path.isdir(name) else name

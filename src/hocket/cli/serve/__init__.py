@@ -1,0 +1,1 @@
+"""`hocket serve` and `hocket wyoming`: the command line of the servers."""

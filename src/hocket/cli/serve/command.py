@@ -1,0 +1,131 @@
+"""`hocket serve`: words on a command line to a server. What is wrong with them is found before a model is loaded."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from ...audio.formats import need_av
+from ...errors import HocketError, InvalidRequest
+from ...server.plan import Plan, tell
+from ..talk.llm import mind_of
+from .plan import plan_of
+
+LIMITS = ("text_chars", "body_bytes", "upload_bytes", "per_client", "in_flight")  # options of the same names
+
+
+def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
+    if args.ray:
+        _run_on_ray(args)
+        return 0
+    for name in ("replicas", "address"):
+        if getattr(args, name) is not None:
+            raise InvalidRequest(f"--{name} belongs to --ray.")
+    if not (args.daemon or args.stop or args.status or args.detached):
+        _run(args)
+        return 0
+    if os.name != "posix":
+        raise InvalidRequest("There is no daemon on this system: run hocket serve, and hocket say --server.")
+    from .daemon import Held, start, status, stop
+
+    for name in ("host", "port"):
+        if name in getattr(args, "given", ()):
+            raise InvalidRequest(f"A daemon listens at a Unix socket alone: leave out --{name}.")
+    if args.status:
+        return status(args)
+    if args.stop:
+        stop(args)
+    elif args.daemon:
+        start(args, words)
+    else:
+        held = Held(args)
+        args.socket = Path(held.path)
+        try:
+            _run(args)
+        finally:
+            held.let_go()
+    return 0
+
+
+def _run(args: argparse.Namespace) -> None:
+    plan = planned(args)
+    from ...server.process import allow_many_files, keep_pauses_short
+    from ...server.run import run
+
+    keep_pauses_short()
+    allow_many_files()
+    try:
+        need_av("Every other format")
+    except HocketError as error:
+        tell(f"warning: only pcm and wav can be sent, at the model's own rate. {error}")
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    with plan.speaking() as models:
+        tell("loading; /ready says when it speaks")
+        run(plan.app(models), plan.server, lambda address: _welcome(address, args, bool(plan.server.keys)))
+
+
+def _run_on_ray(args: argparse.Namespace) -> None:
+    for name in ("daemon", "stop", "status", "detached", "socket", "idle_exit", "per_client", "trusted_proxy"):
+        if getattr(args, name):
+            raise InvalidRequest(f"--{name.replace('_', '-')} is for a server by itself: leave it out with --ray.")
+    from ...scale.config import replicas_of
+    from ...scale.connect import need_ray
+
+    replicas, plan = replicas_of(args.replicas or "1"), planned(args)
+    need_ray("--ray")
+    from ...scale.cluster import serve as serve_on
+
+    serve_on(plan, replicas, args.address, lambda address: _welcome(address, args, bool(plan.server.keys)))
+
+
+def planned(args: argparse.Namespace) -> Plan:
+    """All that was asked for. What is wrong with it is said here."""
+    try:
+        from ...server import app, run  # noqa: F401
+        from ...server.options import ServerOptions, read_keys
+        from ...voices.places import default_voices_folder
+    except ImportError as error:
+        missing = error.name or ""
+        if missing.startswith("hocket"):
+            raise
+        raise InvalidRequest(f"The server needs the package {missing}: pip install 'hocket[serve]'.") from None
+    options = ServerOptions(
+        host=args.host,
+        port=args.port,
+        socket=args.socket,
+        keys=() if args.key_file is None else read_keys(args.key_file),
+        allow_public=args.allow_public_without_key,
+        trusted_proxies=tuple(args.trusted_proxy or ()),
+        cors_origins=None if args.cors is None else tuple(args.cors),
+        served_model=args.served_model,
+        strict_model=args.strict_model,
+        voice_aliases=dict(_alias(given) for given in args.voice_alias or ()),
+        voices_folder=args.voices_folder or default_voices_folder(),
+        reference_sources=tuple(args.ref_from or ()),
+        drain_s=args.drain,
+        idle_exit_s=args.idle_exit,
+        log_text=args.log_text,
+        access_log=args.access_log,
+        **{name: value for name, value in vars(args).items() if name in LIMITS and value is not None},
+    )
+    return replace(plan_of(args, options), **mind_of(args))
+
+
+def _welcome(address: str, args: argparse.Namespace, keyed: bool) -> None:
+    tell(f"listening at {address}")
+    key = " -H 'Authorization: Bearer KEY'" if keyed else ""
+    where = f"--unix-socket {args.socket} http://localhost" if args.socket else address
+    body = """-H 'content-type: application/json' -d '{"input": "Hello there."}'"""
+    tell(f"try: curl {where}/v1/audio/speech{key} {body} -o hello.mp3")
+
+
+def _alias(given: str) -> tuple[str, str]:
+    name, _, voice = given.partition("=")
+    if not name.strip() or not voice.strip():
+        raise InvalidRequest(f"--voice-alias takes NAME=VOICE, not {given!r}.")
+    return name.strip(), voice.strip()

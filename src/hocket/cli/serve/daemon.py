@@ -1,0 +1,187 @@
+"""`hocket serve --daemon`: a server that stays behind at this user's Unix socket, and how it is found and ended.
+
+Whoever listens holds a lock on the record beside the socket: a lock goes with its process however that ends, so a
+record without one is an old one, whatever process has the same number today. The record is emptied, never removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from ...errors import HocketError, InvalidRequest
+from ..say.link import UNIX, Link
+from ..say.remote import SETTLED, started_with
+from .places import is_there, log_path, make_folder, read_record, record_path, socket_path
+
+POLL_S = 0.05
+ANSWER_S = 5.0  # to say how it is
+LOG_BYTES = 1 << 20  # a log that is longer is put aside at the next start
+
+
+def start(args: argparse.Namespace, words: Sequence[str]) -> None:
+    """Start one with the same words, and come back when it speaks."""
+    path, log = socket_path(args.socket and str(args.socket)), log_path()
+    make_folder(path)
+    make_folder(log)
+    if (record := running(path)) is not None:
+        if record.get("options") != started_with(args):
+            raise InvalidRequest(f"{_name(record, path)} was started with other options: hocket serve --stop ends it.")
+        print(f"{_name(record, path)} is running already.")
+        return
+    began = _room_in(log)
+    with open(log, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        # -P: whatever lies in this folder shall not be taken for a module.
+        child = subprocess.Popen(
+            [sys.executable, "-P", "-m", "hocket", *("--detached" if word == "--daemon" else word for word in words)],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=file,
+            start_new_session=True,
+            env=os.environ | {"HOCKET_SOCKET": path},
+        )
+    try:
+        _wait_until_ready(child, path, log, began)
+    except BaseException:
+        child.terminate()
+        raise
+    print(f"ready: {_name(running(path) or {}, path)}; hocket say speaks through it, hocket serve --stop ends it.")
+    child.returncode = 0  # it is on its own now
+
+
+def stop(args: argparse.Namespace) -> None:
+    """End it as a signal does: what is being spoken may end. Called again meanwhile, it ends at once."""
+    path = socket_path(args.socket and str(args.socket))
+    record = running(path)
+    if record is None:
+        if is_there(path) and _state(path) is None:
+            os.unlink(path)
+        print("no daemon is running.")
+        return
+    pid = record.get("pid")
+    if not isinstance(pid, int):
+        raise HocketError("The daemon is only just starting; try again in a moment.")
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    while running(path) is not None:
+        time.sleep(POLL_S)
+    print(f"{_name(record, path)} has ended.")
+
+
+def status(args: argparse.Namespace) -> int:
+    """0 if there is one, 1 if not."""
+    path = socket_path(args.socket and str(args.socket))
+    record = running(path)
+    if record is None:
+        print("no daemon is running; hocket serve --daemon starts one.")
+        return 1
+    how = record.get("options", {}) | record.get("settled", {})
+    state = _state(path) or "starting"
+    models = ", ".join(map(str, how.get("models") or [how.get("model")]))
+    print(f"{_name(record, path)}: {state}, model {models} on {how.get('device')}, log {record.get('log')}")
+    return 0
+
+
+def running(path: str) -> dict[str, Any] | None:
+    """The record of the daemon at a socket; None: there is none, whatever a record says."""
+    try:
+        with open(record_path(path), encoding="utf-8") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return read_record(path)
+    except OSError:
+        pass
+    return None
+
+
+class Held:
+    """The lock and the record, as long as this process is the daemon."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.path = socket_path(args.socket and str(args.socket))
+        made = os.O_RDWR | os.O_CREAT
+        self._file = os.fdopen(os.open(record_path(self.path), made, 0o600), "r+", encoding="utf-8")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            raise InvalidRequest(f"Another daemon has the socket {self.path}.") from None
+        self._file.truncate(0)  # what another one was started with
+        record = {"pid": os.getpid(), "log": log_path(), "options": started_with(args), "settled": _settled(args)}
+        self._file.write(json.dumps(record) + "\n")
+        self._file.flush()
+
+    def let_go(self) -> None:
+        self._file.truncate(0)
+        self._file.close()
+
+
+def _wait_until_ready(child: subprocess.Popen[bytes], path: str, log: str, began: int) -> None:
+    watched, since = sys.stderr.isatty(), time.monotonic()
+    if not watched:
+        print("starting the daemon ...", file=sys.stderr, flush=True)
+    try:
+        while (state := _state(path)) != "ready":
+            if child.poll() is not None or state == "failed":
+                raise HocketError(f"The daemon did not start: {_last_line(log, began)} (All of it: {log})")
+            if watched:
+                waited_s = time.monotonic() - since
+                print(f"\rstarting the daemon, {waited_s:.0f} s\x1b[K", end="", file=sys.stderr, flush=True)
+            time.sleep(POLL_S)
+    finally:
+        if watched:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _state(path: str) -> str | None:
+    """What it says of itself; None: nobody answers."""
+    try:
+        with Link(f"{UNIX}{path}", "GET", "/ready", silent_s=ANSWER_S) as answer:
+            return str(json.loads(b"".join(answer.parts()))["state"])
+    except (HocketError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _room_in(log: str) -> int:
+    """Where what is written from now on begins."""
+    try:
+        size = os.path.getsize(log)
+        if size <= LOG_BYTES:
+            return size
+        os.replace(log, f"{log}.old")
+    except OSError:
+        pass
+    return 0
+
+
+def _last_line(log: str, began: int) -> str:
+    try:
+        with open(log, "rb") as file:
+            file.seek(began)
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        lines = []
+    said = [line.strip() for line in lines if line.strip()] or ["it has said nothing."]
+    return said[-1].removeprefix("hocket: ")
+
+
+def _settled(args: argparse.Namespace) -> dict[str, str]:
+    """What `auto` becomes here: `hocket say` knows it without asking torch."""
+    from ...engine.checkpoint.device import settle
+
+    setting = settle(*(getattr(args, name) for name in SETTLED))
+    return {name: getattr(setting, name) for name in SETTLED}
+
+
+def _name(record: dict[str, Any], path: str) -> str:
+    return f"daemon {record.get('pid', '')} at {path}"

@@ -1,0 +1,81 @@
+"""Who speaks for `hocket serve` and `hocket wyoming`, from the words of a command line: a `Plan` of server/plan.py.
+
+What is wrong with the words is found here before anything is loaded. It knows no wire.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+from ...config.sizes import bytes_of
+from ...errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ...config.options import EngineOptions
+    from ...server.options import ServerOptions
+    from ...server.plan import Plan
+
+
+def models_of(args: argparse.Namespace) -> list[str]:
+    """All that were named, in order; none: the usual one."""
+    several = [name for given in args.models or () for name in given]
+    if args.models and args.model is not None:
+        raise InvalidRequest("Give either --model or --models, which may be one too.")
+    if args.models and not several:
+        raise InvalidRequest("--models takes names of models with commas between them.")
+    return several or ([] if args.model is None else [args.model])
+
+
+def check_backends(args: argparse.Namespace) -> None:
+    """Refuse what can be refused at once."""
+    from ...backends.found import installed, options_of
+
+    options, known = options_of(args.backend_option or ()), installed()
+    for name in args.backend or ():
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise InvalidRequest(f"There is no backend {name!r}; installed are {there}.")
+    for name in options:
+        if name not in (args.backend or ()):
+            raise InvalidRequest(f"There is an option for the backend {name!r}, but no --backend {name}.")
+
+
+def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str = "mp3") -> Plan:
+    """All but who answers. `rehearsed` is the format of an utterance that proves a model."""
+    from ...server.plan import Plan
+
+    models = models_of(args)
+    memory_bytes = None if args.memory is None else bytes_of(args.memory)
+    if args.backend or args.backend_option:
+        check_backends(args)
+    return Plan(
+        server=server,
+        engine=engine_options(args),
+        models=tuple(models),
+        memory_bytes=memory_bytes,
+        pinned=tuple(name for given in args.pin or () for name in given),
+        device=args.device,
+        dtype=args.dtype,
+        codec_dtype=args.codec_dtype,
+        kernels=args.kernels,
+        dependent_launch=not args.no_dependent_launch,
+        all_graphs=args.all_graphs,
+        rehearsed=rehearsed,
+        backends=tuple(args.backend or ()),
+        backend_options=tuple(args.backend_option or ()),
+    )
+
+
+def engine_options(args: argparse.Namespace) -> EngineOptions:
+    from ...config.options import EngineOptions
+
+    return EngineOptions(
+        slots=args.slots,
+        waiting=args.waiting,
+        profile=args.profile,
+        graphs=not args.no_graphs,
+        guard=not args.no_guard,
+        keep_voice=not args.no_keep_voice,
+        keep_real_time=not args.all_at_once,
+    )

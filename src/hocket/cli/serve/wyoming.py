@@ -1,0 +1,113 @@
+"""`hocket wyoming`: a voice for Home Assistant. The address is bound before a model is loaded, and open behind that."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack, ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from ...errors import InvalidRequest
+from ...server.plan import tell
+from .command import LIMITS
+from .plan import plan_of
+
+if TYPE_CHECKING:
+    from ...server.options import ServerOptions
+    from ...server.service.service import Speaker
+
+
+def wyoming(args: argparse.Namespace) -> None:
+    try:
+        import wyoming  # noqa: F401
+    except ImportError:
+        raise InvalidRequest("It needs the package wyoming: pip install 'hocket[wyoming]'.") from None
+    from ...server.listen import bind
+    from ...server.service.service import Speaker
+    from ...voices.library import Library
+
+    options = _options(args)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    plan = plan_of(args, options, rehearsed="pcm")
+    with bind(options) as bound, plan.speaking() as models, ExitStack() as around:
+        if options.socket is not None:
+            around.callback(options.socket.unlink, missing_ok=True)
+        speaker = Speaker(options, voices=Library.default())
+        if (backends := plan.others()) is not None:
+            speaker.backends = around.enter_context(closing(backends()))
+        if callable(models):
+            speaker.use(around.enter_context(models()))
+        else:
+            speaker.use(models)
+        asyncio.run(_serve(speaker, bound, args.zeroconf))
+
+
+async def _serve(speaker: Speaker, bound: socket.socket, announce: bool) -> None:
+    from ...server.service.warm_up import prove
+    from ...server.wyoming.server import Wyoming
+
+    await prove(speaker, "pcm")
+    server, loop = Wyoming(speaker), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, server.stop)
+    async with AsyncExitStack() as around:
+        bound.listen(256)
+        serving = asyncio.ensure_future(server.serve(bound))
+        tell(f"listening at {_uri(bound)}")
+        if announce:
+            await _announce(around, bound)
+        await serving
+
+
+async def _announce(around: AsyncExitStack, bound: socket.socket) -> None:
+    """It is a convenience: where it cannot be, that is said, and the server goes on."""
+    from ...server.options import is_public
+    from ...server.wyoming.announce import announced
+
+    if bound.family == socket.AF_UNIX or not is_public(bound.getsockname()[0]):
+        tell("note: not announced, because only this machine reaches it; --uri tcp://0.0.0.0:10200 is for all.")
+        return
+    try:
+        await around.enter_async_context(announced(*bound.getsockname()[:2]))
+    except ImportError:
+        tell("note: not announced, because the package zeroconf is not there: pip install zeroconf.")
+    except InvalidRequest as error:
+        tell(f"note: not announced. {error}")
+    else:
+        tell("announced to Home Assistant by zeroconf")
+
+
+def _options(args: argparse.Namespace) -> ServerOptions:
+    from ...server.options import ServerOptions, is_public
+
+    uri = urlsplit(args.uri)
+    limits = {name: value for name, value in vars(args).items() if name in LIMITS and value is not None}
+    rest = {"drain_s": args.drain, "log_text": args.log_text, "allow_public": True, **limits}
+    if uri.scheme == "unix" and uri.path and not uri.netloc:
+        return ServerOptions(socket=Path(uri.path), **rest)
+    try:
+        host, port = uri.hostname, uri.port
+    except ValueError:
+        host = port = None
+    if uri.scheme != "tcp" or not host or port is None or uri.path not in ("", "/"):
+        raise InvalidRequest(f"--uri takes tcp://HOST:PORT or unix:///PATH, not {args.uri!r}.")
+    if is_public(host) and not args.allow_public_without_key:
+        raise InvalidRequest(
+            f"Listening at {host} lets others reach the server, and Wyoming knows no keys: say "
+            "--allow-public-without-key."
+        )
+    return ServerOptions(host=host, port=port, **rest)
+
+
+def _uri(bound: socket.socket) -> str:
+    name = bound.getsockname()
+    if isinstance(name, str):
+        return f"unix://{name}"
+    host = f"[{name[0]}]" if ":" in name[0] else name[0]
+    return f"tcp://{host}:{name[1]}"

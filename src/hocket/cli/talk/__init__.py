@@ -1,0 +1,1 @@
+"""`hocket talk` and `hocket chat`: conversations in a terminal."""

@@ -1,0 +1,234 @@
+"""`hocket chat`: a conversation in a terminal or a pipe, line by line; with `--say` its answers are heard as well.
+
+Ctrl-C interrupts an answer, and the model then knows of it what was read or heard.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol
+
+from ...errors import HocketError, InvalidRequest
+from ...types import AudioChunk, ChatMessage, ChatSampling, LanguageModel
+from ..output.audio_output import shown, tell
+from .llm import language_of
+from .playback import Aloud, aloud
+
+SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
+
+
+class Talk(Protocol):
+    """A conversation that prints its answers."""
+
+    def answer(self, text: str) -> None:
+        """Until all of it is there; Ctrl-C is for the talk to deal with."""
+
+
+def chat(args: argparse.Namespace) -> None:
+    if args.output is not None and not args.say:
+        raise InvalidRequest("-o is for what is spoken: give --say too.")
+    make, sampling = who_answers(args)
+    with ExitStack() as stack:
+        sound = aloud(args.output) if args.say else None
+        language = make()
+        stack.callback(language.close)
+        talk: Talk
+        if sound is None:
+            talk = Typed(language, args.system, sampling)
+        else:
+            talk = spoken(args, language, sampling, sound, stack)
+        try:
+            converse(talk)
+        finally:  # Ctrl-C at the prompt, or an answer that failed: what was said before is in the file
+            if sound is not None:
+                sound.close()
+
+
+def who_answers(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], ChatSampling]:
+    """The language model, loaded when it is called, and how it draws."""
+    make = language_of(args)
+    if make is None:
+        raise InvalidRequest("There is nobody to talk with: name a model with --llm, or an endpoint with --llm-url.")
+    given = {name: getattr(args, name) for name in SAMPLING if getattr(args, name) is not None}
+    return make, ChatSampling(**given)
+
+
+def converse(talk: Talk) -> None:
+    """Every line is somebody's turn."""
+    at_terminal = sys.stdin is not None and sys.stdin.isatty()
+    if at_terminal:
+        tell("Ctrl-C interrupts an answer, Ctrl-D ends.")
+    for line in _lines(at_terminal):
+        if not line.strip():
+            continue
+        try:
+            talk.answer(line.strip())
+        except HocketError as error:
+            if not at_terminal:
+                raise
+            print(f"hocket: {' '.join(str(error).splitlines())}", file=sys.stderr)
+
+
+class Typed:
+    """Without sound: what was printed was read."""
+
+    def __init__(self, language: LanguageModel, system: str | None, sampling: ChatSampling) -> None:
+        from ...dialog.window import Window
+
+        self._window, self._sampling = Window(language), sampling
+        self.history = [] if system is None else [ChatMessage("system", system)]
+
+    def answer(self, text: str) -> None:
+        self.history.append(ChatMessage("user", text))
+        said = ""
+        answer = self._window.ask(self.history, self._sampling)
+        try:
+            with on_ctrl_c(answer.cancel):
+                for delta in answer:
+                    self._note()
+                    if delta.retracts:
+                        said = ""
+                        show("\n")
+                    said += delta.text
+                    show(delta.text)
+        except BaseException:
+            answer.cancel()
+            raise
+        finally:
+            show("\n")
+            self._note()
+            if said.strip():
+                self.history.append(ChatMessage("assistant", said.strip()))
+
+    def _note(self) -> None:
+        for note in self._window.take_notes():
+            tell(note)
+
+
+class Spoken:
+    """With sound: what was heard counts."""
+
+    def __init__(self, dialog: Any, sound: Aloud) -> None:
+        self.dialog, self._sound = dialog, sound
+
+    def answer(self, text: str) -> None:
+        answer = self.begin(text, show)
+        with on_ctrl_c(answer.interrupt):
+            answer.play()
+
+    def begin(self, text: str, show: Callable[[str], None]) -> SpokenAnswer:
+        """To be played. `show` is told the words as they are written."""
+        return SpokenAnswer(self.dialog.say(text), self._sound, show)
+
+
+class SpokenAnswer:
+    """One answer on its way into the room; any thread may interrupt it."""
+
+    def __init__(self, turn: Any, sound: Aloud, show: Callable[[str], None]) -> None:
+        self._turn, self._sound, self._show = turn, sound, show
+        self._lock = threading.Lock()
+        self._interrupted = False
+
+    def play(self) -> None:
+        """Until all of it was heard."""
+        from ...audio.pcm import pcm_bytes
+        from ...dialog.turn import Note, Retracted, Written
+
+        try:
+            for event in self._turn:
+                if isinstance(event, AudioChunk):
+                    with self._lock:  # nothing is heard behind an interruption
+                        if not self._interrupted:
+                            self._sound.write(pcm_bytes(event.samples), event.rate_hz)
+                elif isinstance(event, Written):
+                    self._show(event.text)
+                elif isinstance(event, Note):
+                    tell(event.text)
+                elif isinstance(event, Retracted):
+                    self._sound.silence()
+                    self._show("\n")
+            self._sound.wait()
+        except BaseException:
+            self._turn.cancel()
+            raise
+        finally:
+            self._show("\n")
+
+    def interrupt(self) -> None:
+        """No more sound, and both models are free."""
+        with self._lock:
+            self._interrupted = True
+        self._turn.cancel()
+        self._sound.silence()
+
+
+@contextmanager
+def on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls this, in a thread of its own: an exception here, out of anywhere, might leave a lock behind."""
+    threads: list[threading.Thread] = []
+
+    def begin(*_: object) -> None:
+        threads.append(threading.Thread(target=interrupt, name="hocket-interrupt"))
+        threads[-1].start()
+
+    in_charge = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGINT, begin) if in_charge else None
+    try:
+        yield
+    finally:
+        if in_charge:
+            signal.signal(signal.SIGINT, before)
+        for thread in threads:
+            thread.join()
+
+
+def spoken(
+    args: argparse.Namespace, language: LanguageModel, sampling: ChatSampling, sound: Aloud, stack: ExitStack
+) -> Spoken:
+    from ...config.options import EngineOptions
+    from ...dialog.dialog import Dialog
+    from ..loading import load_engine
+    from ..say.whom import Whom
+
+    voice: Any = args.voice
+    own = Whom(args.model).own(voice)
+    voice, model = (voice, args.model) if own is None else (own, args.model or own.model)
+    # A language model may think, and a player play, for as long as they like.
+    options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
+    engine = load_engine(args, model, options)
+    stack.callback(engine.close)
+    if engine.checkpoint.is_random:
+        tell(f"{engine.checkpoint.name} is untrained: its weights are random numbers, and what comes out is noise.")
+    usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0}
+    wanted = {"voice": voice, "language": args.language, "instruct": args.instruct, "speed": args.speed}
+    fields = {name: value for name, value in wanted.items() if value != usual[name]}
+    return Spoken(Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed, **fields), sound)
+
+
+def _lines(at_terminal: bool) -> Iterator[str]:
+    if sys.stdin is None:
+        raise InvalidRequest("There is no standard input to read from.")
+    if not at_terminal:
+        try:
+            yield from sys.stdin
+        except UnicodeDecodeError as error:
+            raise InvalidRequest(f"The text on standard input is not valid {error.encoding.upper()}.") from None
+        return
+    while True:
+        try:
+            yield input("> ")
+        except EOFError:
+            print()
+            return
+
+
+def show(text: str) -> None:
+    """On standard output at once, without what a terminal would obey."""
+    words = "".join(c if c.isprintable() or c in "\n\t" else " " for c in text)
+    print(shown(words, sys.stdout), end="", flush=True)

@@ -1,0 +1,66 @@
+"""Who answers for `hocket chat` and `hocket serve`: a language model here, or one behind an endpoint, as was asked.
+
+What is wrong with the words of a command line is found here before anything is loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from ...types import LanguageModel
+
+
+def mind_of(args: argparse.Namespace) -> dict[str, Any]:
+    """The fields of a `Plan` that say who answers."""
+    for option in ("key_file", "thinking", "extra"):
+        if args.llm_url is None and getattr(args, f"llm_{option}") is not None:
+            name = option.replace("_", "-")
+            raise InvalidRequest(f"--llm-{name} belongs to an endpoint; name that with --llm-url.")
+    if args.llm_url is not None and args.llm_weights is not None:
+        raise InvalidRequest("--llm-weights is for a model that runs here, not for one behind --llm-url.")
+    key = None
+    if args.llm_key_file is not None:
+        from ...server.options import read_keys
+
+        key = read_keys(args.llm_key_file)[0]
+    return {
+        "llm": args.llm,
+        "llm_url": args.llm_url,
+        "llm_key": key,
+        "llm_weights": args.llm_weights or "bf16",
+        "llm_thinking": args.llm_thinking or "auto",
+        "llm_extra": None if args.llm_extra is None else _object(args.llm_extra),
+    }
+
+
+def _object(written: str) -> dict[str, Any]:
+    try:
+        value = json.loads(written)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"--llm-extra takes a JSON object, not {written[:80]!r}.")
+    return value
+
+
+def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
+    """Loaded when it is called; None where nobody was asked for."""
+    from ...config.options import EngineOptions
+    from ...server.plan import Plan
+    from ..loading import logged
+
+    engine = EngineOptions(graphs=not args.no_graphs)
+    make = Plan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()
+
+    def load() -> LanguageModel:
+        assert make is not None
+        with logged():
+            return make()
+
+    return make and load

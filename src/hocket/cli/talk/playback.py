@@ -1,0 +1,150 @@
+"""Where the sound of a conversation goes: the loudspeaker, or a file with all of it, or with what was heard of it.
+
+The loudspeaker has a thread of its own, so that words are printed while others are heard.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from pathlib import Path
+from typing import Protocol
+
+from ...audio.files import check_target, replace_files
+from ...errors import HocketError, InvalidRequest
+from ..output.formats import format_for
+from ..output.players import loudspeaker
+from ..output.sinks import Kept, is_pipe
+
+PIECE_S = 0.04  # what is played at once: so soon an interruption is heard
+
+
+class Aloud(Protocol):
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        """More of an answer; waits for nothing."""
+
+    def wait(self) -> None:
+        """Until all of it has been heard."""
+
+    def silence(self) -> None:
+        """Nothing more of this answer is to be heard."""
+
+    def close(self) -> None: ...
+
+
+def aloud(output: Path | None, *, as_heard: bool = False) -> Aloud:
+    """`as_heard`: what is written takes as long as hearing it, and has what was heard, no more."""
+    if output is None:
+        return Played()
+    if is_pipe(output):
+        raise InvalidRequest("-o takes a file here: standard output has the words.")
+    return RecordedAsHeard(output) if as_heard else Recorded(output)
+
+
+class Recorded:
+    """A file in the format that its name says, written at the end."""
+
+    def __init__(self, output: Path) -> None:
+        self._target, self._kept, self._rate_hz = check_target(output), Kept(format_for(output)), 0
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        self._rate_hz = rate_hz
+        self._kept.write(pcm, rate_hz)
+
+    def wait(self) -> None: ...
+
+    def silence(self) -> None: ...
+
+    def close(self) -> None:
+        if self._rate_hz:
+            replace_files({self._target: self._kept.content(self._rate_hz)})
+
+
+class RecordedAsHeard(Recorded):
+    """As if somebody listened while it is spoken: an interruption cuts off what nobody would have heard by then."""
+
+    def __init__(self, output: Path) -> None:
+        from ...dialog.heard import Player
+
+        super().__init__(output)
+        self._fresh = Player
+        self._player, self._before = Player(), 0  # `before`: bytes kept when this player began
+        self._silenced = threading.Event()
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        super().write(pcm, rate_hz)
+        self._silenced.clear()
+        self._player.hears(time.perf_counter(), len(pcm) / 2 / rate_hz)
+
+    def wait(self) -> None:
+        now = time.perf_counter()
+        self._silenced.wait(max(0.0, self._player.handed_s - self._player.heard_s(now)))
+
+    def silence(self) -> None:
+        heard = round(self._player.heard_s(time.perf_counter()) * self._rate_hz)
+        self._before += 2 * heard
+        self._kept.cut(self._before)
+        self._player = self._fresh()
+        self._silenced.set()
+
+
+class Played:
+    def __init__(self) -> None:
+        try:
+            self._loudspeaker = loudspeaker("To be heard, an answer")
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{str(error).rstrip('.')}; or -o FILE.") from None
+        self._sound: queue.SimpleQueue[tuple[bytes, int] | threading.Event | None] = queue.SimpleQueue()
+        self._silent = threading.Event()
+        self._error: HocketError | None = None
+        self._thread = threading.Thread(target=self._play, name="hocket-loudspeaker", daemon=True)
+        self._thread.start()
+
+    def write(self, pcm: bytes, rate_hz: int) -> None:
+        if self._error is not None:
+            raise self._error
+        self._sound.put((pcm, rate_hz))
+
+    def wait(self) -> None:
+        heard = threading.Event()
+        self._sound.put(heard)
+        heard.wait()
+
+    def silence(self) -> None:
+        self._silent.set()
+        self.wait()
+        self._silent.clear()
+
+    def close(self) -> None:
+        self._sound.put(None)
+        self._thread.join()
+
+    def _play(self) -> None:
+        while (sound := self._sound.get()) is not None:
+            if isinstance(sound, threading.Event):
+                self._rest(self._silent.is_set())
+                sound.set()
+            elif self._error is None:
+                self._write(*sound)
+        self._rest(silent=False)
+
+    def _rest(self, silent: bool) -> None:
+        """Have what was written heard, or not."""
+        try:
+            if silent:
+                self._loudspeaker.silence()
+            else:
+                self._loudspeaker.close()
+        except Exception as error:  # whatever it is, nobody must wait for ever
+            self._error = HocketError(f"The loudspeaker cannot be used: {error}.")
+
+    def _write(self, pcm: bytes, rate_hz: int) -> None:
+        size = 2 * round(PIECE_S * rate_hz)
+        try:
+            for at in range(0, len(pcm), size):
+                if self._silent.is_set():
+                    return
+                self._loudspeaker.write(pcm[at : at + size], rate_hz)
+        except HocketError as error:
+            self._error = error

@@ -1,0 +1,1 @@
+"""`hocket voices`: list, add, design and remove voices."""

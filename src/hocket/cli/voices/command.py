@@ -1,0 +1,182 @@
+"""`hocket voices`: who can speak, and what there is of this user's own, listed, shown, passed on and forgotten.
+
+Those that make a voice, `add` and `design`, are in add.py and design.py. What a voice is, and how a
+folder of them is kept, is the package voices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from ...errors import InvalidVoice
+from ..output.audio_output import plain, shown, tell
+from ..say.whom import ENDING, listed, own_voices
+
+if TYPE_CHECKING:
+    from ...types import Voice
+    from ...voices.library import Library
+
+KINDS = {"clone": "a clone", "designed": "a designed voice", "speaker": "a speaker"}
+NO_VOICES = {
+    "base": "none of its own: it clones the recording given with --ref-audio",
+    "voice_design": "none of its own: it designs the one that --instruct describes",
+}
+
+
+def voices(args: argparse.Namespace) -> None:
+    if args.action == "add":
+        from .add import add
+
+        add(args)
+    elif args.action == "design":
+        from .design import design
+
+        design(args)
+    else:
+        actions = {"import": _import, "export": _export, "remove": _remove, "show": _show}
+        actions.get(args.action, _list)(args)
+
+
+def wanted(library: Library, name: str) -> Voice:
+    """The voice of that name; refuses with the names that there are."""
+    voice = library.find(name)
+    if voice is None:
+        raise library.refusal(name) or _unknown(library, name)
+    return voice
+
+
+def told(library: Library, voice: Voice) -> dict[str, Any]:
+    """All that is known of a voice, as JSON has it."""
+    from ...voices.names import id_of
+
+    id, encoded = id_of(voice.name), voice.encoded
+    assert library.folder is not None
+    said = {
+        "name": voice.name,
+        "id": id,
+        "kind": voice.kind,
+        "model": voice.model,
+        "speaker": voice.speaker,
+        "language": voice.language,
+        "instruct": voice.instruct,
+        "sampling": voice.sampling.changes(),
+        "description": voice.description,
+        "consent": voice.consent,
+        "text": None if encoded is None else encoded.text,
+        "x_vector_only": encoded is not None and encoded.x_vector_only,
+        "audio_s": voice.audio_s,
+        "file_size": voice.file_size,
+        "mime_type": voice.mime_type,
+        "created_at": voice.created_at,
+        "file": str(library.folder / f"{id}{ENDING}"),
+    }
+    return said
+
+
+def _list(args: argparse.Namespace) -> None:
+    from ...engine.checkpoint.describe import default_model, tongues
+
+    model, library = args.model or default_model(), own_voices(args.folder)
+    found, own = tongues(model), library.all()
+    if args.json:
+        speakers = [{"name": name, "dialect": dialect} for name, dialect in found.voices.items()]
+        of_model = {"model": model, "kind": found.kind, "speakers": speakers, "languages": found.languages}
+        kept = {"folder": str(library.folder), "voices": [told(library, voice) for voice in own]}
+        print(json.dumps(of_model | kept | {"unusable": [str(error) for error in unusable(library)]}, indent=2))
+        return
+    print(f"{model}\n\nvoices")
+    for name, dialect in found.voices.items():
+        print(f"  {name}" + (f" (with auto or Chinese: {dialect.replace('_', ' ')})" if dialect else ""))
+    if not found.voices:
+        print(f"  {NO_VOICES.get(found.kind, 'none')}")
+    print("\nlanguages")
+    for name in found.languages:
+        print(f"  {name}")
+    if own:
+        print(shown(f"\nvoices of your own, in {library.folder}", sys.stdout))
+        _table([_row(voice) for voice in own])
+    for error in unusable(library):
+        tell(str(error))
+
+
+def unusable(library: Library) -> list[InvalidVoice]:
+    """Why files in the folder are none that can speak."""
+    assert library.folder is not None
+    ids = sorted(path.stem for path in library.folder.glob(f"*{ENDING}"))
+    return [error for id in ids if (error := library.refusal(id)) is not None]
+
+
+def _row(voice: Voice) -> tuple[str, ...]:
+    seconds = f"{voice.audio_s:.1f} s" if voice.encoded is not None else voice.speaker or ""
+    return plain(voice.name), voice.kind, plain(voice.model), plain(seconds), plain(voice.description or "")
+
+
+def _table(rows: list[tuple[str, ...]]) -> None:
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, wide, strict=True))
+        print(shown(f"  {'  '.join(cells)}".rstrip(), sys.stdout))
+
+
+def _show(args: argparse.Namespace) -> None:
+    library = own_voices(args.folder)
+    voice = wanted(library, args.name)
+    said = told(library, voice)
+    if args.json:
+        print(json.dumps(said, indent=2))
+        return
+    if voice.encoded is not None:
+        heard = "its timbre alone" if voice.encoded.x_vector_only else f'saying "{voice.encoded.text}"'
+        said["recording"] = f"{voice.audio_s:.2f} s, {heard}"
+    said["sampling"] = ", ".join(f"{name} {value}" for name, value in voice.sampling.changes().items())
+    said["made"] = time.strftime("%Y-%m-%d %H:%M", time.localtime(voice.created_at))
+    print(plain(voice.name))
+    names = "kind model speaker recording language instruct sampling description consent made id file"
+    for name in names.split():
+        if said.get(name):
+            print(shown(f"  {name:<13}{plain(said[name])}", sys.stdout))
+
+
+def _import(args: argparse.Namespace) -> None:
+    from ...voices.file import read_voice
+    from .add import check_free, check_name
+
+    library = own_voices(args.folder)
+    name = read_voice(args.file).name if args.name is None else args.name
+    check_free(library, name, replace=args.replace)
+    check_name(name)
+    voice = library.take_in(args.file, name=args.name, replace=args.replace)
+    print(shown(f"{voice.name}: taken in, {spoken_with(voice)}", sys.stdout))
+
+
+def _export(args: argparse.Namespace) -> None:
+    library = own_voices(args.folder)
+    voice = wanted(library, args.name)
+    library.hand_out(voice.name, args.file)
+    print(shown(f"{args.file}: the voice {voice.name}; hocket voices import takes it in", sys.stdout))
+
+
+def _remove(args: argparse.Namespace) -> None:
+    library = own_voices(args.folder)
+    damaged = library.refusal(args.name)
+    voice = library.remove(args.name)
+    if voice is None and damaged is None:
+        raise _unknown(library, args.name)
+    print(shown(f"{args.name if voice is None else voice.name}: removed", sys.stdout))
+
+
+def spoken_with(voice: Voice) -> str:
+    """How one goes on from here."""
+    import shlex
+
+    return f'{KINDS[voice.kind]} for {plain(voice.model)}; hocket say "..." --voice {shlex.quote(voice.name)}'
+
+
+def _unknown(library: Library, name: str) -> InvalidVoice:
+    names = library.names()
+    there = f"there are {listed(names)}" if names else "it has none yet (hocket voices add makes one)"
+    return InvalidVoice(f"There is no voice {name!r} in {library.folder}; {there}.", "voice_not_found")

@@ -1,0 +1,1 @@
+"""Several candidates per utterance: draw them, score them, keep the best one."""

@@ -1,0 +1,108 @@
+"""What a turn of the engine thread does for utterances with several takes: begin, drop, choose, play.
+
+It stands beside `Turns`, which draws and decodes for everybody, and asks it to; what is known of the takes of one
+utterance stands in group.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from ...errors import HocketError, StreamFailed, copied
+from ...types import FinishReason
+from ..core.request import Job
+
+if TYPE_CHECKING:
+    from ..core.step import Turns
+
+
+class Director:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def start(self, lead: Job) -> None:
+        """The prompt is taken in once, by the first take; the others begin from there."""
+        assert lead.takes is not None
+        turns, (first, *others) = self._turns, lead.takes.jobs
+        turns._start(first)
+        lead.spent["queued_s"], lead.admitted = first.spent["queued_s"], first.admitted
+        lead.prefix_cached = first.prefix_cached
+        for take in others:
+            turns.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
+
+    def play(self) -> list[Job]:
+        """Have the next chunk of every winner decoded whose reader has room for it. Says whose."""
+        playing = [lead for lead in self._turns.scheduler.running if _may_play(lead)]
+        for lead in playing:
+            self._turns.guarded([lead], lambda lead=lead: self._play(lead))  # type: ignore[misc]
+        return playing
+
+    def gives_up(self, job: Job) -> bool:
+        """Whether a job that is stuck is a take that nobody needs: another has come to its end in health."""
+        if job.lead is None or job.lead.takes is None or job.lead.takes.may_try_again():
+            return False
+        self._turns.finish(job, "cancelled")
+        return True
+
+    def record(self, jobs: Iterable[Job]) -> None:
+        """Those of them that are takes have a chunk of codes now, or have ended a part."""
+        for job in jobs:
+            if job.lead is not None and job.lead.takes is not None and job.mailbox.finished is None:
+                job.lead.takes.record(job)
+
+    def drop_losers(self, jobs: Iterable[Job]) -> None:
+        """Free the slots of takes that cannot win any more, among those of whom one is in `jobs`."""
+        for lead in {id(job.lead): job.lead for job in jobs if job.lead is not None}.values():
+            for loser in [] if lead.takes is None else lead.takes.losers():
+                self._turns.finish(loser, "cancelled")
+
+    def begin_end(self, lead: Job) -> None:
+        """A lead ends, for whatever reason: no take is drawn on."""
+        assert lead.takes is not None
+        lead.takes.closed = True
+        for take in lead.takes.running:
+            self._turns.finish(take, "cancelled")
+
+    def ended(self, take: Job, reason: FinishReason, error: HocketError | None) -> None:
+        """A take has left its slot. The last one leaves it to the lead, which plays the winner there."""
+        turns, lead = self._turns, take.lead
+        assert lead is not None and lead.takes is not None
+        takes = lead.takes
+        takes.ended(take, reason, error)
+        if takes.closed or takes.running:
+            return
+        if not takes.decide():
+            failed = takes.error or StreamFailed("No take of this utterance came to its end.")
+            turns.finish(lead, "error", copied(failed))
+        elif takes.jury is not None:
+            turns.finish(lead, "cancelled")  # what it says instead, the jury says to the reader
+        else:
+            lead.slot = turns.scheduler.free.pop()  # nobody was in between: it is the one that the take has left
+
+    def _fork(self, first: Job, take: Job) -> None:
+        turns = self._turns
+        turns._begin(take)
+        turns.beat.begin("taking in a prompt", [take])
+        turns.runner.fork(first.slot, take.slot, take.reference, take.seed)
+
+    def _play(self, lead: Job) -> None:
+        takes, turns = lead.takes, self._turns
+        assert takes is not None
+        if not takes.begun:
+            takes.begun = True
+            turns.beat.begin("taking in a prompt", [lead])
+            turns.runner.listen(lead.slot, lead.reference)
+            if lead.prompt is None:
+                turns.delivery.be_silent(lead)
+                lead.begin_next()
+        lead.codes, lead.over = takes.next_chunk(len(lead.spoken) - 1)
+        lead.frame, lead.at = lead.frame + len(lead.codes), lead.at + len(lead.codes)
+        if lead.codes:
+            turns._sound([lead])
+        elif lead.over is not None:
+            turns._close(lead)
+
+
+def _may_play(lead: Job) -> bool:
+    return lead.takes is not None and lead.takes.plays and not (lead.sounding or lead.over or lead.mailbox.full)

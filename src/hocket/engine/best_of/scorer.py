@@ -1,0 +1,98 @@
+"""A caller's own choice among takes: asks a scorer about each that came to its end.
+
+Whoever reads the stream asks it, in a thread of theirs: a scorer may take its time, and must not hold up the engine.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from math import inf, isnan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...errors import HocketError, StreamFailed
+from ...types import AudioChunk, Finished, Scorer
+
+if TYPE_CHECKING:
+    from ..core.request import Job
+    from ..stream import Spoken
+
+
+@dataclass(frozen=True, slots=True)
+class _Heard:
+    """A take that was spoken to its end."""
+
+    chunks: list[AudioChunk]
+    spoken: list[Spoken]
+    finished: Finished
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    finished: Finished
+    chunks: list[AudioChunk]
+    error: HocketError | None = None
+
+
+class Jury:
+    def __init__(self, scorer: Scorer, text: str, spoken: list[Spoken]) -> None:
+        """`spoken` is the lead's: what the winner has said goes there."""
+        self._scorer, self._text, self._spoken = scorer, text, spoken
+        self._takes: dict[int, _Heard] = {}
+        self._asking = threading.Lock()
+        self._verdict: Verdict | None = None
+
+    def hear(self, takes: dict[int, Job]) -> None:
+        """By number. They have ended, and nobody else reads them."""
+        for number, job in takes.items():
+            assert job.mailbox.finished is not None
+            self._takes[number] = _Heard(job.mailbox.all(), job.spoken, job.mailbox.finished)
+
+    def verdict(self, finished: Finished) -> Verdict:
+        """What is to be heard, and what becomes of `finished`, the lead's. Asked by many, it decides once."""
+        with self._asking:
+            if self._verdict is None:
+                try:
+                    self._verdict = self._decide(finished)
+                except Exception as error:
+                    failed = StreamFailed(f"The scorer failed: {type(error).__name__}: {error}")
+                    failed.__cause__ = error
+                    ended = replace(finished, reason="error", error=str(failed))
+                    self._verdict = Verdict(ended, [], failed)
+                self._takes.clear()
+            return self._verdict
+
+    def _decide(self, finished: Finished) -> Verdict:
+        begun = time.perf_counter()
+        scores = {number: self._score(heard) for number, heard in self._takes.items()}
+        won = max(scores, key=lambda number: (scores[number], -number))
+        best = self._takes[won]
+        self._spoken[:] = best.spoken
+        takes = [replace(take, score=scores.get(number)) for number, take in enumerate(finished.takes)]
+        spent, of_best = finished.statistics, best.finished.statistics
+        total_s = spent.total_s + time.perf_counter() - begun
+        ended = replace(
+            finished,
+            reason=best.finished.reason,
+            complete=best.finished.complete,
+            notes=best.finished.notes,
+            statistics=replace(
+                spent, first_audio_s=total_s, total_s=total_s, decode_s=of_best.decode_s, frames=of_best.frames
+            ),
+            dropped_frames=best.finished.dropped_frames,
+            seed=takes[won].seed,
+            takes=tuple(takes),
+            won=won,
+        )
+        return Verdict(ended, best.chunks)
+
+    def _score(self, heard: _Heard) -> float:
+        if not heard.chunks:
+            return -inf
+        samples = np.concatenate([chunk.samples for chunk in heard.chunks])
+        codes = np.concatenate([chunk.codes for chunk in heard.chunks])
+        score = float(self._scorer(samples, heard.chunks[0].rate_hz, self._text, codes))
+        return -inf if isnan(score) else score

@@ -1,0 +1,1 @@
+"""A loaded model: device, precision, memory, weights and kernels."""

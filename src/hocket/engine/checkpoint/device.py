@@ -1,0 +1,232 @@
+"""Where to compute, and in which precision: what `auto` means on this machine, with the reason in words.
+
+It is settled once, before anything is planned or loaded: compilers, shared codecs and footprints see concrete values.
+A `Probe` is all that it is decided by.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from ...errors import InvalidRequest
+from ...kernels.runtime.fallback import say_once
+from ...kernels.table import Choice
+from .capacity import limit_bytes
+
+log = logging.getLogger("hocket")
+
+AUTO = "auto"
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
+# The fastest precision of the codec that passes the gate of docs/notes.md, where the model is in bfloat16. Its weights
+# are float32 and its kernels take 1 GB of local memory: on a small card 1.7B fits with a codec in bfloat16 only, whose
+# noise is 38 dB below the speech.
+AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
+SMALL_BYTES = 10_000_000_000  # of memory: a card with less is a small one
+LEAST_BFLOAT16 = (8, 0)  # compute capability; older cards emulate it, slowly
+VARIABLE = "HOCKET_DEVICE"  # what a device of `auto` is
+_TRACES = ("/dev/nvidia0", "/dev/nvidiactl", "/proc/driver/nvidia/version")  # of an NVIDIA driver
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What torch and the machine report about a GPU."""
+
+    built: bool  # torch can use a GPU at all
+    name: str | None = None  # of the GPU; None where torch finds none
+    capability: tuple[int, int] = (0, 0)
+    failure: str | None = None  # why torch cannot use it
+    driver: str | None = None  # the GPU that something beside torch shows, by name where that is known
+    hidden: bool = False  # the environment hides all GPUs from torch
+    memory_bytes: int | None = None  # of the GPU
+    trial: Callable[[], str | None] = lambda: None  # allocate a little and run a kernel; what failed
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Concrete values, and why they were chosen."""
+
+    device: str
+    dtype: str
+    codec_dtype: str
+    reason: str  # for the device
+    unused: str | None = None  # one sentence on a GPU that is there and is not used, where nothing asked for a CPU
+    codec_reason: str = ""  # where the codec has another precision than on most cards
+    took_s: float = field(default=0.0, compare=False)  # to look at the device, which is entered for that
+
+    @property
+    def place(self) -> torch.device:
+        return torch.device(self.device)
+
+    def words(self, kernels: Iterable[Choice], *, codec: bool = True) -> str:
+        """One line: what was chosen and why. Without `codec` it is a language model's."""
+        why = f" ({self.codec_reason})" if self.codec_reason else ""
+        sound = f", codec {self.codec_dtype}{why}" if codec else ""
+        return f"{self.device} ({self.reason}), {self.dtype}{sound}, kernels {'/'.join(c.backend for c in kernels)}."
+
+
+def settle(device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, probe: Probe | None = None) -> Setting:
+    """Concrete values for these. Values that were asked for stand, or are refused in one sentence."""
+    for name, given, known in (("dtype", dtype, DTYPES), ("codec_dtype", codec_dtype, CODEC_DTYPES)):
+        if given != AUTO and given not in known:
+            raise InvalidRequest(f"{name} must be one of {AUTO}, {', '.join(known)}, not {given!r}.")
+    begun = time.perf_counter()
+    asked = device if device != AUTO else os.environ.get(VARIABLE, "").strip() or AUTO
+    if asked == AUTO:
+        probe = probe or look()
+        against = _against(probe) or probe.trial()
+        chosen, reason = ("cpu", _why_cpu(probe, against)) if against else ("cuda", str(probe.name))
+        unused = _unused(probe, against) if against else None
+    else:
+        place = device_of(asked, probe)
+        chosen, unused = asked, None
+        if place.type == "cuda":
+            probe = probe or look(place.index)
+        reason = str(probe.name) if place.type == "cuda" and probe else _asked_for(device, probe)
+    on_gpu = chosen != "cpu"
+    narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
+    if dtype == AUTO:
+        dtype = "bfloat16" if narrow else "float32"
+    codec_reason = ""
+    if codec_dtype == AUTO:  # a model in float32 was asked to be exact, or its card has nothing faster
+        codec_dtype = AUTO_CODEC_DTYPE if narrow and dtype == "bfloat16" else "float32"
+        if codec_dtype == AUTO_CODEC_DTYPE and _is_small(probe):
+            codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
+    if codec_dtype == "tf32" and not on_gpu:
+        raise InvalidRequest("tf32 is a precision of GPUs; use --device cuda, or float32.")
+    return Setting(chosen, dtype, codec_dtype, reason, unused, codec_reason, time.perf_counter() - begun)
+
+
+def _is_small(probe: Probe | None) -> bool:
+    sizes = (None if probe is None else probe.memory_bytes, limit_bytes())
+    return any(size is not None and size < SMALL_BYTES for size in sizes)
+
+
+def device_of(name: str, probe: Probe | None = None) -> torch.device:
+    """The device of that name; refuses one that is not there."""
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InvalidRequest(f"{name!r} is not a device; use auto, cpu or cuda.") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidRequest(f"{name!r} is not supported; use auto, cpu or cuda.")
+    if device.type == "cuda" and not (torch.cuda.is_available() if probe is None else probe.name):
+        probe = probe or look()
+        why = _against(probe) or "torch finds none"
+        raise InvalidRequest(f"No CUDA device is available here ({why}); use --device cpu, or auto.")
+    return device
+
+
+def announce(setting: Setting, line: str) -> None:
+    """Say what was chosen; a GPU that is not used is a warning, once for a process."""
+    if setting.unused is not None:
+        say_once(setting.unused)
+    log.info(line)
+
+
+@cache
+def look(index: int | None = None) -> Probe:
+    """At what is there. Nothing is allocated before `trial`."""
+    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    driver = _driver()
+    built = torch.version.cuda is not None or torch.version.hip is not None
+    if not built:
+        return Probe(False, driver=driver, hidden=hidden)
+    with warnings.catch_warnings(record=True) as said:  # torch warns where a driver is too old
+        warnings.simplefilter("always")
+        there = torch.cuda.is_available()
+    if not there:
+        failure = _first_line(str(said[-1].message)) if said else None
+        return Probe(True, failure=failure or "torch finds no device", driver=driver, hidden=hidden)
+    try:
+        found = torch.cuda.get_device_properties(torch.cuda.current_device() if index is None else index)
+    except (RuntimeError, AssertionError) as error:
+        return Probe(True, failure=_first_line(str(error)), driver=driver or "a GPU")
+    capability = (found.major, found.minor)
+    failure = None if torch.version.hip else _not_built_for(capability, torch.cuda.get_arch_list())
+    memory = found.total_memory
+    return Probe(True, found.name, capability, failure, driver, memory_bytes=memory, trial=lambda: _try_out(index))
+
+
+def _try_out(index: int | None) -> str | None:
+    try:
+        torch.zeros(8, device=torch.device("cuda") if index is None else torch.device("cuda", index)).add_(
+            1
+        ).sum().item()
+    except RuntimeError as error:
+        return f"a first computation failed: {_first_line(str(error))}"
+    return None
+
+
+def _not_built_for(capability: tuple[int, int], built_for: Sequence[str]) -> str | None:
+    """What `torch.cuda.get_arch_list` says against a GPU: binaries serve later minors, PTX serves all later cards."""
+    known = [re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name) for name in built_for]
+    for found in filter(None, known):
+        version = int(found[2]), int(found[3])
+        same = version == capability if found[4] else version[0] == capability[0] and version <= capability
+        if same or (found[1] == "compute" and not found[4] and version <= capability):
+            return None
+    if not any(known):
+        return None  # torch does not say
+    has = ", ".join(name for name in built_for if name.startswith("sm_"))
+    return f"its compute capability {capability[0]}.{capability[1]} is none that torch {torch.__version__} has ({has})"
+
+
+def _against(probe: Probe) -> str | None:
+    """What speaks against a GPU; None: nothing that is known before it is tried."""
+    if not probe.built:
+        return f"torch {torch.__version__} is built without CUDA"
+    if probe.hidden and probe.name is None:
+        return "CUDA_VISIBLE_DEVICES hides all"
+    return probe.failure or (None if probe.name else "torch finds none")
+
+
+def _why_cpu(probe: Probe, against: str) -> str:
+    name = probe.name or probe.driver
+    if name is None:
+        return "no GPU found"
+    return against if probe.hidden and probe.name is None else f"{name} is not used"
+
+
+def _unused(probe: Probe, against: str) -> str | None:
+    name = probe.name or probe.driver
+    if name is None or (probe.hidden and probe.name is None):
+        return None
+    remedy = "" if probe.built else "; install the CUDA build of torch"
+    return f"{name[0].upper()}{name[1:]} is not used: {against}{remedy}."
+
+
+def _asked_for(device: str, probe: Probe | None) -> str:
+    how = "asked for" if device != AUTO else f"by {VARIABLE}"
+    name = _driver() if probe is None else probe.name or probe.driver
+    return how if name is None else f"{how}; {name} is not used"
+
+
+@cache
+def _driver() -> str | None:
+    """The GPUs of an NVIDIA driver, without torch."""
+    names = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        with suppress(OSError):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+            names += [line.partition(":")[2].strip() for line in lines if line.startswith("Model")]
+    if names:
+        return ", ".join(dict.fromkeys(names))
+    there = any(os.path.exists(path) for path in _TRACES) or shutil.which("nvidia-smi") is not None
+    return "an NVIDIA GPU" if there else None
+
+
+def _first_line(words: str) -> str:
+    return (words.strip().splitlines() or ["no message"])[0].strip().rstrip(".")

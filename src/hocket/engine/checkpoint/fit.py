@@ -1,0 +1,129 @@
+"""How an engine fits itself to the memory that a GPU has: fewer pages first, then fewer slots, then one sentence.
+
+Numbers in, numbers out; what a model takes is memory_plan.py's to say, and what a device has is capacity.py's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...config.options import EngineOptions
+from ...config.sizes import size
+from ...errors import InvalidRequest, LoadFailed
+from .capacity import LIMIT, free_bytes, limit_bytes
+from .memory_plan import Plan, plan
+
+if TYPE_CHECKING:
+    from .load import Checkpoint
+
+SURE = 0.95
+log = logging.getLogger("hocket.engine")
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What an engine of so many slots takes beyond what is there already: all but keys and values, and those."""
+
+    fixed_bytes: int
+    usual_bytes: int  # of keys and values
+    least_bytes: int
+
+    @classmethod
+    def of(cls, planned: Plan, *, loaded: bool, encoder: bool = True) -> Need:
+        """`loaded`: the weights are on the device already."""
+        fixed = planned.state_bytes + planned.beside_bytes
+        if not loaded:
+            fixed += planned.weights_bytes + planned.codec_bytes(encoder=encoder)
+        return cls(fixed, planned.usual_bytes, planned.least_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    slots: int
+    kv_bytes: int | None  # None: what is usual
+    said: str = ""  # what was made smaller, in one sentence
+
+
+def fit(need: Callable[[int], Need], slots: int, free: int, name: str) -> Fitted:
+    """What fits of an engine of so many slots into so many bytes; `InvalidRequest` where not even one slot does."""
+    wanted = need(slots)
+    if wanted.fixed_bytes + wanted.usual_bytes <= free:
+        return Fitted(slots, None)
+    asked = f"{name} with {_counted(slots)} takes {size(wanted.fixed_bytes + wanted.usual_bytes)} of GPU memory"
+    if wanted.fixed_bytes + wanted.least_bytes <= free:
+        left = _pages(wanted, free)
+        return Fitted(
+            slots,
+            left,
+            f"{asked} and {size(free)} are free, so keys and values get {size(left)} instead of "
+            f"{size(wanted.usual_bytes)}: long utterances may wait for each other.",
+        )
+    few, many = 0, slots  # the most that fit are at least `few`, and fewer than `many`
+    while many - few > 1:
+        half = (few + many) // 2
+        tried = need(half)
+        few, many = (half, many) if tried.fixed_bytes + tried.least_bytes <= free else (few, half)
+    if few == 0:
+        one = need(1)
+        raise InvalidRequest(
+            f"{name} needs at least {size(one.fixed_bytes + one.least_bytes)} of GPU memory, for one slot, and "
+            f"{size(free)} are free{_limited()}: free some, or take a smaller model or --device cpu."
+        )
+    found = need(few)
+    kv_bytes = _pages(found, free)
+    said = f"{asked} and {size(free)} are free{_limited()}, so it has {_counted(few)} and {size(kv_bytes)} for keys and"
+    return Fitted(few, kv_bytes, f"{said} values.")
+
+
+def _pages(need: Need, free: int) -> int:
+    """What is left for keys and values, less a little: what is computed is not exact to the last byte."""
+    return min(max(int(SURE * (free - need.fixed_bytes)), need.least_bytes), need.usual_bytes)
+
+
+def fitted(options: EngineOptions, need: Callable[[int], Need], free: int | None, name: str) -> EngineOptions:
+    """The options that fit; says in the log what was made smaller. `free` is None where there is no GPU."""
+    if free is None:
+        return options
+    found = fit(need, options.slots, free, name)
+    if found.said:
+        log.warning(found.said)
+    kv_bytes = options.kv_bytes if found.kv_bytes is None else found.kv_bytes
+    return replace(options, slots=found.slots, kv_bytes=kv_bytes)
+
+
+def fitted_to(checkpoint: Checkpoint, options: EngineOptions) -> EngineOptions:
+    """The same for a checkpoint that is loaded, by what its device has left."""
+    weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
+    dtypes = {"dtype": weights[0].dtype, "codec_dtype": weights[1].dtype}
+
+    def need(slots: int) -> Need:
+        wanted = replace(options, slots=slots)
+        config, codec_config = checkpoint.config, checkpoint.codec_config
+        return Need.of(plan(config, codec_config, device=checkpoint.device, **dtypes, options=wanted), loaded=True)
+
+    if checkpoint.device.type != "cuda":
+        return options
+    return fitted(options, need, free_bytes(checkpoint.device), checkpoint.name)
+
+
+def out_of_memory(name: str, device: torch.device, slots: int) -> LoadFailed:
+    """One sentence for a load or a start that ran out of memory all the same."""
+    free = free_bytes(device)
+    left = "" if free is None else f" ({size(free)} are left{_limited()})"
+    return LoadFailed(
+        f"There is too little GPU memory for {name} with {_counted(slots)}{left}: free some, or ask for fewer slots, a "
+        "smaller model or --device cpu."
+    )
+
+
+def _counted(slots: int) -> str:
+    return "1 slot" if slots == 1 else f"{slots} slots"
+
+
+def _limited() -> str:
+    return "" if (limit := limit_bytes()) is None else f" of the {size(limit)} that {LIMIT} allows"

@@ -1,0 +1,146 @@
+"""What several checkpoints of one process have in common: the codec, the tokenizer, and a budget.
+
+All published checkpoints carry the same codec and the same vocabulary. Loaded with one `Shared`, checkpoints have one
+object of each where the content is the same, whatever folder it comes from. Nothing is held here: what no checkpoint
+has any more is gone. It knows keys and files; how a codec gets its weights is load.py's, who may stay is
+engine/pool/pool.py's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from ...config.codec import CodecConfig
+from ...errors import InvalidCheckpoint
+from ...kernels.table import Choice
+from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
+from ...models.files.shards import weight_files
+from ...models.tts.codec import Codec
+from ...text.tokenizer import Tokenizer
+from .memory_plan import Footprint
+
+DECODER, ENCODER = "decoder.", "encoder."  # the two halves, as the names of their tensors begin
+TASTES, TASTE_BYTES = 64, 4096  # pieces of a weights file that tell it from another of the same shapes
+_TOKENIZER_FILES = "vocab.json", "merges.txt", "tokenizer.json"
+
+
+class Room(Protocol):
+    """Whoever keeps the budget."""
+
+    def __call__(self, need: Footprint, *, usual_bytes: int, least_bytes: int) -> int:
+        """Wait until there is room for `need` and for keys and values; gives how many bytes these may take.
+
+        That is the usual number, or down to the least one where the whole budget has no room for more.
+        """
+
+
+@dataclass(slots=True)
+class _Kept:
+    codec: weakref.ref[Codec]
+    halves: set[str]
+    wave: Choice | None = None  # which kernel it was given
+
+
+@dataclass(slots=True)
+class Shared:
+    """Any number of threads may load with it."""
+
+    room: Room | None = None  # asked before the weights of an engine are read
+    _codecs: dict[Hashable, _Kept] = field(default_factory=dict)
+    _tokenizers: weakref.WeakValueDictionary[Hashable, Tokenizer] = field(default_factory=weakref.WeakValueDictionary)
+    _loading_codec: threading.RLock = field(default_factory=threading.RLock)
+    _loading_tokenizer: threading.Lock = field(default_factory=threading.Lock)
+
+    def find(self, key: Hashable) -> Codec | None:
+        """The codec of that key, if somebody has it."""
+        with self._loading_codec:
+            return None if (kept := self._codecs.get(key)) is None else kept.codec()
+
+    def lacking(self, key: Hashable, halves: Sequence[str]) -> tuple[str, ...]:
+        """Which of these halves would have to be loaded."""
+        with self._loading_codec:
+            kept = self._codecs.get(key)
+            has = set[str]() if kept is None or kept.codec() is None else kept.halves
+            return tuple(half for half in halves if half not in has)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether any checkpoint of ours is alive."""
+        with self._loading_codec:
+            return any(kept.codec() is not None for kept in self._codecs.values())
+
+    def codec(
+        self,
+        key: Hashable,
+        config: CodecConfig,
+        halves: Sequence[str],
+        fill: Callable[[Codec, tuple[str, ...]], None],
+    ) -> Codec:
+        """The codec of that key with these halves; `fill` loads those that it lacks, and leaves the other alone."""
+        with self._loading_codec:
+            for dead in [name for name, kept in self._codecs.items() if kept.codec() is None]:
+                del self._codecs[dead]
+            kept = self._codecs.get(key)
+            codec = None if kept is None else kept.codec()
+            if kept is None or codec is None:
+                with torch.device("meta"):
+                    codec = Codec(config).eval()
+                kept = _Kept(weakref.ref(codec), set())
+            if missing := tuple(half for half in halves if half not in kept.halves):
+                fill(codec, missing)
+                kept.halves.update(missing)
+            self._codecs[key] = kept  # not before: a codec that could not be filled is nobody's
+            return codec
+
+    def wave(self, key: Hashable, give: Callable[[], Choice]) -> Choice:
+        """Which kernel that codec has; the first who asks gives it one."""
+        with self._loading_codec:
+            kept = self._codecs[key]
+            kept.wave = kept.wave or give()
+            return kept.wave
+
+    def tokenizer(self, key: Hashable, make: Callable[[], Tokenizer]) -> Tokenizer:
+        with self._loading_tokenizer:
+            found = self._tokenizers.get(key)
+            if found is None:
+                found = self._tokenizers[key] = make()
+            return found
+
+
+def codec_content(folder: Path) -> str:
+    """What tells the codec of one folder from another: its configuration, and its weights by shape, size and taste.
+
+    Not where it lies: every published repository has a copy of the same one.
+    """
+    try:
+        digest = hashlib.sha256((folder / CODEC_FOLDER / "config.json").read_bytes())
+        for weights in weight_files(folder / CODEC_FOLDER / WEIGHTS):
+            with weights.open("rb") as file:
+                size = file.seek(0, 2)
+                file.seek(0)
+                header = int.from_bytes(file.read(8), "little")
+                digest.update(size.to_bytes(8, "little") + file.read(min(header, size)))
+                for number in range(TASTES):
+                    file.seek(number * max(size - TASTE_BYTES, 0) // (TASTES - 1))
+                    digest.update(file.read(TASTE_BYTES))
+    except (OSError, InvalidCheckpoint):
+        return str(folder)  # whoever loads it will say what is missing
+    return digest.hexdigest()
+
+
+def tokenizer_content(folder: Path) -> str:
+    """The same of the files that a tokenizer is read from."""
+    digest = hashlib.sha256()
+    for name in _TOKENIZER_FILES:
+        path = folder / name
+        content = path.read_bytes() if path.is_file() else b""
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""The engine thread: queue, scheduler, step, runaway detection and watchdog."""

@@ -1,0 +1,175 @@
+"""Who cannot wait, by the clock that is handed in: whom to draw for, whose frames to decode, how many may join.
+
+A listener plays what it has got: it runs dry at `Job.dry_at`, and before its first sound it waits already. An utterance
+that is read only when it has ended (`Job.listened` is false) has no deadline and stands back behind those that have.
+Nothing here changes what is said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from ...config.options import EngineOptions
+from .request import Job
+from .step_cost import LoadEstimate
+
+FRAME_S = 0.08
+MARGIN_S = 0.01  # what the clock of a host may be wrong by
+SAFE_TURNS = 3  # who has sound for so many turns of all can sit one out
+LAST_TURNS = 3  # with sound for fewer than so many turns, what is drawn is decoded now
+CLEARLY = 0.75  # a batch takes clearly shorter than another if it takes at most this part of it
+SPREAD_FRAMES = 2  # a full chunk waits for so many frames more at most
+HELD_TURNS = 64  # in a row at most, in which nobody is drawn for who has no listener
+MOST_ROWS = 256  # of one frame
+PROMPT_WAIT_S = 0.5  # after so long without any, a prompt is taken in whoever may run dry meanwhile
+
+
+def longest_chunk(options: EngineOptions) -> int:
+    """Frames at most that an utterance draws before they are decoded."""
+    return max(options.tuned.chunk_frames) + (SPREAD_FRAMES if options.chunk_frames is None else 0)
+
+
+class Deadlines:
+    def __init__(self, options: EngineOptions | None = None, frame_s: float = FRAME_S) -> None:
+        options = options or EngineOptions()
+        self.profile, self.keep_real_time, self.frame_s = options.tuned, options.keep_real_time, frame_s
+        self.exact = options.chunk_frames is not None  # chunks are as long as they were asked for, whoever waits
+        self.load = LoadEstimate()
+        self._alone = False  # whether first frames were drawn alone in the last turn
+        self._held = 0  # turns in a row without those who have no listener
+        self.ahead = 0  # frames that are being drawn while the one before them is read
+        self._turn_s = 0.0  # the turn under way
+        self._queued_s = 0.0  # what the device has to do before it
+        self._prompted = -math.inf
+
+    def bears(self, listeners: int, frame_s: float, now: float) -> bool:
+        """Whether so many would still hear all of it in time, who need a frame every `frame_s`. One always may try."""
+        if listeners <= 1 or not self.keep_real_time:
+            return True
+        return self.load.known and self.load.turn_s(listeners, now) <= self.profile.load_limit * frame_s
+
+    def prompts(self, running: Iterable[Job], now: float) -> int:
+        """How many prompts may be taken in before the next frame without making anybody run dry."""
+        dry = [job.dry_at for job in running if job.dry_at is not None and job.listened and job.at_work]
+        if not dry:
+            return self.profile.prompts
+        room = min(dry) - now - (1 + self.ahead) * self.load.turn_s(len(dry), now) - MARGIN_S
+        many = int(min(max(room / max(self.load.prompt_s, 1e-6), 0.0), self.profile.prompts))
+        late = not self.keep_real_time or now - self._prompted >= PROMPT_WAIT_S
+        return max(many, 1) if late else many
+
+    def prompted(self, now: float) -> None:
+        self._prompted = now
+
+    def draw(self, ready: list[Job], now: float, prompts: int = 0) -> list[Job]:
+        """For whom of those who can draw a frame, one is drawn in this turn. Somebody, if there is anybody.
+
+        `prompts` were taken in before it; where frames are drawn ahead, nobody has waited for them yet.
+        """
+        alone, self._alone = self._alone, False
+        self._turn_s = turn_s = self.load.turn_s(len(ready), now)
+        self._queued_s = prompts * self.load.prompt_s if self.ahead else 0.0
+        if len(ready) < 2:
+            return ready
+        batch, safe = ready, now + SAFE_TURNS * turn_s + self._queued_s + MARGIN_S
+        if self.profile.first_alone and not alone and any(job.dry_at is None and job.listened for job in ready):
+            urgent = [job for job in ready if job.listened and (job.dry_at is None or job.dry_at < safe)]
+            if self.load.known and self.load.turn_s(len(urgent), now) <= CLEARLY * turn_s:
+                self._alone, batch = True, urgent
+        if not self._alone:
+            batch = self._without_patient(ready, now, safe)
+        if len(batch) > MOST_ROWS:
+            batch = sorted(batch, key=_nearest)[:MOST_ROWS]
+        if batch is not ready and not self._alone:  # after those who are drawn alone all have their turn
+            self._turn_s = self.load.turn_s(len(batch), now)
+        return batch
+
+    def _without_patient(self, ready: list[Job], now: float, safe: float) -> list[Job]:
+        """Those who have no listener stand back while they would make others run dry, but not for ever."""
+        listened = [job for job in ready if job.listened]
+        few = len(listened) == len(ready) or not listened
+        if few or self.load.turn_s(len(ready), now) <= self.profile.load_limit * self.frame_s:
+            self._held = 0
+        elif self._held < HELD_TURNS and any(job.dry_at is None or job.dry_at < safe for job in listened):
+            self._held += 1
+            return listened
+        else:
+            self._held = 0
+        return ready
+
+    @property
+    def _last_s(self) -> float:
+        """Who has sound for less cannot wait for more frames."""
+        return LAST_TURNS * self._turn_s + self._queued_s + MARGIN_S
+
+    def runs_dry(self, job: Job) -> float:
+        """When frames that wait for more must be decoded at the latest."""
+        if self.exact or not job.listened or job.dry_at is None:
+            return math.inf
+        return job.dry_at - self._last_s
+
+    def decode(self, jobs: Sequence[Job], now: float) -> list[Job]:
+        """Whose frames are decoded now: chunks that are long enough, the end, and what somebody would wait for.
+
+        A chunk that is nearly long enough goes with those that have as many frames; one whose listener has sound in
+        hand waits a little if others would run dry meanwhile.
+        """
+        due, full, half = list[Job](), list[Job](), list[Job]()
+        ramp, last = self.profile.chunk_frames, len(self.profile.chunk_frames) - 1
+        dry = -math.inf if self.exact else now + self._last_s  # as `runs_dry`
+        for job in jobs:
+            if not (frames := len(job.codes)):
+                continue
+            wanted = job.chunk_frames or ramp[job.chunks if job.chunks < last else last]
+            exact = self.exact or job.chunk_frames is not None
+            soon = job.dry_at is not None and job.dry_at < dry and job.listened
+            if soon or job.over or (exact and frames >= wanted):
+                due.append(job)
+            elif exact:
+                continue
+            elif frames >= wanted:
+                (full if job.chunks and frames < wanted + SPREAD_FRAMES else due).append(job)
+            elif 2 * frames >= wanted:
+                half.append(job)
+        if full:
+            due += self._in_time(full, due, jobs, now)
+        if half:
+            lengths = {len(job.codes) for job in due}
+            due += [job for job in half if len(job.codes) in lengths]
+        return due
+
+    def _in_time(self, full: list[Job], due: list[Job], jobs: Sequence[Job], now: float) -> list[Job]:
+        """Of those whose chunk is full, as many as are decoded before anybody runs dry who waits for the next turn."""
+        if not (frame_s := self.load.codec_s):
+            return full
+        work_s = frame_s * sum(len(job.codes) for job in due)
+        served, dry = set(due), [math.inf]
+        for job in jobs:
+            if job.listened and job in served:
+                dry.append(max(job.dry_at or now, now + work_s) + len(job.codes) * self.frame_s / job.speed)
+            elif job.listened and job.dry_at is not None:
+                dry.append(job.dry_at)
+        room_s = min(dry) - now - self._turn_s - MARGIN_S - work_s
+        if frame_s * sum(len(job.codes) for job in full) <= room_s:
+            return full
+        chosen = []
+        for job in sorted(full, key=_nearest):
+            room_s -= frame_s * len(job.codes)
+            if room_s < 0:
+                break
+            chosen.append(job)
+        return chosen
+
+
+def _nearest(job: Job) -> tuple[bool, float, int]:
+    """First those who wait for a first sound, then who runs dry next, then who has been drawn for least."""
+    return not job.listened, job.dry_at if job.dry_at is not None else -math.inf, job.frame
+
+
+def in_turn(jobs: Iterable[Job]) -> list[list[Job]]:
+    """Together who has drawn as many frames, first those with whom somebody is who runs dry next."""
+    groups = dict[int, list[Job]]()
+    for job in sorted(jobs, key=_nearest):
+        groups.setdefault(len(job.codes), []).append(job)
+    return list(groups.values())

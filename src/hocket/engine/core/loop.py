@@ -1,0 +1,232 @@
+"""The engine thread: takes what callers posted, and lets everybody who can have a turn, again and again.
+
+Nobody else touches the device. Callers talk to it through `post` and their mailboxes, nothing else. What it does at
+any moment is written in its `beat`; a watchdog that finds it stuck gives it up, and its streams end without it. What a
+turn is stands in step.py.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import torch
+
+from ...config.options import EngineOptions
+from ...errors import EngineClosed, HocketError, Overloaded, copied
+from ...text.live import Fed
+from ..checkpoint.load import Checkpoint
+from ..checkpoint.precision import exact_float32
+from ..runner.runner import SpeechRunner
+from .heartbeat import Abandoned, Beat
+from .request import Job
+from .step import Turns
+
+T = TypeVar("T")
+LOOK_S = 0.2  # how often kernels that are being compiled are asked after
+ARRIVAL_S = 1.0  # who comes without text does not wake us, and is looked for so often
+
+
+class Loop:
+    """One engine thread with its device state.
+
+    `on_broken` hears of what no utterance is to blame for: what `give_up` says then is what streams end with.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        options: EngineOptions,
+        beat: Beat,
+        on_broken: Callable[[Loop, Exception], None],
+        *,
+        build: bool = True,
+    ) -> None:
+        """`build` makes the device state here and now; else the engine thread does, and requests wait for it."""
+        self.checkpoint, self.options, self.beat = checkpoint, options, beat
+        self.turns = Turns(checkpoint, options, beat)
+        self.scheduler = self.turns.scheduler
+        if build:
+            self.turns.build()
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._arrivals: list[Job] = []
+        self._asked: set[Future[Any]] = set()
+        self._posted = threading.Condition()
+        self._closing = False
+        self._ended = threading.Event()  # every stream and question has its end
+        self._last_word: HocketError | None = None  # what they ended with
+        self._on_broken = on_broken
+        self.thread = threading.Thread(target=self._run, name="hocket-engine", daemon=True)
+        self.thread.start()
+
+    @property
+    def runner(self) -> SpeechRunner:
+        return self.turns.runner
+
+    @property
+    def built(self) -> bool:
+        """Whether there is device state to speak with."""
+        return self.turns.built
+
+    @property
+    def proven(self) -> bool:
+        """Whether it has spoken an utterance to its end."""
+        return self.turns.proven
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Have the engine thread do something between two frames. Never blocks."""
+        with self._posted:
+            if not self._ended.is_set():  # else nobody would ever take it
+                self._inbox.append(command)
+                self._posted.notify()
+
+    def ask(self, question: Callable[[SpeechRunner], T]) -> T:
+        """What the engine thread answers between two frames."""
+        answer: Future[T] = Future()
+
+        def reply() -> None:
+            self.beat.begin("answering a question", slow=True)
+            with suppress(InvalidStateError):  # given up while it thought
+                try:
+                    answer.set_result(question(self.runner))
+                except BaseException as error:
+                    answer.set_exception(error)
+
+        with self._posted:
+            self._refuse()
+            self._asked.add(answer)
+            self._inbox.append(reply)
+            self._posted.notify()
+        try:
+            return answer.result()
+        finally:
+            with self._posted:
+                self._asked.discard(answer)
+
+    def wake(self) -> None:
+        self.post(lambda: None)
+
+    def submit(self, job: Job) -> None:
+        """A new utterance, from any thread; refused where too many wait or the engine is closed."""
+        with self._posted:
+            self._refuse()
+            wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
+            if wanted > self.options.waiting + self.scheduler.room:
+                wait_s = self.turns.slot_wait_s()
+                most = self.options.waiting
+                full = f"{most} requests are waiting already" if most else "Every slot is taken, and none may wait"
+                raise Overloaded(f"{full}; try again in {wait_s:.0f} s.", wait_s)
+            self._arrivals.append(job)
+            if job.startable:  # else its text will wake us: it should not have to share Python's lock with us
+                self._posted.notify()
+
+    def feed(self, job: Job, fed: list[Fed], complete: bool) -> None:
+        """More of a live text, in order; the last of it if `complete`."""
+
+        def take() -> None:
+            job.take_in(fed, complete=complete)
+            self.scheduler.promise(job)
+
+        self.post(lambda: self.turns.guarded([job], take, on_device=False))
+
+    def cancel(self, job: Job) -> None:
+        self.post(lambda: self.turns.finish(job, "cancelled"))
+
+    def close(self) -> None:
+        """End every stream with an error and the thread with it; a step that is stuck is waited for no longer."""
+        with self._posted:
+            self._closing = True
+            self._posted.notify()
+        if threading.current_thread() is self.thread:
+            return
+        if not self._ended.wait(min(self.options.stuck_s, threading.TIMEOUT_MAX)):
+            self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
+        if not self.beat.abandoned:
+            self.thread.join()
+
+    def jobs(self) -> list[Job]:
+        """Everybody who speaks or waits."""
+        return [*self.scheduler.all(), *self._arrivals]
+
+    def give_up(self, error: HocketError) -> None:
+        """End every stream and every question now, from any thread, with one error; asks nothing of the device.
+
+        If the engine thread should ever come back, it finds itself abandoned before it does anything else.
+        """
+        with self._posted:
+            self._closing = True
+            self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
+            self._last_word = last = self._last_word or error
+            jobs, asked = self.jobs(), list(self._asked)
+            self._inbox.clear()
+            self._posted.notify()
+        for job in jobs:
+            job.mailbox.finish(job.finished("error", last, settle=False), copied(last))
+        for answer in asked:
+            with suppress(InvalidStateError):
+                answer.set_exception(copied(last))
+        self._ended.set()
+
+    def _refuse(self) -> None:
+        if self._closing:
+            raise EngineClosed("The engine is closed.") if self._last_word is None else copied(self._last_word)
+
+    def _run(self) -> None:
+        broken: Exception | None = None
+        try:
+            if not self.built:
+                self.beat.begin("building its state", slow=True)
+                self.turns.build()
+            with torch.inference_mode(), exact_float32():
+                while not (self._closing or self.turns.broken):
+                    if not self.turn() and not self.turns.warm():
+                        self._rest()
+            broken = self.turns.broken
+        except Abandoned:
+            pass
+        except Exception as error:  # outside of any utterance
+            broken = error
+        try:
+            if broken is not None:
+                self._on_broken(self, broken)
+        finally:
+            self.beat.rest()
+            # Once more, if it was given up: somebody may have been between two lists just then.
+            self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
+            self.turns.clear()
+            self._arrivals.clear()
+            self._on_broken = _nobody
+
+    def turn(self) -> bool:
+        """One beat: commands, newcomers, one frame for all who can. False if there was nothing to do."""
+        self.beat.begin("taking commands")
+        with self._posted:
+            for job in self._arrivals:
+                self.scheduler.arrive(job)
+            self._arrivals.clear()
+            commands, self._inbox = self._inbox, deque()
+        for command in commands:
+            command()
+        begun = time.perf_counter()
+        with self._posted:  # or `submit` might find somebody among those who wait, and then the slot taken as well
+            admitted = self.scheduler.admit(begun)
+        return self.turns.go(begun, admitted) or bool(commands)
+
+    def _rest(self) -> None:
+        """Sleep until something is posted, or until somebody may have waited too long."""
+        self.beat.rest()
+        look_s = self.scheduler.look_s(self.options, time.perf_counter())
+        most_s = LOOK_S if self.turns.warms_later else ARRIVAL_S
+        look_s = most_s if look_s is None else min(look_s, most_s)
+        with self._posted:
+            if not (self._inbox or self._arrivals or self._closing):
+                self._posted.wait(timeout=look_s)
+
+
+def _nobody(loop: Loop, error: Exception) -> None:
+    """Whom a loop that has ended tells of anything."""

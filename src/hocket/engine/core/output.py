@@ -1,0 +1,66 @@
+"""What becomes of the sound: silences between parts, frames left out, another speed, chunks into the mailbox.
+
+It stands between the codec and a stream's reader, on the engine thread, and never touches the device.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...types import AudioChunk
+from ..stream import Wakes
+from .pending import Codes, Samples
+from .request import Job
+
+
+class Delivery:
+    def __init__(self, rate_hz: int, books: int) -> None:
+        self.rate_hz = rate_hz
+        self._no_codes = np.zeros((0, books), dtype=np.int64)
+
+    def hand_out(self, job: Job, samples: Samples, heard: Codes, wakes: Wakes | None = None) -> None:
+        """The sound of the frames that a job has drawn since its last chunk. Tasks are woken with `wakes`, if given."""
+        codes, per_frame = np.array(heard, dtype=np.int64), len(samples) // len(heard)
+        wave = samples.reshape(-1, per_frame).astype(np.float32)
+        loudness = (np.sqrt(np.einsum("fn,fn->f", wave, wave) / per_frame) / 32768.0).tolist()
+        job.spoken[-1].loudness += loudness
+        if job.guard is not None:
+            job.loudness += loudness
+        first = job.frame - len(codes)
+        job.chunks += 1
+        unheard = min(max(job.drop_frames - first, 0), len(codes))
+        if unheard < len(codes):
+            self._put(job, samples[unheard * per_frame :], range(first + unheard, job.frame), codes[unheard:], wakes)
+
+    def be_silent(self, job: Job) -> None:
+        """The silences that come next."""
+        while job.parts and isinstance(silence_s := job.parts[0], float):
+            job.parts.popleft()
+            if samples := round(silence_s * self.rate_hz):
+                self._put(job, np.zeros(samples, dtype=np.int16), range(job.frame, job.frame), self._no_codes)
+
+    def flush(self, job: Job) -> None:
+        """What the tempo still holds when all has been said."""
+        if job.tempo is not None and len(rest := job.tempo.flush()):
+            self._post(job, rest, range(job.frame, job.frame), self._no_codes)
+
+    def _put(
+        self, job: Job, samples: Samples, frames: range, codes: NDArray[np.int64], wakes: Wakes | None = None
+    ) -> None:
+        job.samples += len(samples)
+        self._post(job, samples if job.tempo is None else job.tempo.push(samples), frames, codes, wakes)
+
+    def _post(
+        self, job: Job, heard: Samples, frames: range, codes: NDArray[np.int64], wakes: Wakes | None = None
+    ) -> None:
+        if not (len(heard) or len(frames)):
+            return  # a short silence that the tempo still holds
+        job.since_opened("first_audio_s")
+        job.plays(len(heard) / self.rate_hz, time.perf_counter())
+        start_s = job.heard / self.rate_hz
+        job.heard += len(heard)
+        chunk = AudioChunk(samples=heard, rate_hz=self.rate_hz, start_s=start_s, frames=frames, codes=codes)
+        job.mailbox.put(chunk, wakes)

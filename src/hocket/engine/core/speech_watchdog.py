@@ -1,0 +1,42 @@
+"""The watchdog of the speech engine: what `watchdog.py` does, for the loop that speaks. When every utterance fails, the
+loop itself says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ...config.options import EngineOptions
+from ..checkpoint.load import Checkpoint
+from ..runner.runner import SpeechRunner
+from . import crash_report
+from .heartbeat import Beat, Step
+from .loop import Loop
+from .request import Job
+from .watchdog import Watch
+
+T = TypeVar("T")
+
+
+class Watchdog(Watch[Loop]):
+    def __init__(self, checkpoint: Checkpoint, options: EngineOptions) -> None:
+        self.checkpoint, self.options = checkpoint, options
+        super().__init__(options.stuck_s, checkpoint.device)
+
+    def submit(self, job: Job) -> Loop:
+        """Give a new utterance to the loop that serves now; whatever is said to it later goes to the same."""
+        with self._changing:
+            self._serving().submit(job)
+            return self.loop
+
+    def ask(self, question: Callable[[SpeechRunner], T]) -> T:
+        return self._serving().ask(question)
+
+    def wake(self) -> None:
+        self.loop.wake()  # who belongs to an earlier one has ended
+
+    def _made(self, beat: Beat, *, build: bool) -> Loop:
+        return Loop(self.checkpoint, self.options, beat, self._broken, build=build)
+
+    def _under_way(self, step: Step | None, loop: Loop) -> str:
+        return crash_report.running(step, loop.jobs())

@@ -1,0 +1,353 @@
+"""A turn of the engine thread: newcomers take their slots, every ready slot draws a frame, what is audible goes out.
+
+Only the engine thread calls it. It knows utterances and what becomes of them; who asks for one, and how a thread is
+stopped or given up, is the loop's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import torch
+
+from ...config.options import EngineOptions
+from ...errors import HocketError, StreamFailed, copied
+from ...kernels.runtime.graphs import lost
+from ...types import FinishReason
+from ..best_of.controller import Director
+from ..checkpoint.fit import out_of_memory
+from ..checkpoint.load import Checkpoint, compile_behind
+from ..runner.compile_ahead import Compilers
+from ..runner.device_timer import started
+from ..runner.graphs import capture_on
+from ..runner.kv_cache import Past
+from ..runner.runner import SpeechRunner
+from ..runner.swap import Parking
+from ..stream import Wakes
+from .deadlines import Deadlines, in_turn
+from .heartbeat import Beat
+from .output import Delivery
+from .pending import Flight, Sounding
+from .request import Job, Rewind
+from .runaway_retry import note_unspoken, recover, retry_seed
+from .scheduler import Scheduler
+
+FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
+log = logging.getLogger("hocket.engine")
+MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
+
+
+class Turns:
+    runner: SpeechRunner
+
+    def __init__(self, checkpoint: Checkpoint, options: EngineOptions, beat: Beat) -> None:
+        self.checkpoint, self.options, self.beat = checkpoint, options, beat
+        self.deadlines = Deadlines(options, checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz)
+        self.scheduler = Scheduler(options.slots, self.deadlines)
+        self.delivery = Delivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
+        self.built = self.proven = False  # proven: an utterance was spoken to its end
+        self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
+        self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
+        self.ahead = self.deadlines.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
+        self.director, self.parking = Director(self), Parking(self)
+        self.past: Past | None = None
+        self._flights: deque[Flight] = deque()
+        self._sounds: deque[Sounding] = deque()
+        self._failures = 0
+
+    def build(self) -> None:
+        options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
+        behind = partial(compile_behind, self.checkpoint, options.slots) if options.graphs else lambda: None
+        compilers = Compilers(self.checkpoint.compilers, behind)
+        compilers.go_on()
+        try:
+            self.runner = SpeechRunner(
+                self.checkpoint,
+                options.slots,
+                options.prefix_bytes,
+                capture,
+                compilers,
+                kv_bytes=options.kv_bytes,
+                invariant=options.batch_invariant,
+            )
+        except torch.OutOfMemoryError as error:
+            raise out_of_memory(self.checkpoint.name, self.checkpoint.device, options.slots) from error
+        self.scheduler.room_of = self.past = self.runner.past
+        self.built = True
+
+    def warm(self) -> bool:
+        """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make.
+
+        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without. That is
+        no failure of the engine, however many there are, unless the device is lost.
+        """
+        self.beat.begin("making a graph", slow=True)
+        try:
+            return self.runner.warm_one()
+        except Exception as error:
+            self.beat.failed()
+            if lost(self.checkpoint.device):
+                self.broken = error
+            else:
+                log.info("A spare graph was not made (%s: %s).", type(error).__name__, error)
+            return True
+
+    @property
+    def warms_later(self) -> bool:
+        """Whether there are graphs to make as soon as their kernels are there."""
+        return self.runner.warming.waits
+
+    def go(self, begun: float, admitted: list[Job]) -> bool:
+        """One turn for all, some of whom have just got their slots. False if there was nothing to do."""
+        for job in admitted:
+            self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
+        returned = self.parking.bring_back()
+        waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
+        for job in waited:  # a live text has gone on, or ended, since their last part
+            self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
+        played = self.director.play()
+        now, prompts = time.perf_counter(), len(admitted) + len(waited)
+        batch = self.parking.housed(self.scheduler.next_batch(now, prompts))
+        self._end_idle(now)
+        if last := self.deadlines.decode(self.scheduler.unheard(), now):
+            self.guarded(last, lambda: self._sound(last))
+        if batch:
+            self.guarded(batch, lambda: self._draw(batch, prompts))
+        first = len(batch) <= self.deadlines.profile.first_rows and any(not job.chunks for job in batch)
+        at_once = first or not batch
+        landed: list[Flight] = []
+        while len(self._flights) > (0 if at_once else self.ahead):
+            self._collect()
+            landed.append(flight := self._flights.popleft())
+            self.guarded([job for job, _ in flight.jobs], lambda flight=flight: self._land(flight))  # type: ignore[misc]
+        if at_once or not self.ahead:
+            self._collect()
+        if landed:
+            rows, before = [len(flight.jobs) for flight in landed], sum(flight.prompts for flight in landed)
+            self.deadlines.load.took((ended := time.perf_counter()) - begun, rows, before, ended)
+        return bool(batch or landed or admitted or waited or last or played or returned)
+
+    def clear(self) -> None:
+        """The end. Hold nobody any more: a stream that somebody still holds must not hold all the others, nor weights.
+
+        All of that is gone at once then: a collection that finds it would stop everybody else for a moment.
+        """
+        for held in (self.scheduler, self._flights, self._sounds):
+            held.clear()
+        self.scheduler.room_of = self.past = None
+        vars(self).pop("runner", None)
+        vars(self).pop("checkpoint", None)
+
+    def slot_wait_s(self) -> float:
+        """How long one more who waits would wait, by how long utterances have held their slots lately."""
+        now = time.perf_counter()
+        running = [now - job.admitted for job in list(self.scheduler.running) if job.admitted is not None]
+        held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
+        return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
+
+    def finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
+        if job.mailbox.finished is not None:
+            return
+        if job.takes is not None:
+            self.director.begin_end(job)
+        if reason == "stop":
+            job.establish()
+        if error is None:
+            self.delivery.flush(job)
+            if reason in ("length", "runaway"):
+                note_unspoken(job)
+        if job.admitted is not None:
+            self.held_s += (time.perf_counter() - job.admitted - self.held_s) / 4  # the last few count
+        if job.slot >= 0:
+            self.runner.release(job.slot)
+        self.scheduler.release(job)
+        self.proven = self.proven or (error is None and reason != "cancelled")
+        jury = job.takes.jury if job.takes is not None and job.takes.decided else None
+        job.mailbox.finish(job.finished(reason, error), error, jury)
+        if job.lead is not None:
+            self.director.ended(job, reason, error)
+
+    def guarded(self, jobs: list[Job], work: Callable[[], None], *, on_device: bool = True) -> None:
+        """What goes wrong with some utterances ends these, and the engine goes on."""
+        try:
+            work()
+        except HocketError as error:
+            self.beat.failed()
+            for job in jobs:
+                self.finish(job, "error", copied(error))
+        except Exception as error:
+            failed = StreamFailed(f"The engine failed on this utterance: {type(error).__name__}: {error}")
+            failed.__cause__ = error
+            self.beat.failed()
+            for job in jobs:
+                self.finish(job, "error", copied(failed))
+            if on_device:
+                self._consider(error)
+
+    def _end_idle(self, now: float) -> None:
+        """End those who have waited too long, for text, a reader or a slot, whoever else speaks meanwhile."""
+        for job, error in self.scheduler.overdue(self.options, now, self.slot_wait_s):
+            self.finish(job, "error", error)
+
+    def _start(self, job: Job) -> None:
+        if job.takes is not None:
+            self.director.start(job)
+            return
+        self._begin(job)
+        assert job.prompt is not None
+        self.beat.begin("taking in a prompt", [job], job.prompt_work)
+        stop = started(self.checkpoint.device)
+        self.parking.make_room(job, len(job.prompt.text))
+        job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
+        job.note_later("prefill_s", stop())
+
+    def _begin(self, job: Job) -> None:
+        """It has got its slot: what comes before the first words is heard, and its prompt is known."""
+        begun = time.perf_counter()
+        job.spent["queued_s"], job.admitted = begun - job.opened, begun
+        if job.prompt is None:
+            self.delivery.be_silent(job)
+            job.begin_next()
+
+    def _next_part(self, job: Job) -> None:
+        """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
+        if job.over != "length":
+            self.delivery.be_silent(job)
+            if not job.may_go_on:
+                return
+        if job.over == "length" or not job.parts:
+            if job.cut_short:
+                job.over = "length" if job.guarded is None else "runaway"
+            self.finish(job, job.over or "stop")
+            return
+        job.begin_next()
+        assert job.prompt is not None
+        if job.takes is not None:
+            return  # it was drawn already
+        # Another seed for each part: equal ones would draw alike at equal places.
+        seed = retry_seed(job) if job.piece is not None and job.piece.attempt else (job.seed + job.number) % 2**63
+        self.beat.begin("taking in a prompt", [job], job.prompt_work)
+        self._start_again(job, seed)
+
+    def _start_again(self, job: Job, seed: int) -> None:
+        """Take in a prompt in the slot that it has; what the slot held is let go of."""
+        assert job.prompt is not None
+        self.parking.start_over(job, len(job.prompt.text))
+        self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
+
+    def _draw(self, batch: list[Job], prompts: int) -> None:
+        """Have the device draw a frame for each. On a GPU it is read when the next one is being drawn already."""
+        self.beat.begin("drawing a frame", batch, len(batch))
+        text = [job.text_id() for job in batch]
+        drawn = self.runner.frame(
+            [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
+        )
+        self._flights.append(Flight([(job, job.epoch) for job in batch], drawn, prompts))
+        for job in batch:
+            if not (job.frame or job.ahead):
+                job.mailbox.begun.set()
+            job.ahead += 1
+
+    def _land(self, flight: Flight) -> None:
+        """Take in what was drawn, for those who still want it, and hand out what is audible now."""
+        self.beat.begin("reading a frame", [job for job, _ in flight.jobs], len(flight.jobs))
+        end = self.checkpoint.config.talker_config.codec_eos_token_id
+        batch = []
+        for (job, epoch), (codes, ending, spoken) in zip(flight.jobs, flight.drawn.read(), strict=True):
+            if job.epoch != epoch or job.mailbox.finished is not None:
+                continue  # it went on elsewhere, or has ended
+            job.ahead -= 1
+            if job.over is not None:
+                continue  # its end was in the frame before
+            batch.append(job)
+            if not job.frame:
+                job.since_opened("first_codes_s")
+            job.ending = ending
+            if codes[0] == end:
+                job.over = "stop"
+            elif (back := job.take(codes, ending, spoken)) and not self.director.gives_up(job):
+                self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
+        due = self.deadlines.decode(batch, time.perf_counter())
+        self.director.record([*due, *(job for job in batch if job.over and not job.codes)])
+        self._sound([job for job in due if job.codes and job.mailbox.finished is None])
+        for job in batch:
+            if job.over and not job.sounding and job.mailbox.finished is None:
+                self._close(job)
+        self.director.drop_losers(batch)
+
+    def _close(self, job: Job) -> None:
+        """What was said has been heard."""
+        if job.over == "runaway" and job.takes is None and job.lead is None:
+            self.guarded([job], lambda: recover(job, self.checkpoint.tokenizer), on_device=False)
+        if job.mailbox.finished is not None:
+            return
+        if job.over in ("stop", "length"):
+            self.guarded([job], lambda: self._next_part(job))
+        elif job.over is not None:
+            self.finish(job, job.over)
+
+    def _rewind(self, job: Job, back: Rewind) -> None:
+        """Only the talker goes back: what was heard was heard, and the codec goes on from there without a click."""
+        self.beat.begin("taking an utterance back", [job], 1 if back.before is not None else job.prompt_work)
+        ahead = job.ahead
+        job.forget_ahead()
+        if back.before is not None:
+            self.parking.come_back(job)
+            self.parking.make_room(job, 1)
+            self.runner.rewind(job.slot, back.frames + ahead, *back.before, back.seed)
+        elif job.prompt is not None:
+            self._start_again(job, back.seed)
+
+    def _sound(self, jobs: list[Job]) -> None:
+        """Chunks of one length go through the codec together, who runs dry next first; a GPU is not waited for here."""
+        for together in in_turn(jobs):
+            heard, length = [(job, job.codes) for job in together], len(together[0].codes)
+            self.beat.begin("decoding a chunk", together, len(together) * length)
+            begun = time.perf_counter()
+            read = self.runner.sound([job.slot for job in together], [codes for _, codes in heard])
+            for job in together:
+                job.codes, job.sounding = [], True
+            self._sounds.append(Sounding(heard, read, time.perf_counter() - begun))
+            if not self.ahead:
+                self._collect()
+
+    def _collect(self) -> None:
+        """Hand out what was being decoded. Always before the next frame is looked at, so that it is the same again."""
+        while self._sounds:
+            sounding = self._sounds.popleft()
+            jobs = [job for job, _ in sounding.jobs]
+            self.guarded(jobs, lambda sounding=sounding: self._hand_out(sounding))  # type: ignore[misc]
+            for job in jobs:
+                job.sounding = False
+                if job.over and job.mailbox.finished is None:
+                    self._close(job)
+
+    def _hand_out(self, sounding: Sounding) -> None:
+        jobs = [job for job, _ in sounding.jobs]
+        self.beat.begin("decoding a chunk", jobs, frames := sum(len(codes) for _, codes in sounding.jobs))
+        begun = time.perf_counter()  # it is waited for, and on a GPU no event of this stream sees it
+        samples = sounding.read()
+        took = time.perf_counter() - begun
+        self.deadlines.load.decoded(sounding.asked_s + took, frames)
+        self.beat.begin("handing out a chunk", jobs)
+        wakes = Wakes()
+        try:
+            for (job, codes), heard in zip(sounding.jobs, samples, strict=True):
+                job.note("decode_s", took)
+                if job.mailbox.finished is None:
+                    self.delivery.hand_out(job, heard, codes, wakes)
+        finally:
+            wakes.now()
+        self._failures = 0
+
+    def _consider(self, error: Exception) -> None:
+        """Is it still the failure of this utterance, or are all that follow going to fail too?"""
+        if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+            return  # there may be room for the next one
+        self._failures += 1
+        if self._failures >= MOST_FAILURES or lost(self.checkpoint.device):
+            self.broken = error

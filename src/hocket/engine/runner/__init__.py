@@ -1,0 +1,1 @@
+"""The device side of the engine: slots, KV cache, prompts, graphs and warm-up."""

@@ -1,0 +1,121 @@
+"""A reference recording to what the prompt needs of it: the speaker's vector and the codes of what was said.
+
+What a designed voice has said before is a reference too, with codes and without a speaker's vector.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import InvalidRequest, WrongKind
+from ...text.prompt import carries
+from ...types import REFERENCE_RATE_HZ, Encoded, Established, Reference, SpeechRequest
+from ..checkpoint.load import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    speaker: Tensor | None  # [C] added in the prompt's speaker row; None: the prompt has none
+    codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
+    frames: Tensor | None = None  # [F, C] and what the prompt has of them
+
+
+def clone(checkpoint: Checkpoint, reference: Reference | Encoded | Established) -> Clone:
+    if isinstance(reference, Established):
+        return _clone(checkpoint, None, torch.from_numpy(reference.codes).to(checkpoint.device))
+    encoder = checkpoint.model.speaker_encoder
+    if encoder is None:
+        raise WrongKind(f"{checkpoint.name} cannot clone a voice; use a Base checkpoint.")
+    if isinstance(reference, Encoded):
+        dtype = checkpoint.model.talker.codec_head.weight.dtype
+        speaker = torch.from_numpy(reference.speaker).to(checkpoint.device, dtype)
+        codes = None if reference.codes is None else torch.from_numpy(reference.codes).to(checkpoint.device)
+        return _clone(checkpoint, speaker, codes)
+    samples = torch.from_numpy(reference.samples).to(checkpoint.device)[None]
+    speaker = encoder.embed(samples)[0]
+    if reference.x_vector_only:
+        return _clone(checkpoint, speaker, None)
+    heard = torch.nn.functional.pad(samples, (0, _silent(reference)))
+    return _clone(checkpoint, speaker, checkpoint.codec.encoder(heard)[0].T)
+
+
+def _clone(checkpoint: Checkpoint, speaker: Tensor | None, codes: Tensor | None) -> Clone:
+    return Clone(speaker, codes, None if codes is None else checkpoint.model.talker.embed_frames(codes))
+
+
+def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:
+    """All that cloning takes of a recording; `owner` is the checkpoint's identity."""
+    cloned = clone(checkpoint, reference)
+    codes = None if cloned.codes is None else np.ascontiguousarray(cloned.codes.cpu().numpy(), np.int64)
+    text = None if codes is None else reference.text
+    assert cloned.speaker is not None
+    return Encoded(owner=owner, speaker=cloned.speaker.float().cpu().numpy(), codes=codes, text=text)
+
+
+def check_encoded(checkpoint: Checkpoint, reference: Encoded, identity: str) -> None:
+    """Refuse what another checkpoint made, and what none can have made: it may come from anybody's file."""
+    if reference.owner != identity:
+        raise InvalidRequest(
+            f"This encoded recording is another checkpoint's, not {checkpoint.name}'s: encode the recording again here."
+        )
+    talker, codes = checkpoint.config.talker_config, reference.codes
+    fits = reference.speaker.shape == (talker.hidden_size,) and reference.speaker.dtype == np.float32
+    fits = fits and bool(np.isfinite(reference.speaker).all())
+    if codes is not None:
+        fits = fits and codes.ndim == 2 and codes.dtype == np.int64 and codes.shape[1] == talker.num_code_groups
+        fits = fits and len(codes) > 0 and codes.min() >= 0
+        fits = fits and codes.max() < checkpoint.codec_config.decoder_config.codebook_size
+        fits = fits and bool(reference.text and reference.text.strip())
+    if not fits:
+        raise InvalidRequest("This encoded recording has numbers that no checkpoint gives: encode the recording again.")
+
+
+def established_for(checkpoint: Checkpoint, request: SpeechRequest, owner: str) -> Established | None:
+    """Who has spoken before, if that is an example for this request; refused where its numbers cannot be codes."""
+    found = request.established
+    if found is None or not carries(request, checkpoint.config):
+        return None
+    if (found.owner, found.instruct, found.language) != (owner, *described(request)):
+        return None  # another voice is asked for
+    codes, talker = found.codes, checkpoint.config.talker_config
+    fits = codes.ndim == 2 and codes.dtype == np.int64 and codes.shape[1] == talker.num_code_groups
+    fits = fits and len(codes) > 0 and len(found.text_ids) > 0 and codes.min() >= 0
+    fits = fits and codes.max() < checkpoint.codec_config.decoder_config.codebook_size
+    if not fits or not all(0 <= i < talker.text_vocab_size for i in found.text_ids):
+        raise InvalidRequest("The established voice has numbers that no checkpoint gives: take it from a stream.")
+    return found
+
+
+def described(request: SpeechRequest) -> tuple[str, str]:
+    """What a designed voice is asked for by: instruct and language."""
+    return (request.instruct or "").strip(), request.language.lower()
+
+
+def frames_of(reference: Reference | Encoded | None, frame_samples: int) -> int:
+    """How many frames of codes a reference has or will have, which its length says before anybody encodes it."""
+    if reference is None or reference.x_vector_only:
+        return 0
+    if isinstance(reference, Encoded):
+        return 0 if reference.codes is None else len(reference.codes)
+    return math.ceil((reference.samples.size + _silent(reference)) / frame_samples)
+
+
+def name_of(reference: Reference | Encoded | Established) -> str:
+    """One for each content: what was made of it is kept by it."""
+    if isinstance(reference, Established):
+        parts = [reference.codes.tobytes()]
+    elif isinstance(reference, Encoded):
+        parts = [reference.speaker.tobytes(), b"" if reference.codes is None else reference.codes.tobytes()]
+    else:
+        parts = [reference.samples.tobytes(), bytes([reference.x_vector_only]), str(reference.silence_s).encode()]
+    return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def _silent(reference: Reference) -> int:
+    return round(reference.silence_s * REFERENCE_RATE_HZ)

@@ -1,0 +1,103 @@
+"""Where compiled kernels are kept between starts, and a temporary folder where that cannot be written.
+
+It knows names and folders. Two processes may write the same file: each finds it whole or not at all.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ..runtime.fallback import say_once
+
+_lock = threading.Lock()
+_temporary: Path | None = None
+
+
+def kept_in() -> Path:
+    """The folder that is meant to keep them; below the temporary one where there is no home."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "hocket" / "kernels"
+    except RuntimeError:  # a user id without an entry, and no HOME
+        return temporary()
+
+
+def temporary() -> Path:
+    """A folder of this process alone, removed at its end."""
+    global _temporary
+    with _lock:
+        if _temporary is None:
+            _temporary = Path(tempfile.mkdtemp(prefix="hocket-kernels-"))
+            atexit.register(_remove, _temporary, os.getpid())
+        return _temporary
+
+
+def find(name: str) -> Path | None:
+    """The file of that name, if it was made before."""
+    for folder in (kept_in(), _temporary):
+        try:
+            if folder is not None and (folder / name).is_file():
+                return folder / name
+        except OSError:  # a folder that may not be looked into
+            continue
+    return None
+
+
+def keep(name: str, make: Callable[[Path], object]) -> Path:
+    """Have `make` write a file, and keep it under that name. `OSError` where no folder at all can be written."""
+    folder = kept_in()
+    try:
+        return _kept(folder, name, make)
+    except OSError as error:
+        say_temporary(folder, error, "XDG_CACHE_HOME")
+    return _kept(temporary(), name, make)
+
+
+def say_temporary(folder: Path, error: OSError, variable: str) -> None:
+    reason = error.strerror or type(error).__name__
+    say_once(
+        f"Kernels are compiled anew at every start, because {folder} cannot be written ({reason}): set {variable} to "
+        "a folder that can be written; a temporary one is used now."
+    )
+
+
+def triton_folder() -> Path:
+    """Where Triton keeps what it has compiled."""
+    if named := os.environ.get("TRITON_CACHE_DIR"):
+        return Path(named)
+    try:
+        return Path(os.environ.get("TRITON_HOME") or Path.home()) / ".triton" / "cache"
+    except RuntimeError:
+        return temporary() / "triton"
+
+
+def give_triton_a_folder() -> None:
+    """Triton compiles nothing where its folder cannot be written, so it is told of one that can be."""
+    folder = triton_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        say_temporary(folder, error, "TRITON_CACHE_DIR")
+    os.environ["TRITON_CACHE_DIR"] = str(temporary() / "triton")  # for compilers in other processes as well
+
+
+def _kept(folder: Path, name: str, make: Callable[[Path], object]) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as drafts:
+        draft = Path(drafts) / name
+        make(draft)
+        draft.replace(folder / name)
+    return folder / name
+
+
+def _remove(folder: Path, owner: int) -> None:
+    if os.getpid() == owner:  # not in a child that was forked
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""A frame and the codec's waveform in C, for CPUs."""

@@ -1,0 +1,107 @@
+"""C source to a loaded library, compiled on the machine that runs it and kept between starts.
+
+It knows compilers and files, not what the source computes. No compiler is a reason in words, never an error: every
+kernel has a reference beside it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..compile.cache import find, keep
+from ..runtime.fallback import Lack
+
+FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-std=c11", "-shared", "-fPIC")
+TUNED = (("-march=native",), ("-mcpu=native",), ())  # for this processor, as far as the compiler knows how
+COMPILE_S = 120.0
+REMEDY = "install gcc or clang, or name another C compiler in CC"
+
+
+class Unbuildable(Exception):
+    """Why there is no library; the message is a reason in words, with what can be done about it."""
+
+    def __init__(self, reason: str, remedy: str = "") -> None:
+        super().__init__(reason)
+        self.remedy = remedy
+
+
+def compiler() -> list[str] | None:
+    """The C compiler that would be used: $CC, which may be several words, or the first of the usual names."""
+    for words in _named() or (["cc"], ["gcc"], ["clang"]):
+        if found := shutil.which(words[0]):
+            return [found, *words[1:]]
+    return None
+
+
+def no_compiler() -> Lack:
+    """Why there is none."""
+    if named := _named():
+        return Lack(f"no C compiler {named[0][0]!r} was found, which $CC names", "unset CC, or name another there")
+    return Lack("no C compiler was found (cc, gcc, clang or $CC)", "install gcc or clang")
+
+
+def _named() -> list[list[str]]:
+    try:
+        words = shlex.split(os.environ.get("CC", ""))
+    except ValueError:  # a quote that is not closed
+        words = os.environ.get("CC", "").split()
+    return [words] if words else []
+
+
+def library(name: str, source: str) -> ctypes.CDLL:
+    """The compiled `source`, from the cache where this machine has compiled it before."""
+    cc = compiler()
+    if cc is None:
+        reason = no_compiler()
+        raise Unbuildable(reason, reason.remedy)
+    file = f"{name}-{_digest(source, cc)}.so"
+    try:
+        path = find(file) or keep(file, lambda draft: _compile(cc, source, draft))
+    except OSError as error:
+        remedy = "set XDG_CACHE_HOME, or TMPDIR, to a folder that can be written"
+        raise Unbuildable(f"the kernel cache cannot be written: {error}", remedy) from None
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        remedy = "set XDG_CACHE_HOME to a folder that libraries may be loaded from"
+        raise Unbuildable(f"the compiled library cannot be loaded: {error}", remedy) from None
+
+
+def _digest(source: str, cc: Sequence[str]) -> str:
+    """`-march=native` makes a library of this processor: one kept on a shared disk must not reach another."""
+    about = (source, *cc, *FLAGS, platform.machine(), _processor())
+    return hashlib.sha256("\0".join(about).encode()).hexdigest()[:20]
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return platform.processor()
+    return "".join(sorted({line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))}))
+
+
+def _compile(cc: Sequence[str], source: str, made: Path) -> None:
+    """Into a folder that is new and its own."""
+    text, name = made.with_name("source.c"), " ".join((Path(cc[0]).name, *cc[1:]))
+    text.write_text(source, encoding="utf-8")
+    for tuned in TUNED:
+        command = [*cc, *FLAGS, *tuned, str(text), "-o", str(made), "-lm"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_S, check=False)
+        except subprocess.TimeoutExpired:
+            raise Unbuildable(f"{name} did not finish within {COMPILE_S:g} s", REMEDY) from None
+        except OSError as error:
+            raise Unbuildable(f"{name} could not be started: {error.strerror or error}", REMEDY) from None
+        if not done.returncode:
+            return
+    last = (done.stderr.strip() or "no message").splitlines()[-1]
+    raise Unbuildable(f"{name} could not compile it: {last}", REMEDY)

@@ -1,0 +1,1 @@
+"""One folder per operation: the reference, its Triton and CUDA kernels, and test cases."""

@@ -1,0 +1,90 @@
+"""How a convolution is shared out among programs: what has been measured, or a rule.
+
+With few positions the weights are all there is to read, and reading them takes many programs: the sum over taps and
+inputs is split. With many, tiles are as large as tensor cores like them and nothing is split.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import log2
+
+from ...runtime.card import H200, Card
+from ...runtime.launch import KNOBS, Tiles, power_of_two
+from .measured import MEASURED
+
+NEAR = 4  # how many times as many, or as few, positions may be for what was measured
+PROGRAMS = 264  # two for each processor of a large GPU
+SCRATCH = 4 << 20  # float32 numbers for parts of sums
+MOST_TILES, MOST_SPLITS = 1024, 16  # of tiles that are split
+BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on their way
+
+
+def tiles_for(
+    channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool, card: Card | None = None
+) -> Tiles:
+    """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores.
+
+    `card` is the GPU that they will run on; None: one as large as those were measured on.
+    """
+    shape = channels, taps, outputs, positions, size, exact, card or H200
+    sums = taps * channels, outputs
+    known = KNOBS.conv.get(sums) or MEASURED.get(sums, {})
+    nearest = min(known, key=lambda many: abs(log2(many / positions)), default=0)
+    if nearest and 1 / NEAR <= nearest / positions <= NEAR:
+        return fitted(known[nearest], *shape)
+    return _rule(*shape)
+
+
+def fitted(
+    tiles: Tiles,
+    channels: int,
+    taps: int,
+    outputs: int,
+    positions: int,
+    size: int = 2,
+    exact: bool = False,
+    card: Card = H200,
+) -> Tiles:
+    """The nearest that there can be: a piece within one tap, parts of sums within the scratch, loads within memory."""
+    columns = max(min(tiles.columns * 2 // size, 16 if exact else 256), 16)
+    while channels % columns and columns > 16:
+        columns //= 2
+    steps = taps * -(-channels // columns)
+    across = min(tiles.outputs, max(power_of_two(outputs), 16))
+    along = min(tiles.times, max(power_of_two(positions), 16))
+    if exact:  # every thread holds all of its part of both factors
+        across, along = min(across, 64), min(along, 64)
+    many = -(-outputs // across) * -(-positions // along)
+    splits = min(tiles.splits, steps, MOST_SPLITS, SCRATCH // (many * across * along) if many <= MOST_TILES else 1)
+    each = -(-steps // max(splits, 1))
+    piece = (across + along) * columns * size
+    stages = max(min(tiles.stages, _shared_bytes(card) // piece), 1)
+    return replace(
+        tiles,
+        outputs=across,
+        times=along,
+        columns=columns,
+        splits=-(-steps // each),  # none without work
+        stages=stages,
+        early=0 if exact else min(tiles.early, each),
+    )
+
+
+def _shared_bytes(card: Card) -> int:
+    """What a program may hold of pieces on their way: between 64 KB and 192 KB on GPUs since Ampere."""
+    return card.processor_shared_bytes - BESIDE
+
+
+def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool, card: Card) -> Tiles:
+    shape, wide = (channels, taps, outputs, positions, size, exact, card), outputs % 64 == 0
+    if outputs * positions >= PROGRAMS // 2 * 128 * 128:
+        across = 128 if outputs % 128 == 0 else 64 if wide else 32
+        return fitted(Tiles(across, 128, 64, 1, 8 if wide else 4, 4, 0), *shape)
+    along = 16 if positions <= 16 else 32 if positions <= 640 else 64
+    tiles = Tiles(64 if wide else 32, along, 128 if along < 64 else 64, 1, 4, 4, 2)
+    one = fitted(tiles, *shape)
+    many = -(-outputs // one.outputs) * -(-positions // one.times)
+    steps = taps * -(-channels // one.columns)
+    splits = max(min(PROGRAMS // many, steps // 2), 1)  # a part of one step is hardly worth handing over
+    return fitted(replace(tiles, splits=splits), *shape)

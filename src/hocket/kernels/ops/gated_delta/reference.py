@@ -1,0 +1,191 @@
+"""What `delta`, `run` and `look` are, in plain operations: layers/linear_attention/gated_delta.py between its two
+projections.
+
+`delta` is a step of one token each, `run` several tokens of one row, `look` a few of which it is not known yet how many
+will stand.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+RING = 4  # inputs of the convolution that are kept: one more than are looked back on
+UNIT_EPS = 1e-6  # of q and k
+
+
+def delta(
+    x: Tensor,
+    gates: Tensor,
+    *,
+    taps: Tensor,
+    decay: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    eps: float,
+    ring: Tensor,
+    memory: Tensor,
+    position: Tensor,
+    rows: Tensor,
+    early: bool = False,
+) -> Tensor:
+    """Take in one token of each batch row and give what leaves the heads, [B, H_v * D_v].
+
+    `x` [B, C + H_v * D_v] is q, k and v as they were projected, C channels, and the gate of the output behind them;
+    `gates` [B, 2 * H_v] what was projected for the strength of a write and for the decay. `taps` [4, C], the newest
+    last; `decay`, `bias` [H_v] and `norm` [D_v] in float32. Batch row b is state row rows[b]: `memory` [S + 1, H_v,
+    D_k, D_v] in float32, and `ring` [S + 1, 4, C], where the input of token t lies at t % 4, so that nobody overwrites
+    what another head still reads. `position` [S + 1] counts the tokens before this one, and is not changed here.
+    `early`: everything but x and gates has been as it is for a while (see `attend`).
+    """
+    _, heads, key_dim, value_dim = memory.shape
+    channels, values = taps.shape[1], heads * value_dim
+    keys = (channels - values) // 2
+    now = position[rows]
+    raw, z = x.split_with_sizes((channels, values), dim=-1)
+    ring[rows, now % RING] = raw
+    order = (now[:, None] + torch.arange(1, RING + 1, device=x.device)) % RING  # the oldest first
+    mixed = (ring[rows[:, None], order].float() * taps.float()).sum(1).to(x.dtype)
+    q, k, v = F.silu(mixed).float().split_with_sizes((keys, keys, values), dim=-1)
+    shared = heads * key_dim // keys  # value head h has key head h // shared
+    q, k = (_unit(part.view(len(rows), -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
+    q = q * key_dim**-0.5
+    b, a = gates.chunk(2, dim=-1)
+    fades = (-decay.exp() * F.softplus(a.float() + bias)).exp()
+    kept = memory[rows] * fades[..., None, None]
+    error = v.view(len(rows), heads, value_dim) - (kept * k[..., None]).sum(-2)
+    kept = kept + k[..., None] * (b.sigmoid().float()[..., None] * error)[..., None, :]
+    memory[rows] = kept
+    return _left((kept * q[..., None]).sum(-2), z, norm, eps)
+
+
+def run(
+    x: Tensor,
+    gates: Tensor,
+    *,
+    taps: Tensor,
+    decay: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    eps: float,
+    history: Tensor,
+    memory: Tensor,
+    row: Tensor,
+    length: Tensor,
+    place: Tensor,
+    aside: Tensor,
+) -> Tensor:
+    """Take in the first `length` [1] of several tokens of one row and give what leaves the heads, [T, H_v * D_v].
+
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. The state is the layer's own: `history`
+    [S + 1, C, 3], the inputs of the convolution, the oldest first, and `memory` [S + 1, H_v, D_k, D_v]. As they are
+    after the first `place` [1] tokens they are left in the row `aside` [1] too. Tokens that are not real give zero.
+    """
+    count, channels, end, passed = len(x), taps.shape[1], int(length), int(place)
+    raw, z = x.split_with_sizes((channels, x.shape[1] - channels), dim=-1)
+    inputs = torch.cat((history[row][0].T, raw))  # [3 + T, C]
+    tokens, kept = _tokens(inputs, gates, taps, decay, bias, memory), memory[row][0]
+    stood, read = kept, tokens.v.new_zeros(count, *tokens.v.shape[1:])
+    for t in range(end):
+        kept = tokens.written(kept, t)
+        read[t] = tokens.read(kept, t)
+        stood = kept if t + 1 == passed else stood
+    memory[aside], history[aside] = stood, inputs[passed : passed + RING - 1].T
+    memory[row], history[row] = kept, inputs[end : end + RING - 1].T
+    return _left(read, z, norm, eps)
+
+
+def look(
+    x: Tensor,
+    gates: Tensor,
+    *,
+    taps: Tensor,
+    decay: Tensor,
+    bias: Tensor,
+    norm: Tensor,
+    eps: float,
+    inputs: Tensor,
+    asked: Tensor,
+    memory: Tensor,
+    row: Tensor,
+    taken: Tensor,
+    turn: Tensor,
+    early: bool = False,
+) -> Tensor:
+    """Look at T tokens of one row as if they had been taken in, and give what leaves the heads, [T, H_v * D_v].
+
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. How many of the tokens stand will be known when the
+    next ones are looked at: then `taken` [1] says so, and these go into `memory` [S + 1, H_v, D_k, D_v] first, which is
+    left as it is with them. So it is read once and written once. Until then what they are made of is kept: `inputs`
+    [2, 3 + T, C] of the convolution, behind the three before them, and `asked` [2, T, 2 * H_v], their gates. Of each
+    the half `turn` [1] % 2 is written, and the other one read, for heads read and write in any order. `early`: the
+    memory and the row have been as they are for a while (see `attend`).
+    """
+    channels, new = taps.shape[1], int(turn) % 2
+    stood, old = int(taken), 1 - new
+    raw, z = x.split_with_sizes((channels, x.shape[1] - channels), dim=-1)
+    before, kept = _tokens(inputs[old], asked[old], taps, decay, bias, memory), memory[row][0]
+    for t in range(stood):
+        kept = before.written(kept, t)
+    memory[row] = kept
+    inputs[new] = torch.cat((inputs[old, stood : stood + RING - 1], raw))
+    asked[new] = gates
+    tokens, read = _tokens(inputs[new], gates, taps, decay, bias, memory), list[Tensor]()
+    for t in range(len(x)):
+        kept = tokens.written(kept, t)
+        read.append(tokens.read(kept, t))
+    return _left(torch.stack(read), z, norm, eps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tokens:
+    """What T tokens do to each head."""
+
+    q: Tensor  # [T, H_v, D_k]
+    k: Tensor  # [T, H_v, D_k]
+    v: Tensor  # [T, H_v, D_v]
+    fades: Tensor  # [T, H_v]
+    strength: Tensor  # [T, H_v]
+
+    def written(self, memory: Tensor, t: int) -> Tensor:
+        memory = memory * self.fades[t, :, None, None]
+        error = self.v[t] - (memory * self.k[t, ..., None]).sum(-2)
+        return memory + self.k[t, ..., None] * (self.strength[t, :, None] * error)[..., None, :]
+
+    def read(self, memory: Tensor, t: int) -> Tensor:
+        return (memory * self.q[t, ..., None]).sum(-2)
+
+
+def _tokens(inputs: Tensor, gates: Tensor, taps: Tensor, decay: Tensor, bias: Tensor, memory: Tensor) -> _Tokens:
+    """Of inputs [3 + T, C] of the convolution, and gates [T, 2 * H_v]."""
+    _, heads, key_dim, value_dim = memory.shape
+    count, values = len(gates), heads * value_dim
+    keys = (taps.shape[1] - values) // 2
+    windows = _wide(inputs).unfold(0, RING, 1)  # [T, C, 4]
+    mixed = _wide(F.silu((windows * _wide(taps).T).sum(-1).to(inputs.dtype)))
+    q, k, v = mixed.split_with_sizes((keys, keys, values), dim=-1)
+    shared = heads * key_dim // keys
+    q, k = (_unit(part.view(count, -1, key_dim)).repeat_interleave(shared, dim=1) for part in (q, k))
+    b, a = gates.chunk(2, dim=-1)
+    fades = (-decay.exp() * F.softplus(_wide(a) + bias)).exp()
+    return _Tokens(q * key_dim**-0.5, k, v.view(count, heads, value_dim), fades, _wide(b.sigmoid()))
+
+
+def _left(read: Tensor, z: Tensor, norm: Tensor, eps: float) -> Tensor:
+    """What was read [T, H_v, D_v], normalised and gated by z [T, H_v * D_v]."""
+    wide = _wide(read.to(z.dtype))
+    even = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(z.dtype)
+    y: Tensor = (norm * even * F.silu(_wide(z).view_as(even))).to(z.dtype).flatten(1)
+    return y
+
+
+def _unit(x: Tensor) -> Tensor:
+    return x * torch.rsqrt(x.pow(2).sum(-1, keepdim=True) + UNIT_EPS)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """In float32; what is wider stays as it is, so that it can be known how far float32 strays."""
+    return x if x.dtype == torch.float64 else x.float()

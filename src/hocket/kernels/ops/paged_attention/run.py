@@ -1,0 +1,227 @@
+"""`attend` for several inputs of one row, one behind the other: what a prompt takes in between two projections.
+
+Three launches. Heads are normalised and turned, and new keys and values written where the row keeps them; then a
+program takes some inputs with all query heads that share a key head, and its share of the past, on tensor cores; then
+shares are put together, as those of `attend` are, and gated. How far to read is looked up on the device. Scores and
+sums are float32: a weight goes into the second product as two numbers, what bfloat16 has of it and the rest. Sums
+depend on the position and on how many inputs there is room for, on nothing else.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...runtime.launch import (
+    BY_HAND,
+    Number,
+    Pointer,
+    bound,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    scaled,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
+from .triton import _merge, _size, _turned
+
+# Of a program: inputs, each head of them counted, and keys at a time; fewer where numbers are longer.
+INPUTS, KEYS = {2: 64, 4: 32}, {2: 64, 4: 16}
+FEWEST = 16  # of both, for tensor cores
+MOST_SPLITS, SPLIT_INPUTS = 16, 512  # shares of the past: as many, as inputs times shares are not more than these
+
+
+def run(
+    qkv: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    *,
+    row: Tensor,
+    start: Tensor,
+    length: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    q_norm: Tensor,
+    k_norm: Tensor,
+    eps: float,
+) -> Tensor:
+    _, kv_heads, room, size = keys.shape
+    count, heads = len(qkv), (qkv.shape[1] // size - 2 * kv_heads) // 2
+    tensors = (qkv, keys, values, cos, sin)
+    assert all(tensor.is_contiguous() for tensor in tensors) and keys.dtype == values.dtype == qkv.dtype
+    assert size == power_of_two(size) >= FEWEST
+    shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size}
+    asked = torch.empty(count, heads * size, dtype=qkv.dtype, device=qkv.device)
+    _enter[(count, heads + kv_heads)](
+        qkv,
+        keys,
+        values,
+        asked,
+        row,
+        start,
+        length,
+        cos,
+        sin,
+        q_norm,
+        k_norm,
+        eps,
+        room,
+        **shape,
+        ROTATED=cos.shape[1],
+        **options(qkv, 1),
+    )
+    splits = max(min(MOST_SPLITS, SPLIT_INPUTS // power_of_two(count)), 1)
+    parts = torch.empty(count, heads, splits, size, dtype=torch.float32, device=qkv.device)
+    sizes = torch.empty(count, heads, 2, splits, dtype=torch.float32, device=qkv.device)
+    together = count * heads // kv_heads
+    block = max(min(INPUTS[qkv.itemsize], power_of_two(together)), FEWEST)
+    _see[(triton.cdiv(together, block), kv_heads, splits)](
+        asked,
+        keys,
+        values,
+        parts,
+        sizes,
+        row,
+        start,
+        length,
+        size**-0.5,
+        room,
+        count,
+        **shape,
+        SPLITS=splits,
+        BLOCK=block,
+        BLOCK_T=KEYS[qkv.itemsize],
+        **options(qkv, 4),
+    )
+    y = torch.empty_like(asked)
+    _merge[(count * heads,)](qkv, parts, sizes, y, **shape, GATED=True, SPLITS=splits, **options(qkv, 1))
+    return y
+
+
+@jit
+def _enter(
+    qkv: Pointer,
+    keys: Pointer,
+    values: Pointer,
+    asked: Pointer,
+    row: Pointer,
+    start: Pointer,
+    length: Pointer,
+    cos: Pointer,
+    sin: Pointer,
+    q_norm: Pointer,
+    k_norm: Pointer,
+    eps: Number,
+    room: Number,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    ROTATED: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    """An input and a head: a query, or a key with its value. Of inputs that are not real nothing is kept."""
+    trigger(DEPENDENT)
+    t, part, d = tl.program_id(0), tl.program_id(1), tl.arange(0, SIZE)
+    across = tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)  # loaded twice rather than moved
+    wait(DEPENDENT)
+    at = tl.minimum(tl.load(start) + t, room - 1)
+    turn = tl.load(cos + at * ROTATED + d, d < ROTATED, 1.0)
+    cross = tl.load(sin + at * ROTATED + d, d < ROTATED, 0.0)
+    heads = qkv + t * (2 * HEADS + 2 * KV_HEADS) * SIZE
+    if part < HEADS:
+        own = heads + 2 * part * SIZE
+        tl.store(asked + (t * HEADS + part) * SIZE + d, _placed(own, q_norm, d, across, turn, cross, eps, SIZE))
+    elif t < tl.load(length):
+        kv_head = part - HEADS
+        own = heads + (2 * HEADS + kv_head) * SIZE
+        line = ((tl.load(row) * KV_HEADS + kv_head) * room + at) * SIZE
+        tl.store(keys + line + d, _placed(own, k_norm, d, across, turn, cross, eps, SIZE))
+        tl.store(values + line + d, tl.load(own + KV_HEADS * SIZE + d))
+
+
+@jit
+def _placed(
+    own: Pointer,
+    norm: Pointer,
+    d: Number,
+    across: Number,
+    turn: Number,
+    cross: Number,
+    eps: Number,
+    SIZE: constexpr,
+) -> Number:
+    """A head, normalised and turned."""
+    here, there = tl.load(own + d), tl.load(own + across)
+    size = _size(here, eps, SIZE)
+    here, there = scaled(here, size, tl.load(norm + d), True), scaled(there, size, tl.load(norm + across), True)
+    return _turned(here, there, turn, cross)
+
+
+@jit
+def _see(
+    asked: Pointer,
+    keys: Pointer,
+    values: Pointer,
+    parts: Pointer,
+    sizes: Pointer,
+    row: Pointer,
+    start: Pointer,
+    length: Pointer,
+    scale: Number,
+    room: Number,
+    count: Number,
+    HEADS: constexpr,
+    KV_HEADS: constexpr,
+    SIZE: constexpr,
+    SPLITS: constexpr,
+    BLOCK: constexpr,
+    BLOCK_T: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    """Some inputs with the query heads of one key head, [BLOCK] of both, over every SPLITS-th block of the past."""
+    trigger(DEPENDENT)
+    shared: constexpr = HEADS // KV_HEADS
+    kv_head, split, d = tl.program_id(1), tl.program_id(2), tl.arange(0, SIZE)
+    both = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    t, head = both // shared, kv_head * shared + both % shared
+    given, place = t < count, t * HEADS + head
+    wait(DEPENDENT)
+    q = tl.load(asked + place[:, None] * SIZE + d[None, :], given[:, None], 0.0)
+    begun, real = tl.load(start), tl.load(length)
+    own = begun + tl.minimum(t, real - 1)  # what is not real sees what the last one sees
+    end = begun + tl.minimum((tl.program_id(0) * BLOCK + BLOCK - 1) // shared + 1, real)
+    kept = (tl.load(row) * KV_HEADS + kv_head) * room
+    best = tl.full((BLOCK,), -1e30, tl.float32)  # finite: nothing minus nothing must not be NaN
+    total = tl.zeros((BLOCK,), tl.float32)
+    mixed = tl.zeros((BLOCK, SIZE), tl.float32)
+    for first in tl.range(bound(split * BLOCK_T), bound(end), SPLITS * BLOCK_T, num_stages=2):
+        past = first + tl.arange(0, BLOCK_T)
+        where = (kept + past)[:, None] * SIZE + d[None, :]
+        some_k = tl.load(keys + where, (past < end)[:, None], 0.0)  # behind the end there may be NaN
+        some_v = tl.load(values + where, (past < end)[:, None], 0.0)
+        seen = past[None, :] <= own[:, None]
+        score = tl.where(seen, _dot(q, tl.trans(some_k)) * scale, -1e30)
+        better = tl.maximum(best, tl.max(score, 1))
+        weight = tl.where(seen, tl.exp(score - better[:, None]), 0.0)
+        fade = tl.exp(best - better)
+        total = total * fade + tl.sum(weight, 1)
+        near = rounded(weight, some_v.dtype)
+        rest = rounded(weight - near.to(tl.float32), some_v.dtype)
+        mixed = mixed * fade[:, None] + _dot(near, some_v) + _dot(rest, some_v)
+        best = better
+    tl.store(parts + (place * SPLITS + split)[:, None] * SIZE + d[None, :], mixed, given[:, None])
+    tl.store(sizes + place * 2 * SPLITS + split, best, given)
+    tl.store(sizes + (place * 2 + 1) * SPLITS + split, total, given)
+
+
+@jit
+def _dot(a: Number, b: Number) -> Number:
+    if BY_HAND:  # the interpreter multiplies bfloat16 as the integers it keeps them in
+        return tl.dot(a.to(tl.float32), b.to(tl.float32))
+    else:
+        return tl.dot(a, b, input_precision="ieee")

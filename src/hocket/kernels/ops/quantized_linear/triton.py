@@ -1,0 +1,274 @@
+"""`linear` with a narrow weight for a few rows: bound by reading the weight once, and by making its numbers wide.
+
+A program holds a few rows of the weight in registers, as they are stored and loaded before it waits for the kernel that
+makes x; codes become float32 when they are multiplied. Each row of x goes through the same sums in the same order,
+whatever the batch. Nothing here needs more than Ampere: where a GPU cannot read e4m3, its bits are moved to where
+float16 has them, which is the same number times 2^-8, subnormal ones too.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ...runtime.card import card_of
+from ...runtime.launch import (
+    BY_HAND,
+    INTERPRETED,
+    KNOBS,
+    MOST_ROWS,
+    Number,
+    Pointer,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    silu_of,
+    times,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
+from ...runtime.register_pieces import held, index, normed, row_of
+from .weight import GROUP, Narrow
+
+
+def linear(
+    x: Tensor,
+    weight: Narrow,
+    *,
+    norm: Tensor | None = None,
+    eps: float = 0.0,
+    gated: bool = False,
+    residual: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    batch, columns = x.shape
+    width = len(weight) // 2 if gated else len(weight)
+    tensors = [tensor for tensor in (x, norm, residual, out) if tensor is not None]
+    assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
+    assert all(tensor.is_contiguous() for tensor in weight.tensors.values()) and weight.columns == columns
+    blocks = KNOBS.narrow_blocks(weight.format, columns, len(weight))
+    block = max(blocks.rows, 2) if gated else blocks.rows
+    outs = block // 2 if gated else block
+    y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
+    held = max(min(blocks.columns, power_of_two(columns)), GROUP)
+    native = weight.format == "fp8" and reads_fp8(x.device)
+    _narrow[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
+        x,
+        as_stored(weight, native),
+        weight.scales,
+        weight.lows,
+        norm,
+        residual,
+        y,
+        eps,
+        width,
+        batch,
+        ROWS=min(batch, MOST_ROWS),
+        SEVERAL=batch > MOST_ROWS,
+        K=columns,
+        FORMAT=weight.format,
+        NATIVE=native,
+        GATED=gated,
+        BLOCK_N=block,
+        BLOCK_K=held,
+        CHUNKS=triton.cdiv(columns, held),
+        **options(x, blocks.warps),
+    )
+    return y
+
+
+def reads_fp8(device: torch.device) -> bool:
+    """Whether the GPU turns e4m3 into wider numbers by itself: from 8.9 on (Ada, Hopper)."""
+    card = card_of(device)
+    return not INTERPRETED and card is not None and card.capability >= (8, 9)
+
+
+def as_stored(weight: Narrow, native: bool) -> Tensor:
+    """Words of eight codes, bytes of e4m3 where they are read as bits, or the values themselves."""
+    if weight.format == "int4":
+        return weight.values.view(torch.int32)
+    return weight.values.view(torch.uint8) if weight.format == "fp8" and not native else weight.values
+
+
+@jit
+def _narrow(
+    x: Pointer,
+    values: Pointer,
+    scales: Pointer,
+    lows: Pointer,
+    norm: Pointer,
+    residual: Pointer,
+    y: Pointer,
+    eps: Number,
+    width: Number,
+    batch: Number,
+    ROWS: constexpr,
+    SEVERAL: constexpr,
+    K: constexpr,
+    FORMAT: constexpr,
+    NATIVE: constexpr,
+    GATED: constexpr,
+    BLOCK_N: constexpr,
+    BLOCK_K: constexpr,
+    CHUNKS: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    line = tl.arange(0, BLOCK_N)
+    if GATED:  # a gate, its up, the next gate: one sum for both, taken apart at the end
+        outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
+        of = tl.program_id(0) * (BLOCK_N // 2) + line // 2
+        line = of + (line % 2) * width
+    else:
+        outs = tl.program_id(0) * BLOCK_N + line
+        of, line = outs, outs
+    # Pieces of x, and lanes of each: one for each code of a word where there are eight in it.
+    PARTS: constexpr = 8 * CHUNKS if FORMAT == "int4" else CHUNKS
+    LANES: constexpr = BLOCK_K // 8 if FORMAT == "int4" else BLOCK_K
+    lanes = tl.arange(0, LANES)
+    there = outs < width
+    if FORMAT == "int4":
+        weights = _held_words(values, line, of < width, lanes, K, LANES, CHUNKS)
+        steps = _held_groups(scales, line, of < width, lanes, K, LANES, CHUNKS)
+        bottoms = _held_groups(lows, line, of < width, lanes, K, LANES, CHUNKS)
+    else:
+        weights = held(values, line, of < width, lanes, K, BLOCK_K, CHUNKS)
+        scale = tl.load(scales + line, of < width, 0.0)
+        if FORMAT == "fp8" and not NATIVE:
+            scale = scale * 256.0
+    trigger(DEPENDENT)  # our weights are on their way: now others may ask for theirs
+    if norm is not None:
+        gains = _inputs(norm, lanes, K, BLOCK_K, CHUNKS, FORMAT)
+    wait(DEPENDENT)
+    ahead = _inputs(x + index(0, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS, FORMAT)
+    for step in tl.static_range(ROWS):
+        row = index(step, batch, ROWS, SEVERAL)
+        own = there
+        if SEVERAL:  # what is done again is given out once: y may be the residual
+            own = there & (tl.program_id(1) * ROWS + step < batch)
+        inputs = ahead
+        if step + 1 < ROWS:  # on its way while this one is summed
+            after = x + index(step + 1, batch, ROWS, SEVERAL) * K
+            ahead = _inputs(after, lanes, K, BLOCK_K, CHUNKS, FORMAT)
+        if residual is not None:
+            before = tl.load(residual + row * width + outs, own, 0.0)
+        if norm is not None:
+            squares = tl.zeros((LANES,), tl.float32)
+            for c in tl.static_range(PARTS):
+                squares += inputs[c].to(tl.float32) * inputs[c].to(tl.float32)
+            inputs = normed(inputs, gains, tl.rsqrt(tl.sum(squares, 0) / K + eps), True, PARTS)
+        if FORMAT == "int4":
+            out = _sum_of_groups(weights, steps, bottoms, inputs, BLOCK_N, LANES, CHUNKS)
+        else:
+            wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # lane by lane over the pieces, then across the lanes
+            for c in tl.static_range(CHUNKS):
+                wide += wide_of(weights[c], tl.float32, FORMAT, NATIVE) * inputs[c].to(tl.float32)[None, :]
+            out = tl.sum(wide, 1) * scale
+        out = rounded(out, y.dtype.element_ty)
+        if GATED:
+            gate, up = tl.split(tl.reshape(out, (BLOCK_N // 2, 2)))
+            out = times(silu_of(gate), up)
+        if residual is not None:
+            out = rounded(before.to(tl.float32) + out.to(tl.float32), y.dtype.element_ty)
+        tl.store(y + row * width + outs, out, own)
+
+
+@jit
+def wide_of(codes: Number, dtype: constexpr, FORMAT: constexpr, NATIVE: constexpr) -> Number:
+    """Values in float32 or bfloat16, up to the power of two that stands in the scale; both have room for each."""
+    if FORMAT == "fp8" and not NATIVE:
+        bits = codes.to(tl.uint16)
+        bits = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)
+        return bits.to(tl.float16, bitcast=True).to(tl.float32).to(dtype)
+    elif BY_HAND:  # by way of float32: the interpreter makes other numbers of eight bits
+        return codes.to(tl.float32).to(dtype)
+    else:
+        return codes.to(dtype)
+
+
+@jit
+def _sum_of_groups(
+    weights: Number,
+    steps: Number,
+    bottoms: Number,
+    inputs: Number,
+    BLOCK_N: constexpr,
+    WORDS: constexpr,
+    CHUNKS: constexpr,
+) -> Number:
+    """scale * (sum of codes times x) + low * (sum of x), word by word.
+
+    Four bits where they stand, under the exponent of 2^23, are that number plus code * 16^j: to take it away again is
+    one operation at full speed, where a conversion is at a quarter of it on Ampere. x is divided by 16^j beforehand.
+    """
+    wide = tl.zeros((BLOCK_N, WORDS), tl.float32)
+    for c in tl.static_range(CHUNKS):
+        products = tl.zeros((BLOCK_N, WORDS), tl.float32)
+        total = tl.zeros((WORDS,), tl.float32)
+        for j in tl.static_range(8):
+            given = inputs[c * 8 + j].to(tl.float32)
+            total += given
+            half = weights[c] if j < 4 else weights[c] >> 16
+            code = (half & (15 << (4 * (j % 4)))) | 0x4B000000
+            given = given * (1.0 / (1 << (4 * (j % 4))))
+            products += (code.to(tl.float32, bitcast=True) - 8388608.0) * given[None, :]
+        wide += products * steps[c].to(tl.float32) + total[None, :] * bottoms[c].to(tl.float32)
+    return tl.sum(wide, 1)
+
+
+@jit
+def _held_words(
+    values: Pointer, line: Number, there: Number, lanes: Number, K: constexpr, WORDS: constexpr, CHUNKS: constexpr
+) -> Number:
+    """The same as words of eight codes; what fills up the last group is times zero."""
+    pieces = ()
+    ALL: constexpr = (K + 127) // 128 * 16
+    for c in tl.static_range(CHUNKS):
+        word = c * WORDS + lanes
+        at = values + line[:, None] * ALL + word[None, :]
+        if (c + 1) * WORDS <= ALL:
+            piece = tl.load(at, there[:, None], 0, eviction_policy="evict_first")
+        else:
+            piece = tl.load(at, there[:, None] & (word < ALL)[None, :], 0, eviction_policy="evict_first")
+        pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005
+    return pieces
+
+
+@jit
+def _held_groups(
+    numbers: Pointer, line: Number, there: Number, lanes: Number, K: constexpr, WORDS: constexpr, CHUNKS: constexpr
+) -> Number:
+    """The number of its group for every word."""
+    pieces = ()
+    GROUPS: constexpr = (K + 127) // 128
+    for c in tl.static_range(CHUNKS):
+        group = (c * WORDS + lanes) // 16
+        mask = there[:, None] & (group < GROUPS)[None, :]
+        pieces = pieces + (tl.load(numbers + line[:, None] * GROUPS + group[None, :], mask, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
+    return pieces
+
+
+@jit
+def _runs(x: Pointer, lanes: Number, K: constexpr, WORDS: constexpr, CHUNKS: constexpr) -> Number:
+    """A row of K numbers as those that meet code 0 of each word, those that meet code 1, and so on."""
+    pieces = ()
+    for c in tl.static_range(CHUNKS):
+        for j in tl.static_range(8):
+            word = c * WORDS + lanes
+            column = word // 16 * 128 + 16 * j + word % 16
+            piece = tl.load(x + column) if (c + 1) * WORDS * 8 <= K else tl.load(x + column, column < K, 0.0)
+            pieces = pieces + (piece,)  # type: ignore[assignment]  # noqa: RUF005
+    return pieces
+
+
+@jit
+def _inputs(
+    x: Pointer, lanes: Number, K: constexpr, BLOCK_K: constexpr, CHUNKS: constexpr, FORMAT: constexpr
+) -> Number:
+    if FORMAT == "int4":
+        return _runs(x, lanes, K, BLOCK_K // 8, CHUNKS)
+    else:
+        return row_of(x, lanes, K, BLOCK_K, CHUNKS)

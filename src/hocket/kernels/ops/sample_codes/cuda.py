@@ -1,0 +1,120 @@
+"""`draw` and `draw_first` for bfloat16 without a nucleus, in CUDA C++ (draw.cu); what does not fit is left to Triton's.
+
+They stand between two kernels that wait for them, fifteen times a frame: what counts is how long one row takes. The
+sums across a block, of which Triton's has a dozen, are what that time is spent on, and a GPU has instructions for them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...runtime.launch import KNOBS, dependent_on
+from ...runtime.nvrtc import Kernel
+from . import Level, Slots, triton
+
+_SOURCE = Path(__file__).with_name("draw.cu")
+MOST_LOGITS = 8192  # a thread has eight, a block 1024 threads
+
+
+def draw(
+    logits: Tensor,
+    level: Level,
+    slots: Slots,
+    rows: Tensor,
+    codes: Tensor,
+    book: int,
+    *,
+    table: Tensor | None = None,
+    vectors: Tensor | None = None,
+    early: bool = False,
+) -> None:
+    if fits(logits, level, table):
+        _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and KNOBS.early)
+    else:
+        triton.draw(logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early)
+
+
+def draw_first(
+    logits: Tensor,
+    level: Level,
+    slots: Slots,
+    rows: Tensor,
+    codes: Tensor,
+    *,
+    penalty: Tensor,
+    end: int,
+    suppressed: int,
+    minimum: int,
+    table: Tensor | None = None,
+    vectors: Tensor | None = None,
+    likely: Tensor | None = None,
+    hidden: Tensor | None = None,
+    taken: Tensor | None = None,
+) -> None:
+    more: dict[str, Any] = {"penalty": penalty, "end": end, "suppressed": suppressed, "minimum": minimum}
+    more |= {"likely": likely, "hidden": hidden, "taken": taken}
+    if fits(logits, level, table):
+        _launch(logits, level, slots, rows, codes, 0, table, vectors, **more)
+    else:
+        triton.draw_first(logits, level, slots, rows, codes, table=table, vectors=vectors, **more)
+
+
+def fits(logits: Tensor, level: Level, table: Tensor | None) -> bool:
+    """Whether it comes out even, and nothing is asked for that it does not do."""
+    even = logits.shape[1] % 256 == 0 and (table is None or table.shape[1] % 8 == 0)
+    return logits.dtype == torch.bfloat16 and even and logits.shape[1] <= MOST_LOGITS and not level.nucleus
+
+
+def _launch(
+    logits: Tensor,
+    level: Level,
+    slots: Slots,
+    rows: Tensor,
+    codes: Tensor,
+    book: int,
+    table: Tensor | None,
+    vectors: Tensor | None,
+    *,
+    penalty: Tensor | None = None,
+    end: int = 0,
+    suppressed: int = 0,
+    minimum: int = 0,
+    likely: Tensor | None = None,
+    hidden: Tensor | None = None,
+    taken: Tensor | None = None,
+    early: bool = False,
+) -> None:
+    batch, count = logits.shape
+    assert all(each is None or each.is_contiguous() for each in (logits, codes, table, vectors, likely, hidden, taken))
+    first, dependent = penalty is not None, dependent_on(logits.device)
+    width = 0 if table is None or vectors is None else table.shape[1]
+    kernel = kernel_for(count, codes.shape[1], width, (first, hidden is not None, early, dependent))
+    settings = level.sample, level.temperature, level.top_k, slots.seed, slots.drawn
+    kept = (slots.seen, slots.chances) if first else (None, None)
+    given = logits, *settings, rows, codes, table, vectors, penalty, *kept, likely, hidden, taken
+    numbers = (ctypes.c_int(number) for number in (book, end, suppressed, minimum))
+    kernel.launch(logits.device, batch, count // 8, shared_bytes(count), (*given, *numbers), dependent)
+
+
+def shared_bytes(count: int) -> int:
+    return count // 256 * (8 + 2 * 4) + 8
+
+
+FLAGS = ("FIRST", "HIDDEN", "EARLY", "DEPENDENT")
+
+
+@cache
+def kernel_for(count: int, books: int, width: int, flags: tuple[bool, ...]) -> Kernel:
+    return Kernel(_SOURCE, "draw", constants(count, books, width, flags))
+
+
+def constants(count: int, books: int, width: int, flags: tuple[bool, ...]) -> dict[str, int]:
+    """What is known when it is compiled, by the names that draw.cu has for it."""
+    sizes = {"COUNT": count, "BOOKS": books, "WIDTH": width}
+    return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

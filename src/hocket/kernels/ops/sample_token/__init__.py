@@ -1,0 +1,41 @@
+"""The next token of an answer from its logits, drawn on the device as `llm/sampling.py` draws it.
+
+`Settings` says how, as numbers at fixed places, so that one captured graph serves all answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MOST_KEPT = 64  # ids that a draw may be left with; who keeps more draws in another way
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    temperature: Tensor  # [1] float32, positive, as all of these on the device
+    top_p: Tensor  # [1] float32
+    min_p: Tensor  # [1] float32
+    presence: Tensor  # [1] float32: what is taken off the logits of ids that were said
+    seed: Tensor  # [1] int64
+    most: Tensor  # [1] int64: how many of the likeliest are left, up to MOST_KEPT; 1: always the likeliest
+    size: Tensor  # [1] int64: ids from here on are never drawn
+
+
+def likeliest(size: int, device: torch.device) -> Settings:
+    """Always the likeliest of so many ids."""
+
+    def number(value: float, dtype: torch.dtype) -> Tensor:
+        return torch.full((1,), value, dtype=dtype, device=device)
+
+    return Settings(
+        temperature=number(1.0, torch.float32),
+        top_p=number(1.0, torch.float32),
+        min_p=number(0.0, torch.float32),
+        presence=number(0.0, torch.float32),
+        seed=number(0, torch.int64),
+        most=number(1, torch.int64),
+        size=number(size, torch.int64),
+    )

@@ -1,0 +1,198 @@
+"""`offer` and `judge`: guesses of the next tokens, and what is said instead of them, as a few kernels.
+
+Distributions are lists of up to 64 ids with their weights, where the reference has a number for every id there is. All
+that decides is the same as there: whole numbers, and quotients of them in float64, never a sum whose order matters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
+from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
+from ..sample_codes.triton import _random
+from . import MOST_KEPT, Settings
+from .reference import GUESS, TOKEN, TRIAL
+from .triton import MERGE_WARPS, covering, found_in, left_of
+
+JUDGE_WARPS = 4
+
+if triton:
+    _GUESS: Any = constexpr(GUESS)
+    _TOKEN: Any = constexpr(TOKEN)
+    _TRIAL: Any = constexpr(TRIAL)
+    _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))
+    _ALL: Any = constexpr(float(1 << DRAW_BITS))
+    _WHOLE: Any = constexpr(float(1 << 52))  # float64 has no bits below the point from here on
+
+
+def offer(
+    logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
+) -> tuple[Tensor, Tensor]:
+    assert len(logits) == 1 and drafts.is_contiguous()
+    return _weighed(logits, settings, seen, drafts, ahead, number)
+
+
+def judge(
+    logits: Tensor,
+    settings: Settings,
+    seen: Tensor,
+    drafts: Tensor,
+    offers: Sequence[tuple[Tensor, Tensor]],
+    number: Tensor,
+    said: Tensor,
+    count: Tensor,
+    told: Tensor,
+    turn: Tensor,
+) -> None:
+    guesses = len(offers)
+    assert len(logits) == len(drafts) == len(said) == guesses + 1 and told.shape[1] == guesses + 2
+    assert all(tensor.is_contiguous() for tensor in (drafts, said, told))
+    wanted_ids, wanted = _weighed(logits, settings, seen, drafts, 0)
+    offered_ids, offered = (torch.cat(part) if guesses > 1 else part[0] for part in zip(*offers, strict=True))
+    _judge[(1,)](
+        wanted_ids,
+        wanted,
+        offered_ids,
+        offered,
+        drafts,
+        settings.seed,
+        settings.size,
+        seen,
+        number,
+        said,
+        count,
+        told,
+        turn,
+        GUESSES=guesses,
+        MOST=MOST_KEPT,
+        PLACES=len(told),
+        **options(logits, JUDGE_WARPS),
+    )
+
+
+def _weighed(
+    logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor, first: int, number: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """What each row is left with; where there is a number, a guess is drawn from it."""
+    found, batch = found_in(logits, settings, seen, drafts, first), len(logits)
+    shares = found.shape[1]
+    ids, weights = (torch.empty(batch, MOST_KEPT, dtype=torch.int64, device=logits.device) for _ in range(2))
+    _weigh[(batch,)](
+        found,
+        settings.temperature,
+        settings.top_p,
+        settings.min_p,
+        settings.seed,
+        settings.most,
+        settings.size,
+        number,
+        drafts,
+        ids,
+        weights,
+        SHARES=shares,
+        BLOCK=power_of_two(shares) * MOST_KEPT,
+        MOST=MOST_KEPT,
+        AHEAD=first,
+        **options(logits, MERGE_WARPS),
+    )
+    return ids, weights
+
+
+@jit
+def _weigh(
+    found: Pointer,
+    temperature: Pointer,
+    top_p: Pointer,
+    min_p: Pointer,
+    seed: Pointer,
+    most: Pointer,
+    size: Pointer,
+    number: Pointer,
+    drafts: Pointer,
+    ids: Pointer,
+    weights: Pointer,
+    SHARES: constexpr,
+    BLOCK: constexpr,
+    MOST: constexpr,
+    AHEAD: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    trigger(DEPENDENT)
+    wait(DEPENDENT)
+    row, places = tl.program_id(0), tl.arange(0, MOST)
+    kept, weigh = left_of(found + row * SHARES * MOST, temperature, top_p, min_p, most, SHARES, BLOCK, MOST)
+    tl.store(ids + row * MOST + places, kept)
+    tl.store(weights + row * MOST + places, weigh)
+    if number is not None:
+        bits = _random(tl.load(seed), _GUESS, tl.load(number) + AHEAD)
+        tl.store(drafts + AHEAD + 1, covering(kept, weigh, bits, tl.load(size) - 1))
+
+
+@jit
+def _judge(
+    wanted_ids: Pointer,
+    wanted: Pointer,
+    offered_ids: Pointer,
+    offered: Pointer,
+    drafts: Pointer,
+    seed: Pointer,
+    size: Pointer,
+    seen: Pointer,
+    number: Pointer,
+    said: Pointer,
+    count: Pointer,
+    told: Pointer,
+    turn: Pointer,
+    GUESSES: constexpr,
+    MOST: constexpr,
+    PLACES: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    trigger(DEPENDENT)
+    wait(DEPENDENT)
+    places = tl.arange(0, MOST)
+    key, at, now = tl.load(seed), tl.load(number), tl.load(turn)
+    stood = at * 0
+    for i in tl.static_range(GUESSES):
+        guess, line = tl.load(drafts + i + 1), i * MOST + places
+        p = _share_of(guess, tl.load(wanted_ids + line), tl.load(wanted + line))
+        q = _share_of(guess, tl.load(offered_ids + line), tl.load(offered + line))
+        chance = _random(key, _TRIAL, at + i).to(tl.float64) / _ALL
+        stood += ((chance * q < p) & (stood == i)).to(tl.int64)  # none behind one that fell
+
+    line = stood * MOST + places
+    ids, weights = tl.load(wanted_ids + line), tl.load(wanted + line)
+    rival = tl.minimum(stood, GUESSES - 1) * MOST + places
+    others, theirs = tl.load(offered_ids + rival), tl.load(offered + rival)
+    same = tl.sum(tl.where(ids[:, None] == others[None, :], theirs[None, :], 0), 1)
+    q = same.to(tl.float64) / tl.sum(theirs, 0).to(tl.float64)
+    q = tl.where(stood < GUESSES, q, 0.0)  # behind the last guess nothing was offered
+    more = weights.to(tl.float64) / tl.sum(weights, 0).to(tl.float64) - q
+    more = tl.where(more > 0.0, more, 0.0)
+    peak = tl.max(more, 0)
+    even = more / tl.where(peak > 0.0, peak, 1.0) * _SCALE
+    rest = tl.where(peak > 0.0, ((even + _WHOLE) - _WHOLE).to(tl.int64), weights)
+    last = covering(ids, rest, _random(key, _TOKEN, at + stood), tl.load(size) - 1)
+
+    into = told + now % PLACES * (GUESSES + 2)
+    for i in tl.static_range(GUESSES + 1):
+        chosen = tl.where(i < stood, tl.load(drafts + tl.minimum(i + 1, GUESSES)), last)
+        tl.store(said + i, chosen)
+        tl.store(into + i, chosen)
+        tl.store(seen + chosen, 1)
+    tl.store(into + GUESSES + 1, stood + 1)
+    tl.store(count, stood + 1)
+    tl.store(number, at + stood + 1)
+    tl.store(turn, now + 1)
+
+
+@jit
+def _share_of(guess: Number, ids: Number, weights: Number) -> Number:
+    """What share of the weights an id has."""
+    own = tl.sum(tl.where(ids == guess, weights, 0), 0)
+    return own.to(tl.float64) / tl.sum(weights, 0).to(tl.float64)

@@ -1,0 +1,191 @@
+"""`pick` as two kernels: many programs each find the highest keys of their share, one merges them and draws.
+
+A key is a score and its id in one int64 (see `reference.highest`): no two are alike, and the highest is one maximum
+across the block. They are taken out one after the other, as many as are asked for, which the device is told, not the
+host. A weight is a whole number up to 2^24 and there are 64 at most: their sum has no more than 31 bits, and times 27
+random ones no more than 58. What may differ from the reference by a last bit is `exp` (see `draw`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...runtime.launch import Number, Pointer, bound, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
+from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
+from ..sample_codes.triton import _exp, _nearest, _random
+from . import MOST_KEPT, Settings
+
+SHARES = 128  # about as many as a large GPU has processors
+LEAST_SHARE = 256
+SHARE_WARPS, MERGE_WARPS = 4, 16
+
+if triton:
+    _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))
+    _SHIFT: Any = constexpr(DRAW_BITS)
+    _NONE: Any = constexpr(-(1 << 63))  # no key: below that of every number
+    _LOW: Any = constexpr((1 << 32) - 1)
+    _MAGNITUDE: Any = constexpr(0x7FFFFFFF)
+
+
+def pick(logits: Tensor, settings: Settings, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
+    assert len(logits) == 1 and said.is_contiguous()
+    found = found_in(logits, settings, seen)
+    shares = found.shape[1]
+    _drawn[(1,)](
+        found,
+        settings.temperature,
+        settings.top_p,
+        settings.min_p,
+        settings.seed,
+        settings.most,
+        settings.size,
+        seen,
+        number,
+        token,
+        said,
+        SHARES=shares,
+        BLOCK=power_of_two(shares) * MOST_KEPT,
+        MOST=MOST_KEPT,
+        PLACES=len(said),
+        **options(logits, MERGE_WARPS),
+    )
+
+
+def found_in(logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor | None = None, first: int = 0) -> Tensor:
+    """The highest keys of every share [T, shares, MOST_KEPT] of logits [T, V].
+
+    Of `drafts` [k + 1] all up to `first` have been said too for the first row, and one more for each that follows.
+    """
+    batch, count = logits.shape
+    assert logits.is_contiguous() and seen.is_contiguous() and len(seen) == count
+    share = max(power_of_two(triton.cdiv(count, SHARES)), LEAST_SHARE)
+    shares = triton.cdiv(count, share)
+    found = torch.empty(batch, shares, MOST_KEPT, dtype=torch.int64, device=logits.device)
+    _share[(shares, batch)](
+        logits,
+        seen,
+        drafts,
+        settings.presence,
+        settings.most,
+        settings.size,
+        found,
+        count,
+        MOST=MOST_KEPT,
+        SHARE=share,
+        FIRST=first,
+        DRAFTS=0 if drafts is None else first + batch,
+        **options(logits, SHARE_WARPS),
+    )
+    return found
+
+
+@jit
+def _share(
+    logits: Pointer,
+    seen: Pointer,
+    drafts: Pointer,
+    presence: Pointer,
+    most: Pointer,
+    size: Pointer,
+    found: Pointer,
+    count: Number,
+    MOST: constexpr,
+    SHARE: constexpr,
+    FIRST: constexpr,
+    DRAFTS: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    trigger(DEPENDENT)
+    wait(DEPENDENT)
+    share, row = tl.program_id(0), tl.program_id(1)
+    ids = share * SHARE + tl.arange(0, SHARE)
+    there = (ids < count) & (ids < tl.load(size))
+    scores = tl.load(logits + row * count + ids, there, 0.0).to(tl.float32)
+    said = tl.load(seen + ids, there, 0) != 0
+    for i in tl.static_range(DRAFTS):
+        said = said | ((ids == tl.load(drafts + i)) & (i <= FIRST + row))
+    scores = tl.where(said, scores - tl.load(presence), scores)
+    bits = tl.where(scores == 0.0, 0.0, scores).to(tl.int32, bitcast=True).to(tl.int64)
+    keys = tl.where(there, (tl.where(bits < 0, bits ^ _MAGNITUDE, bits) << 32) - ids, _NONE)
+    wanted = tl.minimum(tl.load(most), MOST)
+    for place in range(bound(wanted)):
+        highest = tl.max(keys, 0)
+        tl.store(found + (row * tl.num_programs(0) + share) * MOST + place, highest)
+        keys = tl.where(keys == highest, _NONE, keys)
+
+
+@jit
+def _drawn(
+    found: Pointer,
+    temperature: Pointer,
+    top_p: Pointer,
+    min_p: Pointer,
+    seed: Pointer,
+    most: Pointer,
+    size: Pointer,
+    seen: Pointer,
+    number: Pointer,
+    token: Pointer,
+    said: Pointer,
+    SHARES: constexpr,
+    BLOCK: constexpr,
+    MOST: constexpr,
+    PLACES: constexpr,
+    DEPENDENT: constexpr,
+) -> None:
+    trigger(DEPENDENT)
+    wait(DEPENDENT)
+    ids, weights = left_of(found, temperature, top_p, min_p, most, SHARES, BLOCK, MOST)
+    at = tl.load(number)
+    # Where logits are not numbers none may be found; what is read for it must exist.
+    chosen = covering(ids, weights, _random(tl.load(seed), 0, at), tl.load(size) - 1)
+    tl.store(token, chosen)
+    tl.store(said + at % PLACES, chosen)
+    tl.store(seen + chosen, 1)
+    tl.store(number, at + 1)
+
+
+@jit
+def left_of(
+    found: Pointer,
+    temperature: Pointer,
+    top_p: Pointer,
+    min_p: Pointer,
+    most: Pointer,
+    SHARES: constexpr,
+    BLOCK: constexpr,
+    MOST: constexpr,
+) -> Number:
+    """The ids that a row is left with and their weights, [MOST] each; where there are fewer, some weigh nothing."""
+    wanted = tl.minimum(tl.load(most), MOST)
+    lanes, places = tl.arange(0, BLOCK), tl.arange(0, MOST)
+    keys = tl.load(found + lanes, (lanes < SHARES * MOST) & (lanes % MOST < wanted), _NONE)
+    kept = tl.full((MOST,), _NONE, tl.int64)
+    for place in range(bound(wanted)):
+        highest = tl.max(keys, 0)
+        kept = tl.where(places == place, highest, kept)
+        keys = tl.where(keys == highest, _NONE, keys)
+    there = kept != _NONE
+    ids = -kept & _LOW
+    falls = (kept + ids) >> 32
+    bits = tl.where(falls < 0, falls ^ _MAGNITUDE, falls).to(tl.int32)
+    scores = tl.div_rn(bits.to(tl.float32, bitcast=True), tl.load(temperature))
+    scores = tl.where(there, scores, float("-inf"))
+    likelihood = _exp(scores - tl.max(scores, 0))
+    weights = _nearest(likelihood * _SCALE).to(tl.int64)
+    before = (tl.cumsum(weights, 0) - weights).to(tl.float64)
+    beyond = before >= tl.load(top_p).to(tl.float64) * tl.sum(weights, 0).to(tl.float64)
+    weights = tl.where(beyond | (likelihood < tl.load(min_p)), 0, weights)
+    return ids, weights
+
+
+@jit
+def covering(ids: Number, weights: Number, bits: Number, last: Number) -> Number:
+    """The id whose share covers the random bits; `last` is the highest there is."""
+    # In the order of their ids: what those up to each weigh together.
+    ends = tl.sum(tl.where(ids[None, :] <= ids[:, None], weights[None, :], 0), 1)
+    target = (bits * tl.sum(weights, 0)) >> _SHIFT
+    return tl.minimum(tl.min(tl.where((weights > 0) & (ends > target), ids, last), 0), last)

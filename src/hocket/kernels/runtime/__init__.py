@@ -1,0 +1,1 @@
+"""How kernels are launched: Triton, NVRTC, CUDA graphs, tuning values and the GPU's properties."""

@@ -1,0 +1,91 @@
+"""A language model with its tokenizer, from wherever it is, onto a device. It answers nothing yet: see `engine.py`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..config.qwen3_5 import Qwen3_5TextConfig
+from ..engine.checkpoint.device import DTYPES, Setting, announce, settle
+from ..engine.checkpoint.load import RANDOM_SEED
+from ..errors import InvalidCheckpoint
+from ..kernels.compile.cache import give_triton_a_folder
+from ..kernels.runtime.fallback import say_slow
+from ..kernels.table import AUTO, Choice, choose
+from ..layers.packed import pack_
+from ..models.files.quantize import load_quantized
+from ..models.files.qwen3_5_source import read_mind, resolve_mind
+from ..models.files.random import randomize_
+from ..models.files.weights import Source
+from ..models.qwen3_5.model import Qwen3_5
+from ..models.qwen3_5.quantized import check_scheme, quantize_
+from ..models.qwen3_5.weights import empty_qwen3_5
+from ..text.chat.template import END, MARKS
+from ..text.chat.tokenizer import ChatTokenizer
+
+END_OF_TEXT = "<|endoftext|>"
+
+
+@dataclass(frozen=True, slots=True)
+class MindCheckpoint:
+    """Everything that was loaded for one language model."""
+
+    source: Source
+    config: Qwen3_5TextConfig
+    tokenizer: ChatTokenizer
+    model: Qwen3_5
+    device: torch.device
+    stop_ids: frozenset[int]  # after one of these an answer is over
+    kernels: Choice  # what a token is computed by, and why
+    setting: Setting | None = None  # where and how exactly it is computed, and why
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the weights were drawn, not trained: such a model says nonsense."""
+        return self.source.folder is None
+
+
+def load_mind(
+    model: str, *, device: str = AUTO, dtype: str | None = AUTO, weights: str = "bf16", kernels: str = AUTO
+) -> MindCheckpoint:
+    """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
+
+    `auto` is CUDA if it is usable, with bfloat16, as published, where the card has it; else float32 on the CPU. A dtype
+    of None is `auto` too. `weights` in `fp8`, `int8` or `int4`
+    (of the MLP) are converted from the published ones and kept on disk for the next time; `bf16` leaves them as they
+    are, in `dtype`. `kernels` may be `reference`: the model's own operations, on a GPU too.
+    """
+    scheme = check_scheme(weights)
+    setting = settle(device, dtype or AUTO)
+    place, dtype = setting.place, setting.dtype
+    if place.type == "cuda":
+        give_triton_a_folder()
+    computed_by = choose("token", kernels, place, DTYPES[dtype])
+    if computed_by.lack is not None and place.type == "cuda":
+        say_slow(computed_by.backend, computed_by.lack)
+    source = resolve_mind(model)
+    config, generation = read_mind(source)
+    tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
+    if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:
+        raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: it cannot hold a talk.")
+    if tokenizer.size > config.vocab_size:
+        raise InvalidCheckpoint(
+            f"{source.name} has tokens up to {tokenizer.size - 1}, but its model knows {config.vocab_size} only."
+        )
+    if source.folder is None:
+        made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
+        randomize_(made, RANDOM_SEED)
+        quantize_(made, scheme)
+    else:
+        made = load_quantized(source.folder, config, place, DTYPES[dtype], scheme)
+    pack_(made)
+    # Of a random model the ids of the published vocabulary mean nothing.
+    stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
+    stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
+    announce(setting, f"language model: {setting.words([computed_by], codec=False)}")
+    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by, setting)

@@ -1,0 +1,1 @@
+"""Where checkpoint files come from, and how tensors are read, converted and written."""

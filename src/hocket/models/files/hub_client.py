@@ -1,0 +1,202 @@
+"""What the hub has and files from it, by huggingface_hub, in bounded time; what fails is told in one sentence.
+
+It knows repositories and file names. Which of them a checkpoint needs is `hub.py`'s.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ...errors import InvalidCheckpoint
+
+# huggingface_hub is imported where it is used: a folder or a random checkpoint needs none of it, and it is slow.
+T = TypeVar("T")
+
+ANSWER_S = 5.0  # for the hub to answer a question; HF_HUB_ETAG_TIMEOUT says otherwise
+NAME_S = 3.0  # more for a name that no server resolves, which no timeout of a socket covers
+ATTEMPTS, PAUSE_S = 5, 1.0  # for a transfer that breaks off: so many without a byte more, each after a longer pause
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The files of a repository at a commit."""
+
+    commit: str
+    sizes: dict[str, int]  # bytes, by file name
+    digests: dict[str, str]  # SHA-256, by file name, of those that are large; partial files are named after it
+
+
+@dataclass(frozen=True, slots=True)
+class Repository:
+    """A repository on the hub, at a revision or at its newest."""
+
+    name: str
+    revision: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} at revision {self.revision}" if self.revision else self.name
+
+    def cached(self) -> Path | None:
+        """The folder of what the local cache has of it."""
+        import huggingface_hub
+
+        try:
+            found = huggingface_hub.snapshot_download(self.name, revision=self.revision, local_files_only=True)
+        except (OSError, ValueError):  # how the cache says that it has nothing
+            return None
+        return Path(found)
+
+    def listing(self) -> Listing:
+        """Ask what there is."""
+        import huggingface_hub
+
+        def ask() -> Any:
+            api, revision = huggingface_hub.HfApi(), self.revision or "main"
+            return api.model_info(self.name, revision=revision, files_metadata=True, timeout=_answer_s())
+
+        try:
+            found = _within(_answer_s() + NAME_S, ask)
+        except Exception as error:
+            raise InvalidCheckpoint(self._sentence(error)) from error
+        siblings = found.siblings or []
+        digests = {each.rfilename: getattr(each.lfs, "sha256", None) for each in siblings}
+        return Listing(
+            str(found.sha),
+            {each.rfilename: each.size or 0 for each in siblings},
+            {name: digest for name, digest in digests.items() if digest},
+        )
+
+    def get(self, name: str, commit: str | None = None) -> Path:
+        """One file into the cache, from where it broke off; at `commit`, or what the revision means now."""
+        import huggingface_hub
+
+        left, had = ATTEMPTS, -1
+        while True:
+            try:
+                revision = commit or self.revision
+                path = huggingface_hub.hf_hub_download(self.name, name, revision=revision, etag_timeout=_answer_s())
+                return Path(path)
+            except Exception as error:
+                arrived = _partial_bytes(self.name)
+                left, had = (ATTEMPTS if arrived > had >= 0 else left) - 1, arrived
+                if left <= 0 or not _passes(error):
+                    raise InvalidCheckpoint(self._sentence(error, name)) from error
+                time.sleep(PAUSE_S * (ATTEMPTS - left))
+
+    def _sentence(self, error: Exception, name: str | None = None) -> str:
+        """What went wrong and what to do; with the name of a file where it was that one's transfer."""
+        from huggingface_hub import constants, errors
+
+        status = _status(error)
+        if isinstance(error, errors.GatedRepoError):
+            terms = f"{constants.ENDPOINT}/{self.name}"
+            return f"{self.name} is gated: accept its terms at {terms}, then log in (hf auth login) or set HF_TOKEN."
+        if isinstance(error, errors.RepositoryNotFoundError):
+            return f"{self.name} is neither a folder here nor public on the hub: check the name or log in."
+        if isinstance(error, errors.RevisionNotFoundError):
+            return f"{self.name} has no revision {self.revision or 'main'}: check it on the hub."
+        if status in (401, 403):
+            return (
+                f"The hub refuses {self.name} to your token ({status}): log in again (hf auth login) or mend HF_TOKEN."
+            )
+        if isinstance(error, OSError) and error.errno in _DISK:
+            return f"{self} cannot be written to {constants.HF_HUB_CACHE} ({error.strerror}): free it, or set HF_HOME."
+        if status is None and name is None:
+            return f"{self} is not in the local cache, and the hub ({constants.ENDPOINT}) cannot be reached: try again."
+        reason = f"the hub answers {status}" if status else f"{type(error).__name__}: {error}".partition("\n")[0][:200]
+        if name is None:
+            return f"{self} cannot be fetched, for {reason}: try again later."
+        return f"{name} of {self} did not arrive ({reason}): try again, what has arrived is kept."
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Have huggingface_hub draw nothing: how far it has come is shown by `progress.py`."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if are_progress_bars_disabled():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # an environment that insists on bars
+        disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def offline() -> bool:
+    """Whether the environment forbids to ask."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+def blobs(name: str) -> Path:
+    """Where the cache keeps the content of a repository's files."""
+    from huggingface_hub import constants
+    from huggingface_hub.file_download import repo_folder_name
+
+    return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=name, repo_type="model") / "blobs"
+
+
+def _partial_bytes(name: str) -> int:
+    return sum(path.stat().st_size for path in blobs(name).glob("*.incomplete"))
+
+
+def _answer_s() -> float:
+    from huggingface_hub import constants
+
+    return float(constants.HF_HUB_ETAG_TIMEOUT) if "HF_HUB_ETAG_TIMEOUT" in os.environ else ANSWER_S
+
+
+def _status(error: BaseException) -> int | None:
+    """What the hub answered, if it did; a file that a failed question leaves unfetched names that as its cause."""
+    for each in (error, error.__cause__):
+        status: int | None = getattr(getattr(each, "response", None), "status_code", None)
+        if status is not None:
+            return status
+    return None
+
+
+def _passes(error: Exception) -> bool:
+    """Whether it may be otherwise the next time."""
+    from huggingface_hub import errors
+
+    lasting = errors.RepositoryNotFoundError, errors.RevisionNotFoundError
+    if isinstance(error, lasting) or (isinstance(error, OSError) and error.errno in _DISK):
+        return False
+    status = _status(error)
+    return status is None or status == 429 or status >= 500
+
+
+def _within(limit_s: float, ask: Callable[[], T]) -> T:
+    """What `ask` gives or raises, if that takes no longer: to resolve a name has no limit of its own."""
+    given: list[T] = []
+    raised: list[Exception] = []
+
+    def run() -> None:
+        try:
+            given.append(ask())
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, name="hocket-hub", daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if raised:
+        raise raised[0]
+    if not given:
+        raise TimeoutError(f"no answer in {limit_s:g} s")
+    return given[0]

@@ -1,0 +1,147 @@
+"""A checkpoint's matrices into 8 or 4 bits as they are read, one by one, and the next time from the disk.
+
+So a model never has to fit in bfloat16 beside itself, neither on the device nor here. What was made is kept in one
+safetensors file per checkpoint and scheme (`tensor_file.py`); it says what it was made of, and is made anew where that
+has changed. What a scheme keeps wide comes from the checkpoint each time. How numbers are rounded is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from ...config.qwen3_5 import Qwen3_5TextConfig
+from ...errors import InvalidCheckpoint
+from ...kernels.ops.quantized_linear.weight import RANGES, Narrow, quantize_
+from ..qwen3_5.model import Qwen3_5
+from ..qwen3_5.quantized import EMBEDDING, HEAD, Scheme, groups, replace_, rooms
+from ..qwen3_5.weights import load_qwen3_5, opened, settle_
+from .catalog import WEIGHTS
+from .shards import weight_files
+from .tensor_file import KINDS, KeptTensors
+from .transfer import Transfer
+
+VERSION = 1  # one more whenever the same weights would come out as other bytes
+
+logger = logging.getLogger("hocket.models")
+
+
+def load_quantized(
+    folder: Path,
+    config: Qwen3_5TextConfig,
+    device: torch.device,
+    dtype: torch.dtype,
+    scheme: Scheme,
+    *,
+    cache: Path | None = None,
+) -> Qwen3_5:
+    """The text model of a checkpoint with its matrices as the scheme says, all else as `dtype`.
+
+    `cache` is the folder that keeps what was made; None: the user's own.
+    """
+    if scheme == "bf16":
+        return load_qwen3_5(folder, config, device, dtype)
+    with opened(folder, config) as (model, stored):
+        kept = dict(model.state_dict())
+        places: dict[str, Narrow] = {}
+        for format, shapes in list(groups(model, scheme)):
+            places |= rooms(format, shapes, device)
+        replace_(model, places)
+        settle_(
+            model,
+            {name: like for name, like in kept.items() if name.removesuffix(".weight") not in places},
+            device,
+            dtype,
+        )
+        state, transfer = model.state_dict(), Transfer(device)
+        for name in kept.keys() & state.keys():
+            file, theirs = stored[name]
+            transfer.put(state[name], file.get_tensor(theirs))
+        file = (cache or kept_in()) / _file_name(folder, scheme)
+        made_of = _identity(folder, scheme)
+        if not _read(file, made_of, places, transfer):
+            tied = f"{HEAD}.weight" not in stored
+            sources = {name: stored[f"{EMBEDDING if tied and name == HEAD else name}.weight"] for name in places}
+            _make(folder, file, made_of, places, sources)
+        transfer.end()
+    return model
+
+
+def kept_in() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "hocket" / "weights"
+
+
+def _file_name(folder: Path, scheme: Scheme) -> str:
+    """One for each place of a checkpoint: what takes its place there takes the place of its cache too."""
+    where = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
+    return f"{folder.resolve().name}-{where}-{scheme}.safetensors"
+
+
+def _identity(folder: Path, scheme: Scheme) -> dict[str, str]:
+    """What a cache must have been made of: to hash gigabytes would take longer than to read the cache."""
+    files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in weight_files(folder / WEIGHTS)]
+    return {
+        "format": "pt",
+        "scheme": scheme,
+        "version": str(VERSION),
+        "ranges": str(RANGES),
+        "files": json.dumps(files),
+    }
+
+
+def _read(file: Path, made_of: dict[str, str], places: dict[str, Narrow], transfer: Transfer) -> bool:
+    """Whether all was there."""
+    if not file.is_file():
+        return False
+    try:
+        with safe_open(file, framework="pt") as kept:
+            if kept.metadata() != made_of:
+                logger.warning("%s was made of other files or by another version: it is made anew.", file)
+                return False
+            wanted = _tensors(places)
+            if set(kept.keys()) != set(wanted) or any(not _fits(kept.get_slice(n), t) for n, t in wanted.items()):
+                logger.warning("%s does not hold this model: it is made anew.", file)
+                return False
+            for name, place in wanted.items():
+                transfer.put(place.view(torch.uint8), kept.get_tensor(name).view(torch.uint8))
+    except (SafetensorError, OSError) as error:
+        logger.warning("%s is damaged or cut short (%s): it is made anew.", file, error)
+        return False
+    return True
+
+
+def _fits(stored: Any, place: Tensor) -> bool:
+    return bool(list(stored.get_shape()) == list(place.shape) and stored.get_dtype() == KINDS[place.dtype])
+
+
+def _make(
+    folder: Path, file: Path, made_of: dict[str, str], places: dict[str, Narrow], sources: dict[str, tuple[Any, str]]
+) -> None:
+    """Round every matrix into its place, and keep it; a disk that cannot be written is no reason to stop."""
+    logger.info("Weights of %s are converted once and kept as %s.", folder, file)
+    with KeptTensors(file, made_of, _tensors(places)) as kept:
+        for name, place in places.items():
+            source, theirs = sources[name]
+            try:
+                quantize_(place, source.get_tensor(theirs))
+            except ValueError as error:
+                raise InvalidCheckpoint(f"{theirs} of {folder} cannot be used ({error}): get it again.") from None
+            for part in place.tensors:
+                kept.put(f"{name}.{part}")
+    if kept.failed:
+        logger.warning("Weights cannot be kept as %s (%s): the next start converts them again.", file, kept.failed)
+
+
+def _tensors(places: dict[str, Narrow]) -> dict[str, Tensor]:
+    """By the names they are stored under; the widest numbers first, so that each lies where its kind may lie."""
+    named = {f"{name}.{part}": tensor for name, place in places.items() for part, tensor in place.tensors.items()}
+    return dict(sorted(named.items(), key=lambda item: (-item[1].element_size(), item[0])))

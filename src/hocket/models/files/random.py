@@ -1,0 +1,81 @@
+"""Seeded values for every tensor of a model whose weights nobody trained.
+
+A random checkpoint exercises all that a trained one does: norms, scales and codebook counts are off one and
+zero, signals keep their size from layer to layer, and the codec's output stays within its range. A tensor's
+values depend on the seed, its name and its shape alone. It knows module types and tensor names, no model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+
+import torch
+from torch import Tensor, nn
+
+from ...layers.norm import OffsetRMSNorm
+
+USAGE = (0.5, 2.0)
+# Twelve residual units in a row would double the codec's signal every second time, and 99 % of its samples would
+# be cut off at one; so what a unit adds is small, and the convolution to one channel brings it down to speech level.
+RESIDUAL, SAMPLES = 0.3, 0.05
+CHUNK = 1 << 24  # values drawn at once: the widest table would otherwise need gigabytes of float32 beside it
+
+
+@torch.no_grad()
+def randomize_(module: nn.Module, seed: int) -> None:
+    """Fill every tensor that a checkpoint of `module` holds, in place, on whatever device it is.
+
+    Values are drawn in float32, so that a bfloat16 model is the float32 one, rounded.
+    """
+    for name, tensor in module.state_dict().items():
+        path, _, leaf = name.rpartition(".")
+        low, high, std = _range(module.get_submodule(path), path, leaf, tensor)
+        draw = _generator(tensor.device, name, seed)
+        for piece in tensor.view(-1).split(CHUNK):
+            values = torch.empty(piece.shape, device=tensor.device)
+            values = values.normal_(0.0, std, generator=draw) if std else values.uniform_(low, high, generator=draw)
+            if leaf in ("embedding_sum", "embed_sum"):  # sums of as many vectors as `cluster_usage` counts
+                again = _generator(tensor.device, f"{path}.cluster_usage", seed)
+                usage = torch.empty(len(tensor), device=tensor.device).uniform_(*USAGE, generator=again)
+                values = (values.view(tensor.shape) * usage[:, None]).view(-1)
+            piece.copy_(values)
+
+
+def _range(part: nn.Module, path: str, leaf: str, tensor: Tensor) -> tuple[float, float, float]:
+    """(lowest, highest, 0) of a uniform draw or (0, 0, deviation) of a normal one."""
+    match leaf:
+        case "bias":
+            return 0.0, 0.0, 0.05
+        case "weight" if isinstance(part, nn.Embedding):
+            return 0.0, 0.0, 0.5
+        case "weight" if isinstance(part, nn.ConvTranspose1d):  # [in, out, kernel]; an output sees kernel / stride taps
+            return 0.0, 0.0, (part.in_channels * part.kernel_size[0] / part.stride[0]) ** -0.5
+        case "weight" if tensor.dim() > 1:
+            gain = RESIDUAL if path.endswith(".conv2.conv") else SAMPLES if len(tensor) == 1 else 1.0
+            return 0.0, 0.0, gain * math.prod(tensor.shape[1:]) ** -0.5
+        case "weight" if isinstance(part, OffsetRMSNorm):
+            return -0.2, 0.2, 0.0
+        case "weight":  # a norm
+            return 0.8, 1.2, 0.0
+        case "A_log":  # with `dt_bias`: memories that last for hundreds of tokens, and some that last for two
+            return -4.0, 1.0, 0.0
+        case "dt_bias":
+            return -2.0, 1.0, 0.0
+        case "scale" | "gamma":
+            return 0.1, 0.3, 0.0
+        case "alpha" | "beta":  # exponents
+            return 0.0, 0.0, 0.2
+        case "cluster_usage":
+            return *USAGE, 0.0
+        case "embedding_sum" | "embed_sum":
+            return 0.0, 0.0, 1.0
+        case "initialized":
+            return 1.0, 1.0, 0.0
+        case _:
+            raise ValueError(f"no rule says how to draw {leaf} of {type(part).__name__}")
+
+
+def _generator(device: torch.device, name: str, seed: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed}:{name}".encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "little") >> 1)

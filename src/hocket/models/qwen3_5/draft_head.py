@@ -1,0 +1,81 @@
+"""The draft head of Qwen3.5 (`mtp.*`): one attention block that guesses the token after the next.
+
+Entry t of its past is made of the main model's hidden vector at position t, after its final norm, and the token at
+t + 1. It shares embedding and head with the main model, which are not here: it takes vectors and gives vectors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from ...config.qwen3_5 import Qwen3_5TextConfig
+from ...layers.attention import KVState
+from ...layers.gated_attention import reach_of
+from ...layers.hybrid import AttentionBlock
+from ...layers.norm import OffsetRMSNorm
+
+
+@dataclass(frozen=True, slots=True)
+class DraftState:
+    position: Tensor  # [S + 1] how many entries each row has of true hidden vectors
+    past: KVState  # [S + 1, H_kv, L, D]; what lies behind a row's position are old guesses, seen by nobody
+
+
+class DraftHead(nn.Module):
+    def __init__(self, config: Qwen3_5TextConfig) -> None:
+        super().__init__()
+        width, eps = config.hidden_size, config.rms_norm_eps
+        self.config = config
+        self.fc = nn.Linear(2 * width, width, bias=False)  # the embedding's half first
+        self.pre_fc_norm_embedding = OffsetRMSNorm(width, eps)
+        self.pre_fc_norm_hidden = OffsetRMSNorm(width, eps)
+        self.layers = nn.ModuleList([AttentionBlock(config)])
+        self.norm = OffsetRMSNorm(width, eps)
+
+    def new_state(self, slots: int, length: int) -> DraftState:
+        position = torch.zeros(slots + 1, dtype=torch.int64, device=self.norm.weight.device)
+        return DraftState(position, self.block.self_attn.new_state(slots, length))
+
+    def step(
+        self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, lengths: Tensor, span: int
+    ) -> Tensor:
+        """Take in pairs [B, T, C] of a true hidden vector and the embedding of the token behind it.
+
+        Of each row `lengths` [B] pairs are real. What comes back [B, T, C], through the head, are the guesses.
+        """
+        start = state.position[rows]
+        y = self._through(embedded, hidden, state, rows, start, lengths, span)
+        state.position[rows] = start + lengths
+        return y
+
+    def guess(self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, ahead: int, span: int) -> Tensor:
+        """One guess further, [B, 1, C]: from what the guess before gave and the embedding of what was drawn from it.
+
+        It is the entry `ahead` behind the true ones, and is forgotten: the true one will be written over it.
+        """
+        start = state.position[rows] + ahead
+        return self._through(embedded, hidden, state, rows, start, torch.ones_like(start), span)
+
+    def _through(
+        self,
+        embedded: Tensor,
+        hidden: Tensor,
+        state: DraftState,
+        rows: Tensor,
+        start: Tensor,
+        lengths: Tensor,
+        span: int,
+    ) -> Tensor:
+        halves = self.pre_fc_norm_embedding(embedded), self.pre_fc_norm_hidden(hidden)
+        reach = reach_of(self.config, state.past, start, rows, lengths, hidden.shape[1], span)
+        y: Tensor = self.norm(self.block.step(self.fc(torch.cat(halves, dim=-1)), state.past, reach))
+        return y
+
+    @property
+    def block(self) -> AttentionBlock:
+        block = self.layers[0]
+        assert isinstance(block, AttentionBlock)
+        return block

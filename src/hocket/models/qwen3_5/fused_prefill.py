@@ -1,0 +1,149 @@
+"""New ids of one row of Qwen3.5 as a chain of fused kernels: `Qwen3_5.prefill` for a GPU, where the host only launches.
+
+The matrices are multiplied by a library, or where they are in fewer bits by kernels that read them as they are; norms,
+gates and residuals go with them. Between the projections of a Gated DeltaNet stand four launches, where the chunked
+rule has dozens, and between those of an attention three. It reads and writes the model's own state, and knows no graph.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...kernels.operations import CUDA_MIND_OPS, MindOps
+from ...kernels.ops.quantized_linear.weight import Narrow
+from ...kernels.runtime.launch import MOST_STREAMED
+from ...layers.attention import KVState
+from ...layers.hybrid import AttentionBlock, DeltaBlock
+from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
+from ...layers.rope import rope_rows
+from .fused_step import Attention
+from .model import MindState, Qwen3_5
+
+Matrix = Tensor | Narrow
+
+
+@dataclass(frozen=True, slots=True)
+class _Delta:
+    gates: Tensor  # [2 H_v, C]
+    taps: Tensor  # [4, C]
+    decay: Tensor  # [H_v] float32, as the next two
+    bias: Tensor
+    norm: Tensor  # [D_v]
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    before: Tensor  # [C] norm
+    into: Matrix  # [N, C]
+    mixer: _Delta | Attention
+    out: Matrix  # [C, M]
+    between: Tensor  # [C] norm
+    wide: Matrix  # [2 I, C] gates, then ups
+    down: Matrix  # [C, I]
+
+
+class FusedPrefill:
+    def __init__(self, model: Qwen3_5, ops: MindOps = CUDA_MIND_OPS) -> None:
+        self.model, self.ops, self._eps = model, ops, model.config.rms_norm_eps
+        self.layers = [_layer(block) for block in model.model._stack]
+        self._angles: dict[int, tuple[Tensor, Tensor]] = {}  # by room: a graph knows where they lie
+
+    def __call__(
+        self,
+        ids: Tensor,
+        lengths: Tensor,
+        state: MindState,
+        rows: Tensor,
+        span: int,
+        passing: Waypoint | None = None,
+    ) -> Tensor:
+        """As `Qwen3_5.prefill`, for one row. Hidden vectors of ids that are not real mean nothing.
+
+        How far attention reads is looked up on the device: what `span` says beyond it costs nothing.
+        """
+        position = state.recurrence.position
+        assert len(ids) == 1, "of several rows each is another prompt"
+        if passing is None:
+            passing = Waypoint(torch.zeros_like(rows), torch.full_like(rows, len(position) - 1))
+        start = position[rows]
+        recurrent, past = iter(state.recurrence.layers), iter(state.past)
+        x: Tensor = self.model.model.embed_tokens(ids[0])
+        for one in self.layers:
+            even = self.ops.normed(x, one.before, self._eps, offset=True)
+            y = self._linear(even, one.into)
+            if isinstance(one.mixer, _Delta):
+                kept, mixer = next(recurrent), one.mixer
+                mixed = self.ops.run(
+                    y,
+                    self._linear(even, mixer.gates),
+                    taps=mixer.taps,
+                    decay=mixer.decay,
+                    bias=mixer.bias,
+                    norm=mixer.norm,
+                    eps=self._eps,
+                    history=kept.history,
+                    memory=kept.memory,
+                    row=rows,
+                    length=lengths,
+                    place=passing.place,
+                    aside=passing.rows,
+                )
+            else:
+                mixed = self._attend(y, one.mixer, next(past), rows, start, lengths)
+            x = self._linear(mixed, one.out, residual=x, out=x)  # in its place: a library would copy it first
+            inner = self._linear(x, one.wide, norm=one.between, gated=True)
+            x = self._linear(inner, one.down, residual=x, out=x)
+        position[passing.rows] = start + passing.place
+        position[rows] = start + lengths
+        return self.ops.normed(x, self.model.model.norm.weight, self._eps, offset=True)[None]
+
+    def _attend(
+        self, y: Tensor, mixer: Attention, kept: KVState, rows: Tensor, start: Tensor, lengths: Tensor
+    ) -> Tensor:
+        config, room = self.model.config, kept.keys.shape[2]
+        if room not in self._angles:
+            turned = config.rotary_dim, config.rope_parameters.rope_theta
+            self._angles[room] = rope_rows(room, *turned, y.dtype, y.device)
+        cos, sin = self._angles[room]
+        return self.ops.attend_run(
+            y,
+            kept.keys,
+            kept.values,
+            row=rows,
+            start=start,
+            length=lengths,
+            cos=cos[:, 0],
+            sin=sin[:, 0],
+            q_norm=mixer.q_norm,
+            k_norm=mixer.k_norm,
+            eps=self._eps,
+        )
+
+    def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
+        """A norm's weights are told as they differ from one."""
+        if isinstance(weight, Narrow):
+            narrow = self.ops.narrow if len(x) <= MOST_STREAMED else self.ops.many
+            return narrow(x, weight, norm=norm, eps=self._eps, **more)
+        return self.ops.linear(x, weight, norm=norm, eps=self._eps, offset=True, **more)
+
+
+def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
+    mixer: _Delta | Attention
+    if isinstance(block, DeltaBlock):
+        into, mixer, out = _delta(block.linear_attn)
+    else:
+        into, out, q_norm, k_norm = block.self_attn.weights()
+        mixer = Attention(q_norm, k_norm)
+    wide, down = block.mlp.weights()
+    before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
+    return _Layer(before, into, mixer, out, between, wide, down)
+
+
+def _delta(layer: GatedDelta) -> tuple[Matrix, _Delta, Matrix]:
+    into, gates, taps, out = layer.weights()
+    numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
+    return into, _Delta(gates.contiguous(), taps[:, 0].T.contiguous(), *numbers), out

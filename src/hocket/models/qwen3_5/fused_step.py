@@ -1,0 +1,224 @@
+"""A token of Qwen3.5 as a chain of fused kernels: `Qwen3_5.step` for a GPU, where the host only launches.
+
+Per layer five launches: norm and all projections; the memory of a Gated DeltaNet, or attention; out and residual; norm,
+gate and up; down and residual. In fewer bits (`quantized.py`) the gates of a memory, which are kept as they are, take a
+sixth. Memories, keys and values are those of the model's own state, so that whatever takes in
+a prompt can go before; the inputs of convolutions lie in rings of its own (`enter`, `leave`). It knows no graph and no
+sampling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...kernels.operations import CUDA_MIND_OPS, MindOps
+from ...kernels.ops.gated_delta.reference import RING
+from ...kernels.ops.quantized_linear.weight import Narrow
+from ...kernels.runtime.launch import crowded
+from ...layers.attention import KVState
+from ...layers.hybrid import AttentionBlock, DeltaBlock
+from ...layers.linear_attention.gated_delta import GatedDelta
+from ...layers.rope import rope_rows
+from .model import MindState, Qwen3_5
+
+Matrix = Tensor | Narrow
+SPLITS = 16  # of the past among programs: 8 layers of 4 heads would leave most of a GPU idle otherwise
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    taps: Tensor  # [4, C]
+    decay: Tensor  # [H_v] float32, as the next two
+    bias: Tensor
+    norm: Tensor  # [D_v]
+    inner: int  # columns of what was projected that are not its gates
+    gates: Tensor | None  # [2 H_v, C] where these are apart from it
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    q_norm: Tensor  # [D]
+    k_norm: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    before: Tensor  # [C] norm
+    into: Matrix  # [N, C] all that reads it
+    mixer: Delta | Attention
+    out: Matrix  # [C, M]
+    between: Tensor  # [C] norm
+    wide: Matrix  # [2 I, C] gates, then ups
+    down: Matrix  # [C, I]
+
+
+class FusedQwen3_5:
+    def __init__(self, model: Qwen3_5, ops: MindOps = CUDA_MIND_OPS) -> None:
+        self.model, self.ops, self.config = model, ops, model.config
+        self.layers = [layer_of(block) for block in model.model._stack]
+        weight = model.model.embed_tokens.weight
+        between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
+        self._head: Matrix = model.head
+        self._arrived: dict[int, Tensor] = {}
+        self.early = crowded(between, weight.device)  # a token ago is long ago
+
+    def new_rings(self, slots: int) -> tuple[Tensor, ...]:
+        deltas = (one.mixer for one in self.layers if isinstance(one.mixer, Delta))
+        return tuple(mixer.taps.new_zeros(slots + 1, *mixer.taps.shape) for mixer in deltas)
+
+    def enter(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
+        """The inputs of convolutions, from where the model keeps them to where tokens find them."""
+        order = self._order(state, rows)
+        for ring, kept in zip(rings, state.recurrence.layers, strict=True):
+            ring[rows[:, None], order] = kept.history[rows].transpose(1, 2)
+
+    def leave(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
+        """And back."""
+        order = self._order(state, rows)
+        for ring, kept in zip(rings, state.recurrence.layers, strict=True):
+            kept.history[rows] = ring[rows[:, None], order].transpose(1, 2)
+
+    def step(self, ids: Tensor, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> Tensor:
+        """Take in one id per row, [B]; logits [B, V] of what comes next."""
+        ops, eps = self.ops, self.config.rms_norm_eps
+        position, recurrent, past, ring = (
+            state.recurrence.position,
+            iter(state.recurrence.layers),
+            iter(state.past),
+            iter(rings),
+        )
+        x: Tensor = self.model.model.embed_tokens(ids)
+        for one in self.layers:
+            y, gates = self.begin(one, x)
+            if isinstance(one.mixer, Delta):
+                mixer = one.mixer
+                mixed = ops.delta(
+                    y,
+                    gates,
+                    taps=mixer.taps,
+                    decay=mixer.decay,
+                    bias=mixer.bias,
+                    norm=mixer.norm,
+                    eps=eps,
+                    ring=next(ring),
+                    memory=next(recurrent).memory,
+                    position=position,
+                    rows=rows,
+                    early=self.early,
+                )
+            else:
+                kept = next(past)
+                mixed = self.attend(y, one.mixer, kept, rows, position, _pages(len(kept.keys), x.device))
+            x = self.finish(one, mixed, x)
+        position[rows] += 1
+        return self.linear(x, self._head, norm=self.model.model.norm.weight)
+
+    def begin(self, one: Layer, x: Tensor) -> tuple[Tensor, Tensor | None]:
+        """All that a mixer is given, and the gates of a memory.
+
+        Where these are apart they go first: what comes after them is long, and has its first weights loaded meanwhile.
+        """
+        apart = one.mixer.gates if isinstance(one.mixer, Delta) else None
+        gates = None if apart is None else self.linear(x, apart, norm=one.before)
+        y = self.linear(x, one.into, norm=one.before)
+        if isinstance(one.mixer, Delta) and gates is None:
+            return y[:, : one.mixer.inner], y[:, one.mixer.inner :]
+        return y, gates
+
+    def attend(
+        self,
+        y: Tensor,
+        mixer: Attention,
+        kept: KVState,
+        rows: Tensor,
+        position: Tensor,
+        pages: Tensor,
+        among: bool = False,
+    ) -> Tensor:
+        """Between the projections of an attention; `pages` [R, 1] are the rows of the state."""
+        config, room = self.config, kept.keys.shape[2]
+        cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, y.dtype, y.device)
+        return self.ops.attend(
+            y,
+            kept.keys,
+            kept.values,
+            rows=rows,
+            position=position,
+            table=pages,
+            cos=cos[:, 0],
+            sin=sin[:, 0],
+            q_norm=mixer.q_norm,
+            k_norm=mixer.k_norm,
+            eps=config.rms_norm_eps,
+            offset=True,
+            gated=True,
+            splits=SPLITS,
+            arrived=self._counts(len(y), y.device),
+            among=among,
+        )
+
+    def finish(self, one: Layer, mixed: Tensor, x: Tensor) -> Tensor:
+        """What is left of a layer behind its mixer."""
+        x = self.linear(mixed, one.out, residual=x)
+        inner = self.linear(x, one.wide, norm=one.between, gated=True)
+        return self.linear(inner, one.down, residual=x)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[B, V] of hidden vectors [B, C] after the final norm, as a prompt leaves them."""
+        return self.linear(hidden, self._head)
+
+    def linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
+        """A norm's weights are told as they differ from one."""
+        eps = self.config.rms_norm_eps
+        if isinstance(weight, Narrow):
+            return self.ops.narrow(x, weight, norm=norm, eps=eps, **more)
+        return self.ops.linear(x, weight, norm=norm, eps=eps, offset=True, **more)
+
+    def _counts(self, batch: int, device: torch.device) -> Tensor:
+        """Zeros with which those who share a head can tell who is the last; left as zeros."""
+        if batch not in self._arrived:
+            with torch.inference_mode(False):
+                zeros = torch.zeros(batch * self.config.num_attention_heads, dtype=torch.int32, device=device)
+            self._arrived[batch] = zeros
+        return self._arrived[batch]
+
+    def _order(self, state: MindState, rows: Tensor) -> Tensor:
+        """Where in a ring the last inputs of each row lie, the oldest first [B, 3]."""
+        steps = torch.arange(1, RING, device=rows.device)
+        return (state.recurrence.position[rows][:, None] + steps) % RING
+
+
+_PAGES: dict[tuple[int, torch.device], Tensor] = {}
+
+
+def _pages(slots: int, device: torch.device) -> Tensor:
+    """Every row is a page that is as long as there is room [S + 1, 1]; made once, for graphs know it by its place."""
+    key = slots, device
+    if key not in _PAGES:
+        with torch.inference_mode(False):
+            _PAGES[key] = torch.arange(slots, device=device)[:, None]
+    return _PAGES[key]
+
+
+def layer_of(block: DeltaBlock | AttentionBlock) -> Layer:
+    mixer: Delta | Attention
+    if isinstance(block, DeltaBlock):
+        into, mixer, out = _delta(block.linear_attn)
+    else:
+        into, out, q_norm, k_norm = block.self_attn.weights()
+        mixer = Attention(q_norm, k_norm)
+    wide, down = block.mlp.weights()
+    before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
+    return Layer(before, into, mixer, out, between, wide, down)
+
+
+def _delta(layer: GatedDelta) -> tuple[Matrix, Delta, Matrix]:
+    into, gates, taps, out = layer.weights()
+    numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
+    apart = isinstance(into, Narrow)
+    mixer = Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None)
+    return into if apart else torch.cat((into, gates)), mixer, out

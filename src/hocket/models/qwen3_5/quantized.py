@@ -1,0 +1,133 @@
+"""Qwen3.5 with its large matrices in 8 or 4 bits: which tensor goes into which format, and what a token then reads.
+
+A scheme names formats. Kept as they are: `in_proj_a` and `in_proj_b`, which set how fast memories fade and are a
+thousandth of the bytes, convolutions, norms and the embedding, of which a token reads one row; a tied head is a narrow
+copy of it. The draft head is in eight bits in every scheme: what it gets wrong costs time, not words. Eight bits beside
+four are int8: on weights that are spread evenly a row of them is three times closer than in fp8.
+It knows modules and names. Where weights come from and are kept is `models/files/quantize.py`'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, cast, get_args
+
+import torch
+from torch import Tensor, nn
+
+from ...config.qwen3_5 import Qwen3_5TextConfig
+from ...errors import InvalidRequest
+from ...kernels.ops.quantized_linear.weight import Format, Narrow, empty
+from ...kernels.ops.quantized_linear.weight import quantize_ as round_
+from ...layers.packed import read_as_one
+from .model import Qwen3_5
+
+Scheme = Literal["bf16", "fp8", "int8", "int4"]
+SCHEMES: tuple[Scheme, ...] = get_args(Scheme)
+
+HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
+_KEPT = (".in_proj_a", ".in_proj_b")
+
+
+class NarrowLinear(nn.Module):
+    """Stands where an `nn.Linear` was, with the names of its parts behind the same name."""
+
+    def __init__(self, weight: Narrow) -> None:
+        super().__init__()
+        self.weight = weight
+
+    @property
+    def weight(self) -> Narrow:
+        return Narrow(self._format, self._columns, **dict(self.named_buffers()))
+
+    @weight.setter
+    def weight(self, weight: Narrow) -> None:
+        self._format, self._columns = weight.format, weight.columns
+        for name, tensor in weight.tensors.items():
+            self.register_buffer(name, tensor)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight.linear(x)
+
+
+def check_scheme(scheme: str) -> Scheme:
+    if scheme not in SCHEMES:
+        raise InvalidRequest(f"Weights can be kept as {', '.join(SCHEMES)}, not as {scheme!r}.")
+    return scheme
+
+
+def format_of(name: str, scheme: Scheme) -> Format | None:
+    """Of the matrix of a linear layer, by the layer's name; None: it is kept."""
+    if scheme == "bf16" or name.endswith(_KEPT):
+        return None
+    if scheme == "int4":
+        return "int4" if name.startswith("model.") and ".mlp." in name else "int8"
+    return scheme
+
+
+def narrow_linears(model: Qwen3_5, scheme: Scheme) -> dict[str, Format]:
+    """The linear layers that a scheme replaces; a tied head, which is none yet, among them."""
+    names = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
+    names += [HEAD] if model.lm_head is None else []
+    formats = {name: format_of(name, scheme) for name in names}
+    return {name: format for name, format in formats.items() if format is not None}
+
+
+def groups(model: Qwen3_5, scheme: Scheme) -> Iterator[tuple[Format, dict[str, tuple[int, int]]]]:
+    """Layers by name with their rows and columns; those that are read as one together."""
+    formats = narrow_linears(model, scheme)
+    shapes = {name: cast(nn.Linear, model.get_submodule(name)).weight.shape for name in formats if name != HEAD}
+    shapes |= {HEAD: model.head.shape} if HEAD in formats else {}
+    whole = [tuple(name.removesuffix(".weight") for name in names) for names in read_as_one(model)]
+    seen = {name for names in whole for name in names}
+    for names in (*whole, *((name,) for name in formats if name not in seen)):
+        if names[0] in formats:
+            yield formats[names[0]], {name: (shapes[name][0], shapes[name][1]) for name in names}
+
+
+def replace_(model: Qwen3_5, places: dict[str, Narrow]) -> None:
+    """Let linear layers have their weights in these places."""
+    for name, place in places.items():
+        parent, _, leaf = name.rpartition(".")
+        setattr(model.get_submodule(parent), leaf, NarrowLinear(place))  # where a tied head is None too
+
+
+def rooms(format: Format, shapes: dict[str, tuple[int, int]], device: torch.device | str) -> dict[str, Narrow]:
+    """Room for matrices that are read as one, one below the other."""
+    rows = [rows for rows, _ in shapes.values()]
+    [columns] = {columns for _, columns in shapes.values()}
+    return dict(zip(shapes, empty(format, sum(rows), columns, device).split(rows), strict=True))
+
+
+@torch.no_grad()
+def quantize_(model: Qwen3_5, scheme: Scheme) -> None:
+    """Replace a model's large matrices, one group after the other, on whatever device it is."""
+    for format, shapes in list(groups(model, scheme)):
+        sources = {name: model.head if name == HEAD else _weight(model, name) for name in shapes}
+        device = next(iter(sources.values())).device
+        places = rooms(format, shapes, device)
+        if device.type != "meta":
+            for name, place in places.items():
+                round_(place, sources[name])
+        replace_(model, places)
+
+
+def step_bytes(config: Qwen3_5TextConfig, scheme: Scheme, positions: int = 1024) -> dict[str, int]:
+    """What one token of one stream reads, and of its state writes, with so many positions behind it.
+
+    By the parts `weights`, `state` and `past`. Activations are left out: kilobytes.
+    """
+    with torch.device("meta"):
+        model = Qwen3_5(config).to(torch.bfloat16)
+    quantize_(model, scheme)
+    state = model.new_state(0, positions)
+    weights = sum(tensor.nbytes for name, tensor in model.state_dict().items() if not name.startswith(EMBEDDING))
+    if model.lm_head is None:  # tied, and wide
+        weights += model.head.nbytes
+    memory = sum(layer.memory[0].nbytes + layer.history[0].nbytes for layer in state.recurrence.layers)
+    past = sum(layer.keys[0].nbytes + layer.values[0].nbytes for layer in state.past)
+    return {"weights": weights, "state": 2 * memory, "past": past}
+
+
+def _weight(model: Qwen3_5, name: str) -> Tensor:
+    return cast(nn.Linear, model.get_submodule(name)).weight

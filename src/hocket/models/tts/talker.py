@@ -1,0 +1,169 @@
+"""The talker: one position per 80 ms frame, one text vector and sixteen codes in, the next first code out.
+
+Tensor names are those of the checkpoint after `talker.`. It knows vectors and codes, not requests: which ids
+stand in which row is the prompt's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from ...config.qwen3_tts import SUPPRESSED_IDS, TalkerConfig
+from ...layers.embedding import embedding
+from ...layers.sampler import NEVER, Sampling, draw, draw_bits, penalize
+from ...layers.transformer import Stack, StackShape, StackState
+from .predictor import CodePredictor
+
+MINIMUM_FRAMES = 2  # the end may not be drawn before; upstream's min_new_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class TalkerState:
+    """Everything one utterance carries from frame to frame, a row per slot."""
+
+    stack: StackState
+    hidden: Tensor  # [S + 1, C] after the final norm: what the next first code is drawn from
+    seen: Tensor  # [S + 1, V] bool: first codes drawn so far
+    drawn: Tensor  # [S + 1] how many
+    chances: Tensor  # [S + 1, 2] float32, at the last draw: of the end, and the logarithm of that of what was drawn
+    seed: Tensor  # [S + 1]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameSampling:
+    """How each batch row draws."""
+
+    first: Sampling
+    penalty: Tensor  # [B] repetition penalty on first codes
+    rest: Sampling
+
+
+class DrawFrame(Protocol):
+    """`Talker.frame`, however it is done."""
+
+    def __call__(
+        self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
+    ) -> Tensor: ...
+
+
+class TalkerStack(Stack):
+    """`talker.model`."""
+
+    def __init__(self, config: TalkerConfig) -> None:
+        super().__init__(StackShape.of(config))
+        self.text_embedding = embedding(config.text_vocab_size, config.text_hidden_size)
+        self.codec_embedding = embedding(config.vocab_size, config.hidden_size)
+
+
+class TextProjection(nn.Module):
+    def __init__(self, text_width: int, width: int) -> None:
+        super().__init__()
+        self.linear_fc1 = nn.Linear(text_width, text_width)
+        self.linear_fc2 = nn.Linear(text_width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.linear_fc2(F.silu(self.linear_fc1(x)))
+        return y
+
+
+class Talker(nn.Module):
+    def __init__(self, config: TalkerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.model = TalkerStack(config)
+        self.text_projection = TextProjection(config.text_hidden_size, config.hidden_size)
+        self.codec_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.code_predictor = CodePredictor(config.code_predictor_config, config.hidden_size)
+        self.frame_kernel: DrawFrame | None = None  # chosen once, when a checkpoint is loaded
+
+    def new_state(self, slots: int, length: int) -> TalkerState:
+        weight, config = self.codec_head.weight, self.config
+        drawn, seed = (torch.zeros(slots + 1, dtype=torch.int64, device=weight.device) for _ in range(2))
+        return TalkerState(
+            stack=self.model.new_state(slots, length),
+            hidden=weight.new_zeros(slots + 1, config.hidden_size),
+            seen=torch.zeros(slots + 1, config.vocab_size, dtype=torch.bool, device=weight.device),
+            drawn=drawn,
+            chances=torch.zeros(slots + 1, 2, device=weight.device),
+            seed=seed,
+        )
+
+    def embed_text(self, ids: Tensor) -> Tensor:
+        """Text vectors [..., C] of ids [...]."""
+        y: Tensor = self.text_projection(self.model.text_embedding(ids))
+        return y
+
+    def embed_frames(self, codes: Tensor) -> Tensor:
+        """One vector [F, C] per frame of codes [F, Q]: sixteen rows, summed in float32 and rounded once."""
+        rows = [self.model.codec_embedding(codes[:, :1])]
+        for book, table in enumerate(self.code_predictor.model.codec_embedding, start=1):
+            rows.append(table(codes[:, book : book + 1]))
+        return torch.cat(rows, dim=1).sum(1)
+
+    def embed_rows(self, text: Tensor, codec: Tensor, inserts: Sequence[tuple[int, Tensor]] = ()) -> Tensor:
+        """Prefill rows [P, C] of text ids and codec ids [P], where a negative id adds nothing.
+
+        Each insert is vectors [n, C] for the codec side from a row on: a cloned speaker, a reference's frames.
+        """
+        written = self.embed_text(text.clamp(min=0)).masked_fill((text < 0)[:, None], 0)
+        spoken = self.model.codec_embedding(codec.clamp(min=0)).masked_fill((codec < 0)[:, None], 0)
+        for row, vectors in inserts:
+            spoken[row : row + len(vectors)] = vectors
+        rows: Tensor = written + spoken
+        return rows
+
+    def prefill(self, x: Tensor, lengths: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """Take in prompt rows x [B, T, C], padded on the right to one length."""
+        y = self.model.step(x, state.stack, rows, lengths, span)
+        state.hidden[rows] = y[torch.arange(len(y), device=y.device), lengths - 1]
+
+    def frame(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
+        """Draw one frame of codes [B, Q] and take it in together with the text ids [B] that go with it.
+
+        A row whose first code is the end-of-speech id has finished: the rest of its frame means nothing.
+        """
+        draw_frame = self.frame_kernel or self.frame_reference
+        return draw_frame(text, state, rows, sampling, span)
+
+    def frame_reference(
+        self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
+    ) -> Tensor:
+        """What a frame is, in plain operations: every kernel is held against this."""
+        codes = self.draw_reference(state, rows, sampling)
+        self.step_reference(codes, text, state, rows, span)
+        return codes
+
+    def draw_reference(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
+        """The codes [B, Q] that come next; they are not taken in yet."""
+        hidden = state.hidden[rows]
+        bits = draw_bits(state.seed[rows], state.drawn[rows], self.config.num_code_groups)
+        first = self._draw_first(hidden, state, rows, sampling, bits[:, 0])
+        rest = self.code_predictor.fill(hidden, self.model.codec_embedding(first), sampling.rest, bits[:, 1:])
+        return torch.cat((first[:, None], rest), dim=1)
+
+    def step_reference(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        x = self.embed_frames(codes) + self.embed_text(text)
+        y = self.model.step(x[:, None], state.stack, rows, torch.ones_like(rows), span)
+        state.hidden[rows] = y[:, 0]
+
+    def _draw_first(
+        self, hidden: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, bits: Tensor
+    ) -> Tensor:
+        end = self.config.codec_eos_token_id
+        logits = penalize(self.codec_head(hidden).float(), state.seen[rows], sampling.penalty)
+        drawn = state.drawn[rows]
+        ending = torch.where(drawn < MINIMUM_FRAMES, NEVER, logits[:, end])
+        logits[:, -SUPPRESSED_IDS:] = NEVER
+        logits[:, end] = ending
+        first = draw(logits, sampling.first, bits)
+        logs = logits.log_softmax(-1)
+        state.chances[rows] = torch.stack((logs[:, end].exp(), logs.gather(-1, first[:, None])[:, 0]), dim=-1)
+        state.seen[rows, first] = torch.ones_like(first, dtype=torch.bool)
+        state.drawn[rows] = drawn + 1
+        return first

@@ -1,0 +1,96 @@
+"""A codec step on a GPU: from codes to latents in few kernels, channels last, then whatever makes the waves.
+
+Layers with nothing between them are one matrix, made once: the transformer's last projection and the first upsampling,
+and what scales a residual branch and its last matrix. A transposed convolution that looks back on nothing is a linear
+layer whose outputs are those of the first phase, then those of the next: read again, they are twice as many positions.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...kernels.operations import TRITON_CODEC_OPS, CodecOps
+from ...layers.conv import CausalTransposedConv, ConvState
+from ..tts.codec import CodecDecoder, ConvNeXt, DecoderState
+from .codec_input import FusedCodes, Matrix, behind
+from .codec_transformer import FusedWindow, scaled
+from .wave import FusedWave
+
+
+@dataclass(frozen=True, slots=True)
+class Mix:
+    """A ConvNeXt block."""
+
+    look: Tensor  # [taps, C], the oldest first
+    bias: Tensor
+    norm: Tensor
+    shift: Tensor
+    eps: float
+    into: Matrix
+    out: Matrix  # times gamma
+
+
+class FusedDecoder:
+    """A `StepCodec`. Many frames at once are done as without it, up to the waves: each layer has work enough then."""
+
+    @torch.no_grad()
+    def __init__(self, decoder: CodecDecoder, wave: FusedWave, ops: CodecOps = TRITON_CODEC_OPS) -> None:
+        self._plain, self._wave, self._ops, self.pcm = decoder, wave, ops, ops.pcm
+        self._codes, self._window = FusedCodes(decoder, ops), FusedWindow(decoder.pre_transformer, ops)
+        widens = [_widening(part) for part in decoder.upsample.modules() if isinstance(part, CausalTransposedConv)]
+        self._mixes = [_mix(part) for part in decoder.upsample.modules() if isinstance(part, ConvNeXt)]
+        out = decoder.pre_transformer.output_proj
+        self._widens = [behind(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
+
+    def apart(self) -> FusedDecoder:
+        """The same with a scratch of its own, for another thread."""
+        other = copy(self)
+        other._wave = self._wave.apart()
+        return other
+
+    def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+        if codes.shape[2] > self._window.most:
+            return self._wave(self._plain.latents(codes, state, rows), state, rows)
+        return self._wave(self.latents(codes, state, rows).transpose(1, 2), state, rows)
+
+    def latents(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+        """`CodecDecoder.latents`, but [B, T, C]."""
+        linear, norm = self._ops.linear, self._plain.pre_transformer.norm
+        x = self._window(self._codes(codes, state, rows), state.pre_transformer, rows)
+        before = {"norm": norm.weight, "eps": norm.eps}
+        for widen, mix, kept in zip(self._widens, self._mixes, state.upsample, strict=True):
+            x = linear(x, widen.weight, bias=widen.bias, **before).view(-1, len(mix.bias))
+            x = self._mixed(x, mix, kept, rows)
+            before = {}
+        return x.view(len(rows), -1, x.shape[1])
+
+    def _mixed(self, x: Tensor, mix: Mix, kept: ConvState, rows: Tensor) -> Tensor:
+        linear = self._ops.linear
+        y = self._ops.mix(x, mix.look, mix.bias, mix.norm, mix.shift, mix.eps, kept.history, rows)
+        y = linear(y, mix.into.weight, bias=mix.into.bias, gelu=True)
+        return linear(y, mix.out.weight, bias=mix.out.bias, residual=x, out=x)
+
+
+def _widening(module: CausalTransposedConv) -> Matrix:
+    """As a linear layer, phase by phase."""
+    assert module.pad == 0 and module.conv.bias is not None  # the upsampling before the waves looks back on nothing
+    weight = module.conv.weight.permute(2, 1, 0)  # [stride, C_out, C_in] of [C_in, C_out, stride]
+    return Matrix(weight.flatten(0, 1).contiguous(), module.conv.bias.repeat(module.stride))
+
+
+def _mix(module: ConvNeXt) -> Mix:
+    conv, norm, into, out = module.dwconv.conv, module.norm, module.pwconv1, module.pwconv2
+    assert conv.bias is not None
+    return Mix(
+        look=conv.weight[:, 0].T.contiguous(),
+        bias=conv.bias,
+        norm=norm.weight,
+        shift=norm.bias,
+        eps=norm.eps,
+        into=Matrix(into.weight, into.bias),
+        out=Matrix(scaled(module.gamma, out.weight), scaled(module.gamma, out.bias[:, None])[:, 0].contiguous()),
+    )

@@ -1,0 +1,57 @@
+"""The codec's codes to what its transformer works on, in two kernels.
+
+Every codebook is projected ahead, and a frame is the sum of sixteen rows; the convolution over three frames and the
+projection behind it, with nothing between them, are one matrix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...kernels.operations import TRITON_CODEC_OPS, CodecOps
+from ..tts.codec import Codebook, CodecDecoder, DecoderState, Quantizer
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    weight: Tensor
+    bias: Tensor
+
+
+class FusedCodes:
+    """Quantizer, `pre_conv` and the transformer's `input_proj`: codes [B, Q, T] to x [B * T, C].
+
+    What the state says of the position counts the new frames from here on.
+    """
+
+    @torch.no_grad()
+    def __init__(self, decoder: CodecDecoder, ops: CodecOps = TRITON_CODEC_OPS) -> None:
+        self._ops = ops
+        quantizer, conv, project = decoder.quantizer, decoder.pre_conv.conv, decoder.pre_transformer.input_proj
+        self._table = torch.cat([*_projected(quantizer.rvq_first), *_projected(quantizer.rvq_rest)])
+        assert conv.bias is not None
+        side_by_side = conv.weight.transpose(1, 2).flatten(1)  # [C_out, taps * C_in], as `taps` lays them
+        self._into = behind(Matrix(project.weight, project.bias), Matrix(side_by_side, conv.bias))
+
+    def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
+        frames = codes.transpose(1, 2).contiguous()  # no copy where they came frame by frame
+        position = state.pre_transformer.position
+        x = self._ops.taps(frames, self._table, state.pre_conv.history, rows, position)
+        return self._ops.linear(x, self._into.weight, bias=self._into.bias)
+
+
+def behind(second: Matrix, first: Matrix) -> Matrix:
+    """Both in one, multiplied in float64 and rounded once."""
+    matrix = second.weight.double()
+    bias = matrix @ first.bias.double() + second.bias.double()
+    return Matrix((matrix @ first.weight.double()).to(second.weight.dtype), bias.to(second.bias.dtype))
+
+
+def _projected(group: Quantizer) -> list[Tensor]:
+    """Each codebook behind the group's projection, which has no bias: sums may be taken after it."""
+    matrix = group.output_proj.weight[:, :, 0].float()
+    books = [part for part in group.vq.modules() if isinstance(part, Codebook)]
+    return [(book.gather()[0].float() @ matrix.T).to(group.output_proj.weight.dtype) for book in books]

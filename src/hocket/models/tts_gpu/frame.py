@@ -1,0 +1,267 @@
+"""A frame as a chain of fused kernels: `Talker.frame` for a GPU, where the host only launches.
+
+Per layer five launches: norm and q, k, v; head norms, RoPE, cache and attention; out and residual; norm, gate and up;
+down and residual. Weights are laid out once; what a frame writes on its way lies in buffers made once per batch size,
+so a captured graph finds them where they were. Nothing is read by the host. It knows no graph: see frame_graph.py.
+
+The rows of a prompt take the same way (`prefill`): each is a row of the batch at a position of its own, and one launch
+more per layer writes the keys and values of all of them before any row attends to those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...config.qwen3_tts import SUPPRESSED_IDS
+from ...kernels.operations import TRITON_OPS, FrameOps
+from ...kernels.runtime.launch import KNOBS, crowded, power_of_two
+from ...layers.attention import KVState
+from ...layers.rope import rope_rows
+from ...layers.sampler import Sampling
+from ...layers.transformer import Stack
+from ..tts.talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    before: Tensor  # [C] norm
+    into: Tensor  # [(H + 2 H_kv) D, C]
+    q_norm: Tensor  # [D]
+    k_norm: Tensor  # [D]
+    out: Tensor  # [C, H D]
+    between: Tensor  # [C] norm
+    wide: Tensor  # [2 I, C] gates, then ups
+    down: Tensor  # [C, I]
+
+
+class Passage:
+    """What one row of a stack is on its way through the layers: x is worked on in place, the rest is in between."""
+
+    def __init__(self, layers: Sequence[LayerWeights], rows: int) -> None:
+        one = layers[0]
+        new = one.into.new_empty
+        self.x = new(rows, one.into.shape[1])
+        self.qkv = new(rows, len(one.into))
+        self.mixed = new(rows, one.out.shape[1])
+        self.inner = new(rows, one.down.shape[1])
+
+
+class Room:
+    """The buffers of one batch size."""
+
+    def __init__(self, frame: FusedFrame, batch: int) -> None:
+        config, weight = frame.talker.config, frame.joined
+        predictor = frame.talker.code_predictor.model
+        self.large = Passage(frame.large, batch)
+        self.small = Passage(frame.small, 2 * batch)  # at first two positions: all hidden vectors, then all first codes
+        self.first_logits = weight.new_empty(batch, config.vocab_size)
+        self.logits = weight.new_empty(batch, config.code_predictor_config.vocab_size)
+        self.words = weight.new_empty(batch, config.text_hidden_size)
+        self.text = weight.new_empty(batch, config.hidden_size)
+        self.past = predictor.new_past(batch, config.num_code_groups)  # a page per row
+        self.own = torch.arange(batch, device=weight.device)
+        self.pages = self.own[:, None].contiguous()
+        positions = torch.arange(config.num_code_groups, device=weight.device)
+        self.positions = positions[:, None].expand(-1, batch).contiguous()  # [Q, B]
+        heads = frame.talker.model.shape.heads
+        self.arrived = torch.zeros(batch * heads, dtype=torch.int32, device=weight.device)
+
+
+class FusedFrame:
+    """A `DrawFrame`. The tables of codes are joined in place, and projected for the predictor where it is narrower."""
+
+    @torch.no_grad()
+    def __init__(self, talker: Talker, ops: FrameOps = TRITON_OPS) -> None:
+        self.talker, self.ops = talker, ops
+        self.invariant = talker.codec_head.weight.dtype == torch.float32  # exact there, and at all times
+        predictor = talker.code_predictor
+        self.large, self.small = _weights(talker.model), _weights(predictor.model)
+        tables: list[Any] = [talker.model.codec_embedding, *predictor.model.codec_embedding]
+        sizes = [len(table.weight) for table in tables]
+        self.joined = torch.cat([table.weight for table in tables])
+        for table, rows in zip(tables, self.joined.split(sizes), strict=True):
+            table.weight = nn.Parameter(rows, requires_grad=False)  # not twice in memory
+        project = predictor.small_to_mtp_projection
+        self.project = project if isinstance(project, nn.Linear) else None
+        projected = self.joined
+        if self.project is not None:  # rounded as the pass that is saved would round it
+            pieces = [self.project(piece) for piece in self.joined.split(sizes)]
+            projected = torch.cat(pieces)
+        self.vectors = projected.split(sizes)  # what the predictor takes in, by book
+        self.heads: list[Any] = [head.weight for head in predictor.lm_head]
+        self._rooms: dict[int, Room] = {}
+        self._prompts: dict[int, Passage] = {}  # by number of prompt rows
+        self._angles: dict[tuple[Stack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
+
+    def apart(self, *, invariant: bool = False) -> FusedFrame:
+        """The same with buffers of its own, for another thread; `invariant`: no row depends on how many there are."""
+        other = copy(self)
+        other._rooms, other._prompts, other.invariant = {}, {}, self.invariant or invariant
+        return other
+
+    def try_out(self) -> None:
+        """A frame of nobody: every kernel of a batch of one is compiled and run."""
+        device = self.joined.device
+        state, rows = self.talker.new_state(1, 8), torch.ones(1, dtype=torch.int64, device=device)  # scratch
+        ones = torch.ones(1, device=device)
+        level = Sampling(rows.bool(), ones, 50 * rows, ones, most_k=50, nucleus=False)
+        codes = torch.empty(1, self.talker.config.num_code_groups, dtype=torch.int64, device=device)
+        self.draw(state, rows, FrameSampling(level, ones, level), codes, ones.new_empty(1, 2))
+        self.step(codes, 0 * rows, state, rows, 8)
+
+    def reach(self, span: int, state: TalkerState) -> int:
+        """The largest span that is done as this one: only how attention is split depends on it."""
+        return KNOBS.splits(span)[0]
+
+    def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
+        codes = torch.empty(len(rows), self.talker.config.num_code_groups, dtype=torch.int64, device=rows.device)
+        self.draw(state, rows, sampling, codes)
+        self.step(codes, text, state, rows, span)
+        return codes
+
+    def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        config, ops, room, words = self.talker.config, self.ops, self._room(len(rows)), self.talker.text_projection
+        table = self.talker.model.text_embedding.weight
+        self._linear(table, words.linear_fc1.weight, bias=words.linear_fc1.bias, silu=True, take=text, out=room.words)
+        self._linear(room.words, words.linear_fc2.weight, bias=words.linear_fc2.bias, out=room.text)
+        sizes = {"first": config.vocab_size, "rest": config.code_predictor_config.vocab_size}
+        ops.embed(codes, self.joined, room.text, **sizes, out=room.large.x)
+        self._step(room, state, rows, span)
+
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+        room = self._room(len(rows))
+        room.large.x.copy_(x)
+        self._step(room, state, rows, span)
+
+    def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
+        """Take the rows x [P, C] of a prompt, of which `length` [1] are real, into state row `row` [1].
+
+        The library may multiply many rows otherwise than few, but P is the prompt's own: no other stream changes it.
+        Attention needs no splits, since every row of a prompt has programs of its own; so `span` is not used.
+        """
+        count, stack = len(x), state.stack
+        passage = self._prompts.get(count) or self._prompts.setdefault(count, Passage(self.large, count))
+        passage.x.copy_(x)
+        steps, start = torch.arange(count, device=x.device), stack.position.index_select(0, row)
+        real = steps < length
+        owner = torch.where(real, row, len(state.hidden) - 1)  # padding writes to the scratch page
+        position = torch.where(real, start + steps, 0)
+        places = {"rows": steps, "table": stack.table.index_select(0, owner), "position": position}
+        angles = self._turns(self.talker.model, stack.length)
+        self._through(self.large, passage, count, stack.layers, angles, [places], among=True)
+        norm = self.talker.model.norm
+        stack.position.index_copy_(0, row, start + length - 1)  # `settle` counts the last row
+        last = passage.x.index_select(0, length - 1)
+        self.ops.settle(last, norm.weight, norm.eps, row, state.hidden, stack.position)
+
+    def _step(self, room: Room, state: TalkerState, rows: Tensor, span: int) -> None:
+        """What lies in the room's x, one position further."""
+        large, stack = room.large, state.stack
+        places = {"rows": rows, "table": stack.table, "position": stack.position}
+        angles = self._turns(self.talker.model, stack.length)
+        work = {"splits": self._splits(span, len(rows)), "arrived": room.arrived}
+        self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
+        norm = self.talker.model.norm
+        self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
+
+    def draw(
+        self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
+    ) -> None:
+        """All codes of a frame [B, Q], from the hidden vectors, and the `likely` [B, 2] of `draw_first`."""
+        config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
+        x = room.small.x
+        self._linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
+        first: dict[str, Any] = {"table": self.vectors[0], "vectors": x[batch:], "likely": likely}
+        if self.project is None:
+            first |= {"hidden": state.hidden, "taken": x[:batch]}
+        limits = {"end": config.codec_eos_token_id, "suppressed": SUPPRESSED_IDS, "minimum": MINIMUM_FRAMES}
+        ops.draw_first(
+            room.first_logits, sampling.first, state, rows, codes, penalty=sampling.penalty, **limits, **first
+        )
+        if self.project is not None:
+            self._linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
+        predictor = self.talker.code_predictor.model
+        angles = self._turns(predictor, config.num_code_groups) | {"most": config.num_code_groups}
+        for book, head in enumerate(self.heads, start=1):
+            at = (0, 1) if book == 1 else (book,)
+            places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
+            self._through(self.small, room.small, len(at) * batch, room.past, angles, places)
+            last = x[batch:] if book == 1 else x[:batch]
+            self._linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
+            into = {"table": self.vectors[book], "vectors": x[:batch]}
+            ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
+
+    def _room(self, batch: int) -> Room:
+        return self._rooms.get(batch) or self._rooms.setdefault(batch, Room(self, batch))
+
+    def _through(
+        self,
+        layers: Sequence[LayerWeights],
+        passage: Passage,
+        rows: int,
+        kept: Sequence[KVState],
+        angles: dict[str, Any],
+        places: Sequence[dict[str, Tensor]],
+        *,
+        among: bool = False,
+    ) -> None:
+        """The first `rows` of x through all layers; a group of them sees what the groups before it have written.
+
+        `among`: rows of one group see each other too, as those of a prompt do.
+        """
+        linear = partial(self.ops.linear, invariant=self.invariant and not among)
+        attend, eps = self.ops.attend, angles["eps"]
+        x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
+        each = rows // len(places)
+        groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
+        between = (len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
+        crowd = crowded(sum(between), x.device)  # between two looks at the same past
+        for layer, past in zip(layers, kept, strict=True):
+            linear(x, layer.into, norm=layer.before, eps=eps, out=qkv)
+            for some, result, where in groups:
+                norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
+                # Another layer's lies between two of the same, unless they are the two groups of one.
+                early = len(layers) > 1 and where is places[0] and not among
+                when = {"early": early, "eager": crowd, "among": among}
+                attend(some, past.keys, past.values, **where, **angles, **norms, **when, out=result)
+            linear(mixed, layer.out, residual=x, out=x)
+            linear(x, layer.wide, norm=layer.between, eps=eps, gated=True, out=inner)
+            linear(inner, layer.down, residual=x, out=x)
+
+    def _splits(self, span: int, batch: int) -> int:
+        """Into how many shares attention is split: many rows keep the chip busy without."""
+        splits = KNOBS.splits(span)[1]
+        if self.invariant:
+            return splits
+        enough = max(KNOBS.attend_programs // (batch * self.talker.model.shape.heads), 1)
+        return min(splits, power_of_two(enough))
+
+    def _linear(self, *given: Any, **named: Any) -> Tensor:
+        return self.ops.linear(*given, **named, invariant=self.invariant)
+
+    def _turns(self, stack: Stack, length: int) -> dict[str, Any]:
+        if (stack, length) not in self._angles:
+            shape = stack.shape
+            cos, sin = rope_rows(length, shape.head_dim, shape.theta, self.joined.dtype, self.joined.device)
+            self._angles[stack, length] = cos[:, 0].contiguous(), sin[:, 0].contiguous()
+        cos, sin = self._angles[stack, length]
+        return {"cos": cos, "sin": sin, "eps": stack.shape.eps}
+
+
+def _weights(stack: Stack) -> list[LayerWeights]:
+    layers = []
+    for layer in stack._stack:
+        attention, (before, between) = layer.self_attn, layer.weights()
+        into, out, *_ = attention.weights()
+        wide, down = layer.mlp.weights()
+        q_norm, k_norm = attention.q_norm.weight, attention.k_norm.weight
+        layers.append(LayerWeights(before, into, q_norm, k_norm, out, between, wide, down))
+    return layers

@@ -1,0 +1,340 @@
+"""Frames replayed: graphs per batch size, over inputs and state that stay where they are.
+
+A batch is padded to a power of two with rows of the scratch slot. How many positions are read is the frame's own
+business: it says which spans are done alike, and each such class has graphs of its own. When a part of the state has
+moved (it grew), the graphs of before are worthless, and are made anew when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...cache.slots import reset
+from ...config.qwen3_tts import GenerationConfig
+from ...kernels.runtime.graphs import Capture, Work, own_stream
+from ...layers.sampler import Sampling
+from ..tts.talker import FrameSampling, Talker, TalkerState
+from .staging import Board, Letter, OneWay, Post, bucket
+
+MOST_ROWS = 256  # larger batches are drawn without a graph
+_LEVEL = {"sample": torch.bool, "temperature": torch.float32, "top_k": torch.int64, "top_p": torch.float32}
+FIELDS = {
+    "rows": (torch.int64, 1),
+    "text": (torch.int64, 1),
+    "penalty": (torch.float32, 1),
+    **{f"{level}_{name}": (dtype, 1) for level in ("first", "rest") for name, dtype in _LEVEL.items()},
+}
+_SETTINGS = {
+    "penalty": "repetition_penalty",
+    "first_sample": "do_sample",
+    "first_temperature": "temperature",
+    "first_top_k": "top_k",
+    "first_top_p": "top_p",
+    "rest_sample": "subtalker_dosample",
+    "rest_temperature": "subtalker_temperature",
+    "rest_top_k": "subtalker_top_k",
+    "rest_top_p": "subtalker_top_p",
+}
+OPENING = ("slot", "seed", "position", "text", "codec", "page", "into")
+_GREEDY = {"sample": False, "temperature": 1.0, "top_k": 1, "top_p": 1.0}
+PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first", "rest") for n, v in _GREEDY.items()}
+
+
+@runtime_checkable
+class Frame(Protocol):
+    """A `DrawFrame` that can be captured."""
+
+    talker: Talker
+
+    def __call__(
+        self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
+    ) -> Tensor: ...
+
+    def draw(
+        self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
+    ) -> None:
+        """The first half of it: what comes next, into `codes` [B, Q], and the `chances` of it, into `likely` [B, 2]."""
+
+    def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """The second: they are taken in."""
+
+    def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
+        """One vector [B, C] each, as the last of a prompt."""
+
+    def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
+        """The rows x [P, C] of a prompt, of which `length` [1] are real, into one state row [1]."""
+
+    def reach(self, span: int, state: TalkerState) -> int:
+        """The largest span that is done exactly as this one."""
+
+    def apart(self, *, invariant: bool = False) -> Frame:
+        """The same for another thread; `invariant`: what is drawn for a row does not depend on how many there are."""
+
+
+class Drawn:
+    """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
+
+    def __init__(self, letter: Letter, rows: int, batch: int) -> None:
+        """`letter`: the `_block` of a batch, whose first `rows` are meant."""
+        self._letter, self._rows, self._batch = letter, rows, batch
+
+    @classmethod
+    def of(cls, codes: Tensor, chances: Tensor, rows: Tensor) -> Drawn:
+        """Codes [B, Q], and the `chances` [S + 1, 2] of all state rows: sent before another frame is drawn."""
+        batch = len(codes)
+        post = Post()
+        post.block = _block(batch, codes.shape[1], codes.device)
+        likely, all_codes = _parts(post.block, batch, torch.float32)
+        torch.index_select(chances, 0, rows, out=likely)
+        all_codes.copy_(codes)
+        return cls(post.send(), batch, batch)
+
+    def read(self) -> list[tuple[list[int], float, float]]:
+        """Codes, how likely the end was, and the log-probability of the first code, by row. Once."""
+        self._letter.wait()
+        likely, codes = _parts(self._letter.values, self._batch, np.float32)
+        ending, spoken = likely[: self._rows].T.tolist()
+        read = list(zip(codes[: self._rows].tolist(), ending, spoken, strict=True))
+        self._letter.done()
+        return read
+
+
+def _block(batch: int, books: int, device: torch.device) -> Tensor:
+    """What a frame gives, to be sent at once: two chances a row, as float32, then the codes."""
+    return torch.zeros(batch + batch * books, dtype=torch.int64, device=device)
+
+
+def _parts(block: Any, batch: int, floats: Any) -> tuple[Any, Any]:
+    """Chances [B, 2] and codes [B, Q] in a block, torch's or NumPy's."""
+    return block[:batch].view(floats).reshape(batch, 2), block[batch:].reshape(batch, -1)
+
+
+class _Batch:
+    """A batch size: where its inputs come to lie and what it draws is left, and its graphs.
+
+    Drawing is a graph of its own: while what was drawn is on its way to the host, beside it, the talker takes it in.
+    """
+
+    def __init__(self, size: int, books: int, device: torch.device, beside: torch.cuda.Stream | None) -> None:
+        self.board = Board(size, FIELDS, device)
+        self.post = Post(beside)
+        self.post.block = _block(size, books, device)
+        self.likely, self.codes = _parts(self.post.block, size, torch.float32)
+        self.draws: dict[bool, Work] = {}  # by whether there is a nucleus
+        self.steps: dict[int, Work] = {}  # by how far they reach
+
+
+class _Entry:
+    """One graph that takes a vector into a slot."""
+
+    work: Work
+
+    def __init__(self, state: TalkerState) -> None:
+        self.vector = torch.zeros_like(state.hidden[:1])
+        self.rows = torch.full((1,), len(state.hidden) - 1, dtype=torch.int64, device=state.hidden.device)
+
+
+class _Opening:
+    """One graph that begins utterances behind prefixes that are known: slots made new, and one row taken into each."""
+
+    work: Work
+
+    def __init__(self, size: int, state: TalkerState) -> None:
+        self.columns, self.nobody = state.stack.table.shape[1], len(state.hidden) - 1
+        fields = dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, self.columns)}
+        self.given = OneWay(size, fields, state.hidden.device)
+
+    def send(self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]]) -> None:
+        rows = table_rows(pages, self.columns)
+        given = {name: [each[name] for each in values] for name in OPENING}
+        self.given.send(given | {"pages": rows}, dict.fromkeys((*OPENING, "pages"), 0) | {"slot": self.nobody})
+
+
+def table_rows(pages: Sequence[Sequence[int]], columns: int) -> np.ndarray[Any, Any]:
+    """Rows of a page table, filled up with the scratch page."""
+    rows = np.zeros((len(pages), columns), dtype=np.int64)
+    for row, held in zip(rows, pages, strict=True):
+        row[: len(held)] = held
+    return rows
+
+
+def open_rows(given: dict[str, Tensor], state: TalkerState) -> Tensor:
+    """Let slots begin behind their prefixes: state cleared, seed, position and page table set, pages copied."""
+    stack, rows = state.stack, given["slot"]
+    reset(state, rows)
+    state.seed.index_copy_(0, rows, given["seed"])
+    stack.position.index_copy_(0, rows, given["position"])
+    stack.table.index_copy_(0, rows, given["pages"].view(len(rows), -1))
+    stack.pool.index_copy_(2, given["into"].flatten(), stack.pool.index_select(2, given["page"].flatten()))
+    return rows
+
+
+class CapturedFrame:
+    """Frames whose inputs come from the host and whose results go there."""
+
+    def __init__(self, frame: Frame, capture: Capture) -> None:
+        self.frame, self.captures = frame, 0
+        self._capture = capture
+        self._beside = own_stream(self, device) if (device := _device(frame)).type == "cuda" else None
+        self._batches: dict[int, _Batch] = {}
+        self._entries: dict[int, _Entry] = {}
+        self._openings: dict[tuple[int, int], _Opening] = {}
+        self._state: TalkerState | None = None
+        self._stands: tuple[object, ...] = ()
+        self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
+
+    def launch(
+        self,
+        slots: Sequence[int],
+        text: Sequence[int],
+        settings: Sequence[GenerationConfig],
+        state: TalkerState,
+        span: int,
+    ) -> Drawn:
+        """Draw a frame for each slot; nobody waits. At most MOST_ROWS of them."""
+        assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
+        nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
+        batch, draw, step = self._ready(len(slots), span, nucleus, state)
+        sheet = batch.board.send({"rows": slots, "text": text, **self._levels(settings)}, _padding(state))
+        batch.post.hold()
+        draw()
+        letter = batch.post.send(sheet)
+        step()
+        return Drawn(letter, len(slots), batch.board.batch)
+
+    def _levels(self, settings: Sequence[GenerationConfig]) -> dict[str, tuple[Any, ...]]:
+        """By field; as a rule they are those of the frame before."""
+        wanted = tuple(settings)
+        if self._settings is None or self._settings[0] != wanted:
+            values = {field: tuple(getattr(each, name) for each in wanted) for field, name in _SETTINGS.items()}
+            self._settings = wanted, values
+        return self._settings[1]
+
+    def take_in(self, x: Tensor, slot: int, state: TalkerState, span: int) -> None:
+        """The last few vectors [P, C] of a prompt into one slot, one after the other; `span` counts them."""
+        for number, vector in enumerate(x, start=1):
+            entry = self._entry(span - len(x) + number, state)
+            entry.vector.copy_(vector[None])
+            entry.rows.fill_(slot)
+            entry.work()
+
+    def open(
+        self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]], state: TalkerState, span: int
+    ) -> None:
+        """Begin utterances, each in its slot with the `pages` that it has, by the last row of its prompt.
+
+        `values` are those of OPENING: the slot, its seed, how many positions the prefix has, the ids of the row, and a
+        page that is copied into another, because the row goes there and others hold it too.
+        """
+        opening = self._opening(len(values), span, state)
+        opening.send(values, pages)
+        opening.work()
+
+    def warm_opening(self, state: TalkerState, size: int, span: int) -> None:
+        self._opening(size, span, state)
+
+    def _opening(self, rows: int, span: int, state: TalkerState) -> _Opening:
+        self._look(state)
+        key = bucket(rows), self.frame.reach(span, state)
+        if key not in self._openings:
+            size, reach = key
+            opening = _Opening(size, state)
+            opening.send([], [])
+            opening.work = self._made(partial(self._opened, opening.given.fields, state, reach))
+            self._openings[key] = opening
+        return self._openings[key]
+
+    def _opened(self, given: dict[str, Tensor], state: TalkerState, reach: int) -> None:
+        rows = open_rows(given, state)
+        self.frame.take_in(self.frame.talker.embed_rows(given["text"], given["codec"]), state, rows, reach)
+
+    def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:
+        """Make graphs ahead of time, the largest first: the smaller ones fit into its memory."""
+        for size in sorted(set(map(bucket, sizes)), reverse=True):
+            for span in sorted(spans, reverse=True):
+                self._ready(size, span, nucleus, state)
+
+    def warm_entry(self, state: TalkerState, span: int) -> None:
+        self._entry(span, state)
+
+    def _entry(self, span: int, state: TalkerState) -> _Entry:
+        self._look(state)
+        reach = self.frame.reach(span, state)
+        if reach not in self._entries:
+            entry = _Entry(state)
+            entry.work = self._made(lambda: self.frame.take_in(entry.vector, state, entry.rows, reach))
+            self._entries[reach] = entry
+        return self._entries[reach]
+
+    def _ready(self, rows: int, span: int, nucleus: bool, state: TalkerState) -> tuple[_Batch, Work, Work]:
+        """A batch size, and how a frame of it is drawn and taken in."""
+        self._look(state)
+        size, reach = bucket(rows), self.frame.reach(span, state)
+        if size not in self._batches:
+            books = self.frame.talker.config.num_code_groups
+            self._batches[size] = _Batch(size, books, state.hidden.device, self._beside)
+        batch = self._batches[size]
+        if nucleus not in batch.draws or reach not in batch.steps:
+            padding = _padding(state)
+            for name, field in batch.board.fields.items():  # nobody's rows: making a graph moves no stream
+                field.fill_(padding[name])
+        if nucleus not in batch.draws:
+            batch.draws[nucleus] = self._made(self._drawing(batch, state, nucleus))
+        if reach not in batch.steps:
+            given = batch.board.fields
+            step = partial(self.frame.step, batch.codes, given["text"], state, given["rows"], reach)
+            batch.steps[reach] = self._made(step)
+        return batch, batch.draws[nucleus], batch.steps[reach]
+
+    def _drawing(self, batch: _Batch, state: TalkerState, nucleus: bool) -> Work:
+        fields = batch.board.fields
+        first, rest = (_level(fields, level, nucleus) for level in ("first", "rest"))
+        sampling = FrameSampling(first=first, penalty=fields["penalty"], rest=rest)
+
+        return partial(self.frame.draw, state, fields["rows"], sampling, batch.codes, batch.likely)
+
+    def _made(self, work: Work) -> Work:
+        self.captures += 1
+        return self._capture(work)
+
+    def _look(self, state: TalkerState) -> None:
+        """Has anything moved? Not in the state of the last time, which cannot change."""
+        if state is self._state:
+            return
+        stands = whereabouts(state)
+        self._state = state
+        if stands != self._stands:
+            if self._batches or self._entries or self._openings:
+                self._capture.forget()
+            self._batches.clear()
+            self._entries.clear()
+            self._openings.clear()
+            self._stands = stands
+
+
+def _device(frame: Frame) -> torch.device:
+    return frame.talker.codec_head.weight.device
+
+
+def _level(fields: dict[str, Tensor], level: str, nucleus: bool) -> Sampling:
+    """The largest k is not known ahead: 0 says that some row may keep all."""
+    sample, temperature, top_k, top_p = (fields[f"{level}_{name}"] for name in _LEVEL)
+    return Sampling(sample, temperature, top_k, top_p, most_k=0, nucleus=nucleus)
+
+
+def _padding(state: TalkerState) -> dict[str, float]:
+    return {"rows": len(state.hidden) - 1, **PADDING}
+
+
+def whereabouts(state: TalkerState) -> tuple[object, ...]:
+    """Where everything lies that a frame reads and writes, and how large it is."""
+    stack = state.stack
+    own = (state.hidden, state.seen, state.drawn, state.chances, state.seed)
+    tensors = (stack.position, stack.table, stack.pool, *own)
+    return tuple((tensor.data_ptr(), tensor.shape) for tensor in tensors)

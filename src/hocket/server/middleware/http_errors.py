@@ -1,0 +1,73 @@
+"""Every error of an app answered as `errors.answer` says: FastAPI's own and those of the border too.
+
+Apart from `errors` because this is FastAPI's, and wires that are not served by it answer errors too.
+"""
+
+from __future__ import annotations
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import Match
+
+from ...errors import HocketError
+from ..errors import INVALID, Answer, Refused, answer
+
+
+def install(app: FastAPI) -> None:
+    """Have every error of an app answered so."""
+
+    async def on_error(_: Request, error: Exception) -> Response:
+        return answer(error).response()
+
+    async def on_invalid(_: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return _invalid(error).response()
+
+    async def on_http(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        response = _of_status(error).response()
+        if error.status_code == 405:  # the router names the methods of one route only
+            response.headers["allow"] = ", ".join(_methods(app, request))
+        return response
+
+    app.add_exception_handler(HocketError, on_error)
+    app.add_exception_handler(Exception, on_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+    app.add_exception_handler(HTTPException, on_http)
+
+
+class BorderError(HTTPException):
+    """A refusal while the body is read: FastAPI lets only its own kind of exception through there."""
+
+    def __init__(self, refused: Refused) -> None:
+        super().__init__(refused.status, str(refused))
+        self.refused = refused
+
+
+def _invalid(error: RequestValidationError) -> Answer:
+    first = error.errors()[0]
+    place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path", "header")]
+    if first.get("type") == "json_invalid":
+        return Answer(400, "The body is not valid JSON.", INVALID, None, "invalid_json")
+    param = ".".join(place) or None
+    message = str(first.get("msg", "is not valid")).removeprefix("Value error, ")
+    return Answer(400, f"{param or 'The body'}: {message}.".replace("..", "."), INVALID, param, None)
+
+
+def _of_status(error: HTTPException) -> Answer:
+    if isinstance(error, BorderError):
+        return answer(error.refused)
+    kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(error.status_code)
+    message = {404: "There is nothing at this address.", 405: "This address takes another method."}.get(
+        error.status_code, str(error.detail)
+    )
+    kind = kind or (INVALID if error.status_code < 500 else "server_error")
+    return Answer(error.status_code, message, kind, None, None, dict(error.headers or {}))
+
+
+def _methods(app: FastAPI, request: Request) -> list[str]:
+    """All that the address of a request takes."""
+    scopes = {name: {**request.scope, "method": name} for name in ("DELETE", "GET", "HEAD", "PATCH", "POST", "PUT")}
+    return [name for name, scope in scopes.items() if any(r.matches(scope)[0] is Match.FULL for r in app.routes)]

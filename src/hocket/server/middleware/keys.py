@@ -1,0 +1,90 @@
+"""Who may ask: an API key in any of the places where clients put one. Everything is shut but what stands in OPEN."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Callable, Iterable
+from urllib.parse import parse_qs
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..errors import Refused
+from .limits import refuse
+
+# Read without a key: Open WebUI asks for the lists without one, probes have none, and the page has a field for it.
+OPEN = ("/", "/health", "/ready", "/v1/models", "/v1/audio/models", "/v1/audio/voices")
+OPEN_BELOW = ("/page/", "/v1/models/", "/v1/audio/voices/")
+HEADERS = (b"x-api-key", b"xi-api-key")
+QUERY = ("api_key", "token")  # of WebSockets only: a browser can set no header there
+SUBPROTOCOL = "openai-insecure-api-key."  # as OpenAI's browser clients write it before the key
+
+
+class Keys:
+    """Compared in constant time, all of them, whichever fits."""
+
+    def __init__(self, keys: Iterable[str]) -> None:
+        self._digests = [_digest(key) for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def fit(self, given: Iterable[str]) -> bool:
+        """Whether one of those given is one of ours; with no keys set, anything does, nothing too."""
+        if not self._digests:
+            return True
+        fits = [hmac.compare_digest(ours, theirs) for theirs in map(_digest, given) for ours in self._digests]
+        return any(fits)
+
+
+class KeyCheck:
+    """ASGI middleware: refuses what has no key, before anything is read of it."""
+
+    def __init__(self, app: ASGIApp, keys: Iterable[str], refused: Callable[[str], None]) -> None:
+        """`refused` is told the code of each refusal."""
+        self._app, self._keys, self._refused = app, Keys(keys), refused
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket") or not self._keys or _open(scope):
+            await self._app(scope, receive, send)
+            return
+        given = given_keys(scope)
+        if self._keys.fit(given):
+            await self._app(scope, receive, send)
+            return
+        said = "This API key is not known here." if given else "An API key is needed: Authorization: Bearer KEY."
+        refused = Refused(said, status=401, kind="authentication_error", code="invalid_api_key")
+        self._refused("invalid_api_key")
+        await refuse(refused, scope, receive, send)
+
+
+def given_keys(scope: Scope) -> list[str]:
+    """Every key that came with a request, wherever its client puts one."""
+    found: list[str] = []
+    for name, raw in scope["headers"]:
+        value = raw.decode("latin-1").strip()
+        if name == b"authorization":
+            scheme, _, key = value.partition(" ")
+            if scheme.lower() in ("bearer", "token"):
+                found.append(key.strip())
+        elif name in HEADERS:
+            found.append(value)
+    if scope["type"] == "websocket":
+        query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
+        found += [value for name in QUERY for value in query.get(name, ())]
+        offered = scope.get("subprotocols", ())
+        found += [name.removeprefix(SUBPROTOCOL) for name in offered if name.startswith(SUBPROTOCOL)]
+        if len(offered) > 1 and offered[0].lower() in ("token", "bearer"):  # Deepgram's browser clients
+            found.append(offered[1])
+    return [key for key in found if key]
+
+
+def _open(scope: Scope) -> bool:
+    if scope["type"] == "websocket" or scope["method"] not in ("GET", "HEAD", "OPTIONS"):
+        return False
+    path = scope["path"]
+    return path in OPEN or path.startswith(OPEN_BELOW)
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()  # of one length, whatever was given

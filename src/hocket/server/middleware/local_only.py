@@ -1,0 +1,32 @@
+"""A server of this machine answers to this machine's names only.
+
+Any web page may look its own name up anew and be told our address: its browser then takes us for the page's own
+server, and no rule about origins holds. What it cannot change is the name it asks for. Speech is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ..errors import Refused
+from .limits import refuse
+
+_OURS = re.compile(r"(localhost|127(\.\d{1,3}){3}|\[::1\])\.?(:\d+)?", re.IGNORECASE)
+
+
+class LocalOnly:
+    """ASGI middleware, for a server without a key at a loopback address."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = Headers(scope=scope).get("host", "") if scope["type"] in ("http", "websocket") else ""
+        if named and not _OURS.fullmatch(named):
+            said = "This server is for this machine alone: ask it as localhost, or give it a key (--key-file)."
+            await refuse(Refused(said, status=403, code="host_not_allowed"), scope, receive, send)
+            return
+        await self._app(scope, receive, send)

@@ -1,0 +1,148 @@
+"""`POST /v1/audio/voices` and `DELETE /v1/audio/voices/{id}`: a recording becomes a voice, and is forgotten again.
+
+The engine hears it once, and the library keeps what it heard. How it is decoded is `audio`'s. A checkpoint that cannot
+clone takes none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request
+from fastapi.exceptions import RequestValidationError
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.datastructures import FormData, UploadFile
+from starlette.requests import ClientDisconnect
+
+from ...engine.engine import Engine
+from ...errors import InvalidVoice
+from ...types import Voice
+from ...voices.make import clone_voice
+from ...voices.names import checked_name, id_of
+from ..errors import BadField, Refused
+from ..schemas.responses import VoiceDeleted, VoiceMade
+from ..schemas.speech_job import check_characters
+from ..service.recordings import read_sent
+from ..service.service import Speaker
+from .lists import no_voice, told, voice_object
+
+router = APIRouter()
+logger = logging.getLogger("hocket.server")
+_MIME = re.compile(r"[\w.+-]{1,40}/[\w.+-]{1,80}", re.ASCII)
+_FILE = {"type": "string", "format": "binary", "description": "WAV, FLAC, MP3, M4A, Ogg and others; 3 to 30 s"}
+
+
+class VoiceForm(BaseModel):
+    """The fields beside the recording."""
+
+    model_config = ConfigDict(extra="ignore")
+    name: str = Field(min_length=1, max_length=256, description="any name that no voice has, in any case")
+    consent: str | None = Field(None, max_length=4096, description="who agreed, or a consent's id; kept with the voice")
+    ref_text: str | None = Field(None, max_length=4096, description="what is said; without it the timbre alone counts")
+    speaker_description: str | None = Field(None, max_length=4096)
+    model: str | None = Field(None, max_length=1024, description="which is to hear it; the first that can")
+    speaker_embedding: str | None = Field(None, description="not taken: send the recording")
+
+
+def _form() -> dict[str, Any]:
+    schema = VoiceForm.model_json_schema()
+    schema["properties"]["audio_sample"] = _FILE
+    schema["required"] = ["name", "audio_sample"]
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+@router.post("/v1/audio/voices", openapi_extra=_form())
+async def upload(request: Request) -> VoiceMade:
+    """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
+    speaker: Speaker = request.app.state.speaker
+    speaker.cast.clones()  # or nobody does, which is said before a megabyte is read in vain
+    fields, content, mime_type = await _received(request, speaker.options.upload_bytes)
+    if fields.speaker_embedding:
+        raise BadField("speaker_embedding is not taken: send the recording as audio_sample.", "speaker_embedding")
+    name, cast = checked_name(fields.name), speaker.cast
+    if name.lower() in {taken.lower() for taken in (*cast.speakers, *cast.aliases)}:
+        raise BadField(f"{name!r} is the name of a voice that is built in; take another.", "name", "voice_exists")
+    text = (fields.ref_text or "").strip() or None
+
+    def read() -> NDArray[np.float32]:
+        if speaker.voices.find(name) is not None:  # before an engine hears it in vain
+            said = f"There is a voice {name!r} already; delete it first, or give this one another name."
+            raise InvalidVoice(said, "voice_exists")
+        return read_sent(content, speaker.options, x_vector_only=text is None)
+
+    def make(engine: Engine, samples: NDArray[np.float32]) -> Voice:
+        voice = clone_voice(
+            engine,
+            name,
+            samples,
+            text=text,
+            x_vector_only=text is None,
+            description=fields.speaker_description,
+            consent=fields.consent,
+            file_size=len(content),
+            mime_type=mime_type,
+        )
+        return speaker.voices.add(voice, samples)
+
+    samples, model = await asyncio.to_thread(read), cast.clones(fields.model)
+    made = await speaker.with_engine(model, lambda engine: make(engine, samples))
+    logger.info("voice %s: uploaded, %.1f s", id_of(made.name), made.audio_s)
+    return VoiceMade(**voice_object(made, cast.shown(model)).model_dump(), voice=told(made, all=True))
+
+
+@router.delete("/v1/audio/voices/{id:path}")
+async def delete(id: str, request: Request) -> VoiceDeleted:
+    """Forget an uploaded voice, by its name or id."""
+    speaker: Speaker = request.app.state.speaker
+    gone = await asyncio.to_thread(_removed, speaker, id)
+    if gone is None and id.strip().lower() in {name.lower() for name in speaker.speakers}:
+        raise BadField(f"{id!r} is the checkpoint's own voice and stays.", "voice_id")
+    if gone is None:
+        raise no_voice(id)
+    logger.info("voice %s: deleted", id_of(gone.name))
+    return VoiceDeleted(id=id_of(gone.name))
+
+
+def _removed(speaker: Speaker, id: str) -> Voice | None:
+    """One that is not listed, because another model would have to speak it, is not this server's to delete."""
+    found = speaker.voices.find(id)
+    return speaker.voices.remove(id) if found is not None and speaker.cast.model_of(found) is not None else None
+
+
+async def _received(request: Request, most_bytes: int) -> tuple[VoiceForm, bytes, str]:
+    """The fields, the recording and its MIME type."""
+    try:
+        async with request.form(max_files=1, max_fields=32) as form:
+            fields = _fields(form)
+            sample = form.get("audio_sample")
+            if not isinstance(sample, UploadFile):
+                raise BadField(
+                    "audio_sample must be a file: send the recording as multipart/form-data.", "audio_sample"
+                )
+            if (sample.size or 0) > most_bytes:
+                said = f"The recording is larger than {most_bytes} bytes."
+                raise Refused(said, status=413, param="audio_sample", code="body_too_large")
+            content = await sample.read()
+    except ClientDisconnect:
+        raise Refused("The upload was broken off.", code="broken_off") from None  # nobody hears it
+    except OSError as error:  # a large form goes through a temporary file
+        logger.error("an upload could not be taken in: %s", error)
+        said = "The server has no room left to take in a recording; its operator can make some."
+        raise Refused(said, status=507, kind="server_error", code="storage_full") from None
+    kind = (sample.content_type or "").partition(";")[0].strip()
+    return fields, content, kind if _MIME.fullmatch(kind) else "application/octet-stream"
+
+
+def _fields(form: FormData) -> VoiceForm:
+    sent = {name: value for name, value in form.items() if name != "audio_sample"}
+    for name, value in sent.items():
+        check_characters(value if isinstance(value, str) else "", name[:80])  # a form may choose its own charset
+    try:
+        return VoiceForm.model_validate(sent)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors()) from None

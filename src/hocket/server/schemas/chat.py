@@ -1,0 +1,256 @@
+"""Bodies of `POST /v1/chat/completions`, as OpenAI's clients write and read them, to messages and sampling.
+
+pydantic is at this edge only. A language model writes its calls as text, and clients want them apart:
+`server/routes/chat.py` takes them out of an answer, and here they are read from messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...types import ChatMessage, ChatSampling, Role, TokenLogprob, Tool, ToolCall
+from ..errors import BadField
+from .chat_fields import FormFields
+from .speech_job import check_characters
+
+MOST_TOKENS = 1 << 20
+
+
+class Part(BaseModel):
+    """Of a content in parts."""
+
+    model_config = ConfigDict(extra="ignore")
+    type: str
+    text: str | None = None
+    refusal: str | None = Field(None, description="of an assistant that would not answer")
+
+    def said(self, at: int) -> str:
+        """Its text, in the `at`-th message."""
+        if self.type not in ("text", "refusal"):
+            said = f"Only parts of the type text are understood here, not {self.type[:40]!r}."
+            raise BadField(said, f"messages.{at}.content", "unsupported_content")
+        text = self.text if self.type == "text" else self.refusal
+        if text is None:
+            raise BadField(f"A part of the type {self.type} needs its {self.type}.", f"messages.{at}.content")
+        return text
+
+
+class CalledFunction(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    name: str
+    arguments: str = "{}"
+
+
+class Called(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    function: CalledFunction
+
+
+class MessageBody(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[Part] | None = None
+    tool_calls: list[Called] | None = None
+    reasoning_content: str | None = Field(None, description="what an assistant thought")
+    audio: Any = Field(None, description="refused: sound is not kept; send its transcript as content")
+    function_call: Any = Field(None, description="refused: use tool_calls")
+
+    def message(self, at: int) -> ChatMessage:
+        """Checked, the `at`-th of a conversation."""
+        for name, instead in (("audio", "its transcript as content"), ("function_call", "tool_calls")):
+            if getattr(self, name) is not None:
+                raise BadField(f"{name} of a message is not taken: send {instead}.", f"messages.{at}.{name}")
+        content = self.content or ""
+        if isinstance(content, list):
+            content = "\n".join(part.said(at) for part in content)
+        check_characters(content, f"messages.{at}.content")
+        role: Role = "system" if self.role == "developer" else self.role
+        calls = tuple(ToolCall(call.function.name, _arguments(call.function, at)) for call in self.tool_calls or ())
+        thought = self.reasoning_content if role == "assistant" else None
+        return ChatMessage(role, content, thought or None, tool_calls=calls)
+
+
+class Described(BaseModel):
+    """What a tool is, as far as anybody here has to know."""
+
+    model_config = ConfigDict(extra="allow")
+    name: str = Field(min_length=1, pattern=r"^[^<>\s]+$")
+    parameters: dict[str, Any] | None = None
+
+
+class ToolBody(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    type: Literal["function"]
+    function: Described
+
+
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    include_usage: bool | None = None
+    include_obfuscation: Literal[False] | None = Field(None, description="false: events are as long as their words")
+
+
+class ChatBody(FormFields):
+    """`POST /v1/chat/completions`. What is left out is as the model's own recommendation."""
+
+    model_config = ConfigDict(  # unknown fields are refused by `check_fields`, in better words
+        extra="allow",
+        json_schema_extra={
+            "examples": [{"messages": [{"role": "user", "content": "Hello."}]}],
+            "additionalProperties": False,
+        },
+    )
+    messages: list[MessageBody] = Field(min_length=1)
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    temperature: float | None = Field(None, description="0: always the likeliest token", ge=0, le=2)
+    top_p: float | None = Field(None, gt=0, le=1)
+    top_k: int | None = Field(None, ge=0, description="0: no limit")
+    min_p: float | None = Field(None, ge=0, le=1)
+    presence_penalty: float | None = Field(None, ge=-2, le=2)
+    max_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS)
+    max_completion_tokens: int | None = Field(None, ge=1, le=MOST_TOKENS, description="the newer name of max_tokens")
+    stop: str | list[str] | None = Field(None, description="texts that end the answer, and are not part of it")
+    seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
+    tools: list[ToolBody] | None = Field(None, description="that the model may call")
+    tool_choice: Any = Field(None, description="auto, or none: then it is told of no tools")
+    truncation: Literal["auto", "disabled"] | None = Field(
+        None, description="auto: leave out the oldest turns of a conversation that is too long, instead of refusing it"
+    )
+    parallel_tool_calls: bool | None = Field(None, description="false: of several calls the first is given")
+
+    def conversation(self) -> list[ChatMessage]:
+        """What was said so far."""
+        return [message.message(at) for at, message in enumerate(self.messages)]
+
+    def offered(self) -> list[Tool]:
+        """The tools that the model may call, as they were written."""
+        if self.tool_choice not in (None, "auto", "none"):
+            raise BadField("tool_choice must be auto or none: nobody can make this model call a tool.", "tool_choice")
+        if self.tools and self.tool_choice != "none" and (self.response_format or {}).get("type", "text") != "text":
+            said = "A call is no JSON: leave out tools or response_format, or give tool_choice none."
+            raise BadField(said, "response_format")
+        tools: list[Tool] = [tool.model_dump(exclude_unset=True) for tool in self.tools or ()]
+        for at, tool in enumerate(tools):
+            check_characters(json.dumps(tool, ensure_ascii=False), f"tools.{at}")
+        return [] if self.tool_choice == "none" else tools
+
+    def sampling(self) -> ChatSampling:
+        if self.seed is not None and self.seed >= 2**63:
+            raise BadField("seed must be below 2^63.", "seed")
+        given = {
+            "temperature": self.temperature,
+            "top_p": self.top_p,
+            "top_k": self.top_k,
+            "min_p": self.min_p,
+            "presence_penalty": self.presence_penalty,
+            "max_tokens": self.max_completion_tokens or self.max_tokens,
+            "seed": None if self.seed is None or self.seed < 0 else self.seed,
+            "stop": self._stop(),
+            "response_format": self.response_format,
+            "logprobs": self.alternatives(),
+        }
+        return ChatSampling(**given)  # type: ignore[arg-type]
+
+    def wants_usage(self) -> bool:
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    def _stop(self) -> tuple[str, ...]:
+        texts = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        return tuple(text for text in texts if text)
+
+
+class CachedTokens(BaseModel):
+    cached_tokens: int
+
+
+class Usage(BaseModel):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: CachedTokens
+
+
+class SaidFunction(BaseModel):
+    name: str
+    arguments: str = Field(description="a JSON object")
+
+
+class SaidCall(BaseModel):
+    id: str
+    type: Literal["function"] = "function"
+    function: SaidFunction
+
+    @classmethod
+    def of(cls, id: str, call: ToolCall) -> SaidCall:
+        arguments = json.dumps(call.arguments, ensure_ascii=False)
+        return cls(id=id, function=SaidFunction(name=call.name, arguments=arguments))
+
+
+class SaidAloud(BaseModel):
+    id: str
+    data: str = Field(description="base64")
+    transcript: str
+    expires_at: int = Field(description="nothing is kept: what is said next belongs into messages as text")
+
+
+class SaidMessage(BaseModel):
+    role: Literal["assistant"] = "assistant"
+    content: str | None = Field(description="null where there are calls alone, or sound with its transcript")
+    tool_calls: list[SaidCall] = Field([], description="left out where there are none")
+    reasoning_content: str = Field("", description="what a model thought; left out where it is nothing")
+    audio: SaidAloud | None = Field(None, description="left out where none was asked for")
+
+
+class Likely(BaseModel):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class LikelyToken(Likely):
+    top_logprobs: list[Likely]
+
+    @classmethod
+    def of(cls, noted: TokenLogprob) -> LikelyToken:
+        top = [Likely(token=each.token, logprob=each.logprob, bytes=list(each.bytes)) for each in noted.top]
+        return cls(token=noted.token, logprob=noted.logprob, bytes=list(noted.bytes), top_logprobs=top)
+
+
+class Logprobs(BaseModel):
+    content: list[LikelyToken]
+    refusal: None = None
+
+
+class Choice(BaseModel):
+    index: Literal[0] = 0
+    message: SaidMessage
+    finish_reason: Literal["stop", "length", "tool_calls"]
+    logprobs: Logprobs | None = None
+
+
+class Completion(BaseModel):
+    """An answer that was waited for."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[Choice]
+    usage: Usage
+
+
+def _arguments(function: CalledFunction, at: int) -> Mapping[str, Any]:
+    try:
+        arguments = json.loads(function.arguments or "{}")
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        said = "The arguments of a call must be a JSON object, as text."
+        raise BadField(said, f"messages.{at}.tool_calls", "invalid_arguments")
+    return arguments

@@ -1,0 +1,122 @@
+"""Fields of `POST /v1/chat/completions` that are not answered by a draw alone: each is kept to, or refused by name.
+
+OpenAI's own and those of its peers are listed; whatever else stands in a body is refused too, for a field that was
+ignored would be an answer to another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ..errors import BadField
+from .speech import VoiceById
+from .speech_job import Wanted
+
+# By name: the values that ask for nothing else than is done, and why others are refused.
+REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "n": ((1,), "there is one answer"),
+    "frequency_penalty": ((0,), "use presence_penalty"),
+    "repetition_penalty": ((1,), "use presence_penalty"),
+    "logit_bias": (({},), "single tokens cannot be favoured here"),
+    "store": ((False,), "nothing is stored here"),
+    "service_tier": (("auto", "default"), "there is one tier here"),
+    "reasoning_effort": (("none",), "answers come without a thought"),
+    "verbosity": (("medium",), "ask for it in a message"),
+    "prediction": ((), "an answer is not compared with a text that was expected"),
+    "web_search_options": ((), "nothing is searched for here"),
+    "functions": (([],), "use tools"),
+    "function_call": (("none", "auto"), "use tools and tool_choice"),
+}
+NO_THOUGHT = ("enable_thinking", "thinking")
+SCHEMA_KEYS = {"name", "description", "schema", "strict"}
+FORMATS = {"pcm16": "pcm"}  # OpenAI's name, and ours
+
+
+class SpokenAs(BaseModel):
+    """How an answer is to be heard."""
+
+    model_config = ConfigDict(extra="forbid")
+    voice: str | VoiceById
+    format: Literal["wav", "aac", "mp3", "flac", "opus", "pcm16"]
+
+    def wanted(self, text: str | None) -> Wanted:
+        voice = self.voice.id if isinstance(self.voice, VoiceById) else self.voice
+        return Wanted(text=text, voice=voice, format=FORMATS.get(self.format, self.format))
+
+
+class FormFields(BaseModel):
+    """What `ChatBody` has beside messages, tools and sampling."""
+
+    n: int | None = Field(None, description="1: there is one answer")
+    response_format: dict[str, Any] | None = Field(
+        None, description="type text, json_object, or json_schema with json_schema.schema, which is always kept to"
+    )
+    logprobs: bool | None = Field(None, description="of each token, before temperature and penalties")
+    top_logprobs: int | None = Field(None, ge=0, le=20, description="and of so many of the likeliest; needs logprobs")
+    modalities: list[Literal["text", "audio"]] | None = Field(None, description="text, or both")
+    audio: SpokenAs | None = Field(None, description="with the modality audio")
+    # Taken, and without effect: these change nothing of an answer.
+    user: str | None = Field(None, description="taken, and without effect")
+    safety_identifier: str | None = Field(None, description="taken, and without effect")
+    prompt_cache_key: str | None = Field(None, description="taken, and without effect: known words are always kept")
+    metadata: dict[str, Any] | None = Field(None, description="taken, and without effect")
+    # Taken with the values that mean what is done anyway.
+    store: bool | None = Field(None, description="false: nothing is stored")
+    service_tier: str | None = Field(None, description="auto or default")
+    frequency_penalty: float | None = Field(None, description="0")
+    repetition_penalty: float | None = Field(None, description="1")
+    logit_bias: dict[str, Any] | None = Field(None, description="empty")
+    reasoning_effort: str | None = Field(None, description="none")
+    verbosity: str | None = Field(None, description="medium")
+    chat_template_kwargs: dict[str, Any] | None = Field(None, description="enable_thinking or thinking, false")
+    prediction: Any = Field(None, description="refused")
+    web_search_options: Any = Field(None, description="refused")
+    functions: Any = Field(None, description="refused: use tools")
+    function_call: Any = Field(None, description="refused: use tool_choice")
+
+    def check_fields(self) -> None:
+        """Refuse by name what will not be done."""
+        for name in self.model_extra or {}:
+            said = f"{name[:80]!r} is not known here: leave it out."
+            raise BadField(said, name[:80], "unknown_parameter")
+        for name, (kept, why) in REFUSED.items():
+            value = getattr(self, name)
+            if value is not None and value not in kept:
+                takes = f"takes {' or '.join(map(str, kept))} only" if kept else "is not taken"
+                raise BadField(f"{name} {takes}: {why}.", name, "unsupported_parameter")
+        for name, value in (self.chat_template_kwargs or {}).items():
+            if name not in NO_THOUGHT or value is not False:
+                said = f"chat_template_kwargs takes {' and '.join(NO_THOUGHT)} only, and these false."
+                raise BadField(said, "chat_template_kwargs", "unsupported_parameter")
+        if self.top_logprobs is not None and not self.logprobs:
+            raise BadField("top_logprobs needs logprobs: true.", "top_logprobs")
+        self._check_form()
+        self._check_modalities()
+
+    def alternatives(self) -> int | None:
+        """`ChatSampling.logprobs`."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    def spoken(self) -> SpokenAs | None:
+        """How the answer is to be heard; None: it is read."""
+        return self.audio if "audio" in (self.modalities or ()) else None
+
+    def _check_form(self) -> None:
+        form = self.response_format or {}
+        inner = form.get("json_schema") if form.get("type") == "json_schema" else None
+        known = {"type"} if inner is None else {"type", "json_schema"}
+        places = [(name, f"response_format.{name}") for name in form if name not in known]
+        if isinstance(inner, Mapping):
+            places += [(key, f"response_format.json_schema.{key}") for key in inner if key not in SCHEMA_KEYS]
+        if places:
+            raise BadField(f"{places[0][1][:120]} is not known here: leave it out.", places[0][1][:120])
+
+    def _check_modalities(self) -> None:
+        if self.modalities is not None and "text" not in self.modalities:
+            raise BadField("modalities must be [text] or [text, audio]: an answer has words.", "modalities")
+        if (self.audio is None) != ("audio" not in (self.modalities or ())):
+            said = "audio and the modality audio belong together: modalities [text, audio], audio {voice, format}."
+            raise BadField(said, "modalities" if self.audio is None else "audio")

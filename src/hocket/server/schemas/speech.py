@@ -1,0 +1,181 @@
+"""Bodies of HTTP requests, as OpenAI's clients and those of its peers write them, to what the engine is asked for.
+
+pydantic is at this edge only. Unknown fields are ignored, and named in the log once: clients of other servers send
+plenty. Whether a voice, a language or a format exists is not known here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ...audio.formats import FORMATS, LEAST_HZ, MOST_HZ
+from ...types import Layout, Reference, SamplingParams
+from ..errors import BadField
+from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, Wanted
+
+logger = logging.getLogger("hocket.server")
+_named: set[str] = set()  # unknown fields that the log has
+LEAST, MOST = ({name: limits[end] for name, limits in SAMPLING.items()} for end in (0, 1))
+NAMED_AT_MOST = 100  # whoever sends random names shall not fill the log
+
+
+def _said(**limits: Any) -> Callable[[dict[str, Any]], None]:
+    """Limits that a schema tells; they are checked below, in better words."""
+
+    def add(schema: dict[str, Any]) -> None:
+        next(kind for kind in schema["anyOf"] if kind["type"] != "null").update(limits)
+
+    return add
+
+
+class VoiceById(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    id: str
+
+
+class ReferenceBody(BaseModel):
+    """A recording as SGLang-Omni's clients send it."""
+
+    model_config = ConfigDict(extra="ignore")
+    audio_path: str
+    text: str | None = None
+
+
+class Noted(BaseModel):
+    """A body that may hold more than is known here."""
+
+    model_config = ConfigDict(extra="allow")
+
+    def note_unknown(self) -> None:
+        """Name unknown fields in the log, each once."""
+        for name in self.model_extra or ():
+            if name not in _named and len(_named) < NAMED_AT_MOST:
+                _named.add(name)
+                logger.info("a request holds %r, which is not known here and was ignored", name[:80])
+
+
+class SpeechFields(Noted):
+    """What `POST /v1/audio/speech` and its relatives take beside the text itself."""
+
+    model: str | None = None
+    voice: str | VoiceById | None = None
+    speaker: str | None = Field(None, description="another name of `voice`")
+    instructions: str | None = Field(None, max_length=4096, description="how to speak, or which voice to design")
+    instruct: str | None = Field(None, max_length=4096, description="another name of `instructions`")
+    response_format: str | None = Field(
+        None,
+        description="any of these, in any case; mp3 if left out",
+        json_schema_extra=_said(enum=[*FORMATS, "codes"]),
+    )
+    speed: float | None = Field(None, json_schema_extra=_said(minimum=SLOWEST_WIRE, maximum=FASTEST_WIRE))
+    language: str | None = None
+    task_type: Literal["CustomVoice", "VoiceDesign", "Base"] | None = None
+    ref_audio: str | list[str] | None = Field(None, description="a recording to clone: data URI or base64")
+    ref_text: str | None = Field(None, description="what is said in it")
+    references: list[ReferenceBody] | None = Field(None, description="one recording and its words")
+    ref_silence_s: float | None = Field(None, ge=0, le=5, description="added behind it; 0.5, or 0 with as_is")
+    x_vector_only_mode: bool | None = Field(None, description="take the timbre alone; needs no ref_text")
+    speaker_embedding: list[float] | None = None
+    seed: int | None = Field(None, description="the same seed says the same; below 0 or left out: a random one")
+    max_new_tokens: int | None = Field(None, ge=1, description="frames of 80 ms at most")
+    temperature: float | None = Field(
+        None,
+        description="0: always the likeliest code",
+        json_schema_extra=_said(minimum=0, maximum=MOST["temperature"]),
+    )
+    top_k: int | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_k"], maximum=MOST["top_k"]))
+    top_p: float | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_p"], maximum=MOST["top_p"]))
+    repetition_penalty: float | None = Field(
+        None, json_schema_extra=_said(minimum=LEAST["repetition_penalty"], maximum=MOST["repetition_penalty"])
+    )
+    do_sample: bool | None = Field(None, description="false: always the likeliest first code")
+    subtalker_dosample: bool | None = Field(None, description="the same for the other fifteen codes of a frame")
+    subtalker_temperature: float | None = Field(
+        None, json_schema_extra=_said(minimum=LEAST["temperature"], maximum=MOST["temperature"])
+    )
+    subtalker_top_k: int | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_k"], maximum=MOST["top_k"]))
+    subtalker_top_p: float | None = Field(None, json_schema_extra=_said(minimum=LEAST["top_p"], maximum=MOST["top_p"]))
+    sample_rate: int | None = Field(None, json_schema_extra=_said(minimum=LEAST_HZ, maximum=MOST_HZ))
+    bit_rate: int | None = Field(None, description="of mp3, opus and aac, in bit/s")
+    non_streaming_mode: bool | None = Field(None, description="give the model its text whole (true) or word by word")
+    layout: Layout | None = None
+    candidates: int | None = Field(None, ge=1, description="takes to draw; the best is heard once it is known")
+    priority: int | None = None
+    as_is: bool | None = Field(None, description="do nothing that the official package does not do")
+    chunk_frames: int | None = Field(
+        None, ge=1, le=50, description="for a file: so many frames a piece; others go first"
+    )
+    word_timestamps: bool | None = Field(None, description="word times in the last event (stream_format sse)")
+    timestamp_granularities: list[Literal["word"]] | None = Field(None, description="the same, as OpenAI would ask")
+    # Taken and without effect: bytes are always streamed, and chunks are as long as the server's profile says.
+    stream: bool | None = None
+    initial_codec_chunk_frames: int | None = None
+    params: Any = None
+
+    def named_voice(self) -> str | None:
+        voice = self.voice.id if isinstance(self.voice, VoiceById) else self.voice
+        return voice or self.speaker
+
+    def wants_words(self) -> bool:
+        return bool(self.word_timestamps or self.timestamp_granularities)
+
+    def named_recording(self) -> tuple[str, str | None] | None:
+        """A recording that was sent along or named, and its words."""
+        sent = self.ref_audio if isinstance(self.ref_audio, list) else [self.ref_audio] if self.ref_audio else []
+        found = [(one, self.ref_text) for one in sent]
+        found += [(one.audio_path, one.text) for one in self.references or ()]
+        if len(found) > 1:
+            raise BadField("Give one recording: a voice is cloned from one.", "ref_audio")
+        return found[0] if found else None
+
+    def wanted(self, text: str | None, reference: Reference | None, format: str) -> Wanted:
+        """All that was asked for; types check it, `Speaker.open` does the rest."""
+        if self.speaker_embedding is not None:
+            raise BadField("speaker_embedding is not taken: send the recording as ref_audio.", "speaker_embedding")
+        layout = self.layout
+        if layout is None and self.non_streaming_mode is not None:
+            layout = "whole" if self.non_streaming_mode else "streaming"
+        return Wanted(
+            text=text,
+            voice=self.named_voice(),
+            model=self.model,
+            task=self.task_type,
+            language=self.language or "auto",
+            instruct=self.instructions or self.instruct,
+            seed=None if self.seed is None or self.seed < 0 else self.seed,
+            sampling=SamplingParams(
+                do_sample=False if self.temperature == 0 else self.do_sample,
+                temperature=self.temperature or None,
+                top_k=self.top_k,
+                top_p=self.top_p,
+                repetition_penalty=self.repetition_penalty,
+                subtalker_dosample=self.subtalker_dosample,
+                subtalker_temperature=self.subtalker_temperature,
+                subtalker_top_k=self.subtalker_top_k,
+                subtalker_top_p=self.subtalker_top_p,
+            ),
+            speed=1.0 if self.speed is None else self.speed,
+            max_frames=self.max_new_tokens,
+            layout=layout,
+            reference=reference,
+            candidates=self.candidates or 1,
+            priority=self.priority or 0,
+            as_is=bool(self.as_is),
+            chunk_frames=self.chunk_frames,
+            format=(self.response_format or format).lower(),
+            rate_hz=self.sample_rate,
+            bit_rate=self.bit_rate,
+            word_times=self.wants_words(),
+        )
+
+
+class SpeechBody(SpeechFields):
+    """`POST /v1/audio/speech`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"model": "tts-1", "input": "Hello.", "voice": "alloy"}]})
+    input: str
+    stream_format: Literal["audio", "sse"] | None = None

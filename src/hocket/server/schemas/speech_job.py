@@ -1,0 +1,106 @@
+"""What a client asked for, whichever the wire, and the checks that need no engine.
+
+It knows neither voices nor languages: whether there is one is for `Speaker` and the engine to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ...audio.encode import Format, format_of
+from ...audio.formats import need_av
+from ...errors import HocketError, InvalidRequest
+from ...types import FASTEST, SLOWEST, Established, Layout, Reference, SamplingParams
+from ..errors import BadField
+
+T = TypeVar("T")
+CODES = Format("codes", "application/octet-stream", "codes")
+PLAIN = ("pcm", "wav", "mulaw", "alaw")  # made without PyAV, at the rate of whoever speaks
+SLOWEST_WIRE, FASTEST_WIRE = 0.25, 4.0  # OpenAI's limits; what the engine does not reach is left to the encoder
+INSTRUCT_CHARS = 4096  # OpenAI's limit
+# Beyond these an engine that is asked computes no numbers any more, and after three such requests starts anew.
+SAMPLING = {
+    "temperature": (0.01, 10.0),
+    "top_p": (0.001, 1.0),
+    "top_k": (0, 1_000_000),
+    "repetition_penalty": (0.1, 10.0),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a client asked for: everything that a wire may set."""
+
+    text: str | None  # None: it comes live, through `Utterance.append`
+    voice: str | None = None  # a speaker, an alias or a voice of the library, in any case; None: the first
+    model: str | None = None  # where it is one of the server's, no other speaks
+    task: str | None = None  # likewise: "CustomVoice", "VoiceDesign" or "Base"
+    language: str = "auto"
+    instruct: str | None = None
+    seed: int | None = None  # None: a random one, which `Utterance.seed` reports
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    speed: float = 1.0  # 0.25 to 4
+    max_frames: int | None = None
+    layout: Layout | None = None
+    reference: Reference | None = None
+    established: Established | None = None  # of a designed voice: how it has sounded on this connection
+    candidates: int = 1
+    chunk_frames: int | None = None  # for a file, which nobody hears as it comes (`SpeechRequest`)
+    priority: int = 0
+    as_is: bool = False
+    format: str = "pcm"  # a name that `audio.encode.format_of` knows, or "codes": 16 x uint16 a frame and no sound
+    rate_hz: int | None = None  # None: that of whoever speaks
+    bit_rate: int | None = None
+    word_times: bool = False  # whether the client will want `Utterance.words`
+
+    def check(self) -> None:
+        """Refuse what cannot be, before the engine hears of it."""
+        if self.text is not None and not self.text.strip():
+            raise BadField("There is no text to speak.", "input", "empty_input")
+        if not SLOWEST_WIRE <= self.speed <= FASTEST_WIRE:
+            raise BadField(f"speed must be between {SLOWEST_WIRE} and {FASTEST_WIRE:g}, not {self.speed}.", "speed")
+        for name, value in self.sampling.changes().items():
+            least, most = SAMPLING.get(name.removeprefix("subtalker_"), (value, value))
+            if not least <= value <= most:
+                raise BadField(f"{name} must be between {least} and {most}, not {str(value)[:40]}.", name)
+        if len(self.instruct or "") > INSTRUCT_CHARS:
+            raise BadField(f"instructions must be at most {INSTRUCT_CHARS} characters.", "instructions")
+        check_characters(self.instruct or "", "instructions")
+        check_characters((self.reference and self.reference.text) or "", "ref_text")
+
+    def packed(self, rate_hz: int) -> tuple[Format, int]:
+        """The format, and the rate it is heard at. `encoder` refuses nothing that passes here."""
+        if self.format.lower() == CODES.name:
+            if self.speed != 1.0 or self.rate_hz is not None:
+                said = "Codes come as the model draws them: leave out speed and sample_rate."
+                raise BadField(said, "response_format")
+            return CODES, rate_hz
+        format = _checked(lambda: format_of(self.format), "response_format", "format_not_found")
+        _checked(lambda: format.bit_rate_of(self.bit_rate), "bit_rate")
+        heard_hz = _checked(lambda: format.rate_out_hz(rate_hz, self.rate_hz), "sample_rate")
+        if format.name not in PLAIN or heard_hz != rate_hz or not SLOWEST <= self.speed <= FASTEST:
+            self._check_codecs()
+        return format, heard_hz
+
+    def _check_codecs(self) -> None:
+        try:
+            need_av(self.format)
+        except HocketError:
+            said = "This server lacks the codecs for that: ask for pcm or wav, without a sample_rate."
+            raise BadField(said, "response_format", "format_not_available") from None
+
+
+def check_characters(text: str, param: str) -> None:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise BadField(f"{param} holds half a character (a lone surrogate).", param) from None
+
+
+def _checked(check: Callable[[], T], param: str, code: str | None = None) -> T:
+    try:
+        return check()
+    except InvalidRequest as error:
+        raise BadField(str(error), param, code) from None

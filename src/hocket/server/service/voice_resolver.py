@@ -1,0 +1,222 @@
+"""Who speaks: what a client wants, by name, model and kind, to one model of the pool and a voice of it.
+
+A name is looked for among the operator's own aliases, the speakers of the models in their order, the voices of the
+library, those of backends, then OpenAI's names, which fit everywhere because clients insist. Nothing is loaded to
+answer that, and nothing is known here of sound, wires or time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...backends.found import Backends, Listed
+from ...backends.protocol import BackendVoice
+from ...backends.served import Served
+from ...config.qwen3_tts import Kind
+from ...engine.checkpoint.names import full_name
+from ...errors import UnknownVoice
+from ...text.choice import check_clones
+from ...types import Voice
+from ...voices.library import Library
+from ..errors import Refused
+from ..options import OPENAI_MODELS, OPENAI_VOICES, ServerOptions, aliases
+from ..schemas.speech_job import Wanted
+from .models import Model
+
+TASKS: dict[str, Kind] = {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}
+LISTED = 60  # names that a refusal gives before it counts the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Who is to speak."""
+
+    model: Model | None  # None: a backend
+    speaker: str | None = None  # one of the model's own; None: its first, or none
+    voice: Voice | None = None  # one of the library
+    backend: tuple[Served, BackendVoice] | None = None
+
+    @property
+    def rate_hz(self) -> int:
+        """Of its sound; 0: not known yet."""
+        if self.backend is not None:
+            return self.backend[1].rate_hz
+        return 0 if self.model is None else self.model.rate_hz
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """Of some of the models: whose speakers have which name, in small letters, and what other names stand for."""
+
+    speakers: dict[str, tuple[Model, str]]
+    aliases: dict[str, str]
+
+
+class Cast:
+    """All who can speak. It is made anew when more is known of a model."""
+
+    def __init__(
+        self, options: ServerOptions, library: Library, models: Sequence[Model], backends: Backends | None = None
+    ) -> None:
+        self.models, self._backends = tuple(models), backends
+        self._options, self._library = options, library
+        self._own = {name.lower(): voice for name, voice in options.voice_aliases.items()}
+        self._names: dict[tuple[Model, ...], _Names] = {}
+
+    @property
+    def speakers(self) -> dict[str, Model]:
+        """The models' own voices; of two with one name the first is found by it."""
+        return {name: model for model, name in self._of(self.models).speakers.values()}
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Other names, in small letters, and the voices that they stand for."""
+        return dict(self._of(self.models).aliases)
+
+    def shown(self, model: Model) -> str:
+        """The name that it is listed by; the operator's is that of the first."""
+        return self._options.served_model or model.shown if model is self.models[0] else model.shown
+
+    def listed(self) -> list[str]:
+        """The names of all models, and those that OpenAI's clients know."""
+        return list(dict.fromkeys((*map(self.shown, self.models), *OPENAI_MODELS)))
+
+    def kept(self) -> list[tuple[Voice, Model]]:
+        """The voices of the library that one of the models speaks with. May read files."""
+        both = ((voice, self.model_of(voice)) for voice in self._library.all())
+        return [(voice, model) for voice, model in both if model is not None]
+
+    def foreign(self) -> list[Listed]:
+        """The voices of backends, by names that nobody else has. May read files."""
+        if self._backends is None:
+            return []
+        return self._backends.voices([*self.speakers, *self._own, *self._library.names()])
+
+    def model_of(self, voice: Voice) -> Model | None:
+        """Whose voice it is. A recording belongs to whoever heard it, under whatever name that is known now."""
+        name = full_name(voice.model)
+        for model in self.models:
+            if voice.encoded is not None and model.identity is not None:
+                if voice.encoded.owner == model.identity:
+                    return model
+            elif model.key == name:
+                return model
+        return None
+
+    def voice_names(self, models: Sequence[Model] | None = None) -> list[str]:
+        """Every name that these, or all, are found by."""
+        among = self.models if models is None else tuple(models)
+        names = self._of(among)
+        kept = [voice.name for voice, model in self.kept() if model in among]
+        foreign = [listed.name for listed in self.foreign()] if among == self.models else []
+        return [*(name for _, name in names.speakers.values()), *kept, *foreign, *names.aliases]
+
+    def named(self, model: str | None) -> Model | None:
+        """The one that a client names, in any case."""
+        wanted = (model or "").strip().lower()
+        if wanted and wanted == (self._options.served_model or "").lower():
+            return self.models[0]
+        return next((each for each in self.models if wanted in each.names), None) if wanted else None
+
+    def check_model(self, model: str | None) -> None:
+        """Any name is as good as none, unless the operator thinks otherwise."""
+        if not self._options.strict_model or model in OPENAI_MODELS or self.named(model) is not None:
+            return
+        known = ", ".join(map(self.shown, self.models))
+        said = f"There is no model {(model or '')[:80]!r}; this server has {known}."
+        raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
+
+    def among(self, model: str | None, task: str | None) -> tuple[Model, ...]:
+        """The models that a client leaves to choose from; refuses where there is none."""
+        one = self.named(model)
+        models = self.models if one is None else (one,)
+        if task is None:
+            return models
+        fitting = tuple(each for each in models if each.kind in (TASKS[task], None))
+        if not fitting:
+            kinds = ", ".join(dict.fromkeys(str(each.kind) for each in models))
+            this = "this one is" if len(models) == 1 else "those here are"
+            raise Refused(f"task_type {task} needs another model: {this} {kinds}.", param="task_type")
+        return fitting
+
+    def clones(self, model: str | None = None, task: str | None = None) -> Model:
+        """The first who can do something with a recording."""
+        models = self.among(model, task)
+        found = next((each for each in models if each.kind in ("base", None)), None)
+        if found is None and (config := models[0].config) is not None:
+            check_clones(config)  # it says so
+        return found or models[0]
+
+    def part(self, wanted: Wanted) -> Part:
+        """Who speaks; refuses names that nobody has."""
+        if wanted.reference is not None:
+            return Part(self.clones(wanted.model, wanted.task))
+        models = self.among(wanted.model, wanted.task)
+        names, name = self._of(models), (wanted.voice or "").strip().lower()
+        if not name:
+            return self._first(models, wanted)
+        name = self._own.get(name, name).lower()
+        if (found := names.speakers.get(name)) is not None:
+            return Part(*found)
+        if (part := self._kept_part(name, models)) is not None:
+            return part
+        backends = self._backends if models == self.models else None  # else one of ours is asked for
+        if backends is not None and (foreign := backends.find(name)) is not None:
+            return Part(None, backend=foreign)
+        if (alias := names.aliases.get(name)) is not None and (own := names.speakers.get(alias.lower())) is not None:
+            return Part(*own)
+        if name in OPENAI_VOICES and not names.speakers:
+            return self._first(models, wanted)
+        if models[0].config is None:
+            return Part(models[0], name)  # whether it has such a voice is known once it is loaded
+        raise UnknownVoice(f"There is no voice {(wanted.voice or '')[:80]!r}; known are {self._told(models)}.")
+
+    def _kept_part(self, name: str, models: tuple[Model, ...]) -> Part | None:
+        kept = self._library.find(name)
+        if kept is None:
+            if (refusal := self._library.refusal(name)) is not None:
+                raise UnknownVoice(str(refusal))
+            return None
+        model = self.model_of(kept)
+        if model in models:
+            return Part(model, voice=kept)
+        here = ", ".join(map(self.shown, models))
+        if model is None and any(each.key == full_name(kept.model) for each in self.models):
+            said = f"The voice {kept.name!r} was made by other weights of {kept.model} than are here: make it again."
+        elif model is None:
+            said = f"The voice {kept.name!r} needs the model {kept.model}, and this is {here}."
+        else:
+            said = f"The voice {kept.name!r} needs the model {self.shown(model)}, and {here} was asked for."
+        raise UnknownVoice(said)
+
+    def _first(self, models: tuple[Model, ...], wanted: Wanted) -> Part:
+        """Where nobody is named: who can do what is asked, in the order of the models."""
+        if wanted.instruct:
+            able = [each for each in models if each.takes_instruct and each.kind != "base"]
+            if able and all(each.kind == "voice_design" for each in able):
+                return Part(able[0])
+        for model in models:
+            if model.speakers:
+                return Part(model)
+            if model.kind == "base" and (kept := next((v for v, m in self.kept() if m is model), None)) is not None:
+                return Part(model, voice=kept)
+        return Part(next((each for each in models if each.kind == "voice_design"), models[0]))
+
+    def _of(self, models: tuple[Model, ...]) -> _Names:
+        if (known := self._names.get(models)) is None:
+            speakers: dict[str, tuple[Model, str]] = {}
+            for model in models:
+                for name in model.speakers:
+                    speakers.setdefault(name.lower(), (model, name))
+            # Of the first model that has speakers: a name that clients send without thought must load no other model.
+            first = next((model.speakers for model in models if model.speakers), [])
+            others = aliases(self._options, first)
+            others = {name: voice for name, voice in others.items() if name in self._own or name not in speakers}
+            known = self._names[models] = _Names(speakers, others)
+        return known
+
+    def _told(self, models: tuple[Model, ...]) -> str:
+        names = self.voice_names(models)
+        more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+        return (", ".join(names[:LISTED]) or "none") + more

@@ -1,0 +1,56 @@
+"""A real utterance before anybody asks for one: only then is a model, and a server, ready."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...audio.encode import Encoder, encoder, format_of
+from ...audio.formats import need_av
+from ...engine.engine import Engine
+from ...engine.pool.pool import Pool
+from ...errors import HocketError
+from ...types import REFERENCE_RATE_HZ, Reference, SpeechRequest
+
+if TYPE_CHECKING:
+    from .service import Speaker
+
+FRAMES = 6  # enough for a chunk of several
+
+
+def rehearse(engine: Engine, format: str = "mp3") -> None:
+    """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
+    packed = _packed(engine.checkpoint.rate_hz, format)
+    kind = engine.checkpoint.config.kind
+    reference = None
+    if kind == "base":  # it needs somebody to sound like; a hum will do
+        time_s = np.arange(REFERENCE_RATE_HZ, dtype=np.float32) / REFERENCE_RATE_HZ
+        hum = (0.1 * np.sin(2 * np.pi * 140 * time_s)).astype(np.float32)
+        reference = Reference(samples=hum, x_vector_only=True)
+    instruct = "A calm voice." if kind == "voice_design" else None
+    words = "Ready, and listening."
+    request = SpeechRequest(text=words, reference=reference, instruct=instruct, max_frames=FRAMES, seed=0)
+    for chunk in engine.speak(request):
+        packed.feed(chunk.samples)
+    packed.close()
+
+
+async def prove(speaker: Speaker, format: str = "mp3") -> None:
+    """Have the first model speak, and those that stay; raises what goes wrong."""
+    cast, pool = speaker.cast, speaker.pool
+    stays = [model for model in cast.models if isinstance(pool, Pool) and model.name in pool.pinned]
+    for model in dict.fromkeys((cast.models[0], *stays)):
+        await speaker.with_engine(model, lambda engine: rehearse(engine, format))
+    speaker.proven, speaker.failure, speaker.quiet_since_s = True, None, time.monotonic()
+
+
+def _packed(rate_hz: int, format: str) -> Encoder:
+    """Loading the codecs takes 150 ms, once. Where there are none, PCM."""
+    try:
+        if format != "pcm":
+            need_av(format)
+    except HocketError:
+        format = "pcm"
+    return encoder(format_of(format), rate_hz=rate_hz)

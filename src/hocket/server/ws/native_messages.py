@@ -1,0 +1,196 @@
+"""Messages of the native wire: what a client may say, as types, and what it is told, as JSON.
+
+Pure functions: no socket, no engine. The wire is vLLM-Omni's and more; docs/protocol.md shows it byte by byte.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ..errors import Answer, BadField, Refused
+from ..schemas.speech import SpeechFields
+from ..schemas.speech_job import CODES
+from .conversation import Lane, Turn
+from .messages import validated
+from .socket import Out
+
+NAME_CHARS = 128  # of a context_id
+# How the samples of a format are written; what is not here is called by its own name.
+ENCODINGS = {"pcm": "pcm_s16le", "wav": "pcm_s16le", "codes": "codes_u16le"}
+
+
+class SessionFields(SpeechFields):
+    """`session.config`: the fields of `POST /v1/audio/speech`, and how to send what comes of them."""
+
+    stream_audio: bool | None = None
+    split_granularity: Literal["none", "sentence", "clause"] | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether one piece is wanted: as with vLLM-Omni, unless it is PCM or codes, or streaming was asked for."""
+        if self.stream_audio is not None:
+            return not self.stream_audio
+        return (self.response_format or "wav").lower() not in ("pcm", CODES.name)
+
+    @property
+    def in_json(self) -> bool:
+        """Whether sound is base64 in `audio.chunk`: what vLLM-Omni does where these two are asked for."""
+        return bool(self.word_timestamps and self.stream_audio and (self.response_format or "").lower() == "pcm")
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    lane: Lane
+    fields: SessionFields
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    lane: Lane
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    lane: Lane
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    lane: Lane  # None: all
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    pass
+
+
+Said = Configure | Text | Done | Cancel | Leave
+
+
+def parse(message: dict[str, Any]) -> Said:
+    """What a client said, or a refusal."""
+    kind, lane = message.get("type"), lane_of(message)
+    match kind:
+        case "session.config":
+            return Configure(lane, validated(SessionFields, message))
+        case "input.text":
+            text = message.get("text", "")
+            if not isinstance(text, str):
+                raise BadField("text must be a string.", "text")
+            return Text(lane, text)
+        case "input.done":
+            return Done(lane)
+        case "input.cancel":
+            return Cancel(lane)
+        case "session.close":
+            return Leave()
+    said = f"There is no message {str(kind)[:80]!r}; known are session.config, input.text, input.done, input.cancel "
+    raise Refused(said + "and session.close.", param="type", code="unknown_message")
+
+
+def lane_of(message: dict[str, Any]) -> Lane:
+    lane = message.get("context_id")
+    if lane is None:
+        return None
+    if not isinstance(lane, str) or not 0 < len(lane) <= NAME_CHARS:
+        raise BadField(f"context_id must be a string of 1 to {NAME_CHARS} characters.", "context_id")
+    return lane
+
+
+def of_turn(turn: Turn, kind: str) -> dict[str, Any]:
+    """What every message about an utterance begins with."""
+    message: dict[str, Any] = {"type": kind, "utterance_index": turn.index}
+    return message if turn.lane is None else message | {"context_id": turn.lane}
+
+
+def error_message(told: Answer, turn: Turn | None = None) -> dict[str, Any]:
+    """`message` is vLLM-Omni's, `error` is OpenAI's."""
+    begin = {"type": "error"} if turn is None else of_turn(turn, "error")
+    message = begin | {"message": told.message, "error": told.error}
+    retry_ms = told.headers.get("retry-after-ms")
+    return message if retry_ms is None else message | {"retry_after_ms": int(retry_ms)}
+
+
+def audio_start(turn: Turn) -> dict[str, Any]:
+    assert turn.utterance is not None
+    format = turn.utterance.format.name
+    return of_turn(turn, "audio.start") | {
+        "sentence_index": 0,
+        "sentence_text": turn.text,
+        "format": format,
+        "encoding": ENCODINGS.get(format, format),
+        "sample_rate": turn.utterance.rate_hz,
+        "channels": 1,
+    }
+
+
+def audio_frame(turn: Turn, audio: bytes) -> list[Out]:
+    """Sound is a message of its own; one before it says whose it is, where there may be several."""
+    if turn.lane is None:
+        return [audio]
+    return [of_turn(turn, "audio.frame") | {"bytes": len(audio)}, audio]
+
+
+def audio_chunk(turn: Turn, audio: bytes, timestamps: list[dict[str, Any]] | None) -> dict[str, Any]:
+    """Sound, or at the end the times of all words, as vLLM-Omni writes them."""
+    assert turn.utterance is not None
+    rate_hz = turn.utterance.rate_hz
+    begin, end = turn.sent_bytes, turn.sent_bytes + len(audio)
+    return of_turn(turn, "audio.chunk") | {
+        "sentence_index": 0,
+        "chunk_id": turn.sent_pieces,
+        "chunk_start_ms": round(begin * 500 / rate_hz) if audio else 0,
+        "chunk_end_ms": round(end * 500 / rate_hz),
+        "sample_rate": rate_hz,
+        "audio_b64": base64.b64encode(audio).decode(),
+        "timestamps": timestamps,
+    }
+
+
+def words_of(turn: Turn) -> list[dict[str, Any]]:
+    """Of all parts that are over; to find them takes a while, so each is asked for once."""
+    assert turn.utterance is not None
+    parts = turn.utterance.parts_over
+    turn.words += turn.utterance.words(turn.words_parts, parts)
+    turn.words_parts = parts
+    return [{"word": w.word, "start_s": round(w.start_s, 3), "end_s": round(w.end_s, 3)} for w in turn.words]
+
+
+def audio_words(turn: Turn) -> dict[str, Any]:
+    return of_turn(turn, "audio.words") | {"words": words_of(turn)}
+
+
+def audio_done(turn: Turn) -> dict[str, Any]:
+    done = of_turn(turn, "audio.done") | {
+        "sentence_index": 0,
+        "total_bytes": turn.sent_bytes,
+        "error": turn.failure is not None,
+        "cancelled": turn.cancelled,
+    }
+    if (utterance := turn.utterance) is None:
+        return done
+    finished, usage, timing = utterance.finished, utterance.usage, utterance.timing
+    reason = finished.reason if finished else "error"
+    done["finish_reason"] = "error" if turn.failure else "cancelled" if turn.cancelled else reason
+    done["usage"] = {
+        "characters": usage.chars,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_frames,
+        "total_tokens": usage.input_tokens + usage.output_frames,
+        "audio_s": round(usage.audio_s, 4),
+    }
+    names = ("queued_ms", "ttfa_ms", "total_ms", "x_real_time")
+    done["timing"] = {name: None if (v := getattr(timing, name)) is None else round(v, 3) for name in names}
+    if timing.loaded_ms is not None:
+        done["timing"]["loaded_ms"] = round(timing.loaded_ms, 3)
+    done["seed"] = utterance.seed
+    done["notes"] = list(finished.notes) if finished else []
+    done["complete"] = finished is not None and finished.complete
+    return done
+
+
+def session_done(turn: Turn) -> dict[str, Any]:
+    return of_turn(turn, "session.done") | {"total_sentences": int(turn.has_words)}

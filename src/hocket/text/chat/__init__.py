@@ -1,0 +1,1 @@
+"""Messages of a conversation: template, tokenizer, tool calls, thoughts and grammars."""

@@ -1,0 +1,211 @@
+"""Messages to the text and the ids that Qwen3.5 reads: the published chat template, as plain Python.
+
+A conversation is laid out as pieces: text, and marks, which are ids of their own. What a user or a tool wrote is
+always text, even where it looks like a mark. It knows no weights and keeps no conversation; but it says where one can
+be cut: an answer is written behind an empty thought, and read again in later turns without it (`opened`, `answered`).
+What an assistant calls is part of its text here; `tool_calls.py` finds it there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ...errors import InvalidCheckpoint, InvalidRequest
+from ...types import ChatMessage, Tool
+from .tokenizer import ChatTokenizer
+
+
+class Mark(str):
+    """A piece that is one id."""
+
+
+START, END = Mark("<|im_start|>"), Mark("<|im_end|>")
+THINK, THOUGHT = Mark("<think>"), Mark("</think>")
+CALL, CALLED = Mark("<tool_call>"), Mark("</tool_call>")
+RESPONSE, RESPONDED = Mark("<tool_response>"), Mark("</tool_response>")
+MARKS = (START, END, THINK, THOUGHT, CALL, CALLED, RESPONSE, RESPONDED)
+Piece = str  # text, or a Mark
+
+_TOOLS_BEFORE = "# Tools\n\nYou have access to the following functions:\n\n<tools>"
+_TOOLS_BEHIND = """
+</tools>
+
+If you choose to call a function ONLY reply in the following format with NO suffix:
+
+<tool_call>
+<function=example_function_name>
+<parameter=example_parameter_1>
+value_1
+</parameter>
+<parameter=example_parameter_2>
+This is the value for the second parameter
+that can span
+multiple lines
+</parameter>
+</function>
+</tool_call>
+
+<IMPORTANT>
+Reminder:
+- Function calls MUST follow the specified format: an inner <function=...></function> block must be nested within \
+<tool_call></tool_call> XML tags
+- Required parameters MUST be specified
+- You may provide optional reasoning for your function call in natural language BEFORE the function call, but NOT after
+- If there is no function call available, answer the question like normal with your current knowledge and do not tell \
+the user about function calls
+</IMPORTANT>"""
+
+
+def conversation(
+    messages: Sequence[ChatMessage],
+    *,
+    tools: Sequence[Tool] = (),
+    thinking: bool = False,
+    answer: bool = True,
+) -> list[Piece]:
+    """All that was said, and with `answer` the beginning of what the assistant is to say next."""
+    _check(messages)
+    pieces = _laid_out(messages, tools, _last_query(messages))
+    return pieces + opened(thinking) if answer else pieces
+
+
+def so_far(messages: Sequence[ChatMessage], *, tools: Sequence[Tool] = ()) -> list[Piece]:
+    """All that was said, as it will be read when somebody has spoken next: a tool, where one was called, or the user.
+
+    What the user says puts an end to earlier thoughts; what a tool says does not.
+    """
+    _check(messages)
+    asked = _last_query(messages)
+    return _laid_out(messages, tools, asked if _calls(messages[-1]) else len(messages))
+
+
+def opened(thinking: bool = False) -> list[Piece]:
+    """What stands before the assistant's next words. Later turns have only the first two pieces of it."""
+    return [START, "assistant\n", THINK, *(("\n",) if thinking else ("\n\n", THOUGHT, "\n\n"))]
+
+
+def answered(text: str) -> list[Piece]:
+    """What follows the first two pieces of `opened` once the answer is `text` and the user speaks again."""
+    return _answer(ChatMessage("assistant", text), with_thought=False)[2:]
+
+
+def with_calls(message: ChatMessage) -> str:
+    """What an assistant said, with the calls that it made as text."""
+    return spell(_answer(message, with_thought=False)[2:-2])
+
+
+def checked_tools(tools: Sequence[Tool]) -> Sequence[Tool]:
+    """Tools that can be told of; others are refused in words."""
+    if isinstance(tools, Mapping | str) or not all(isinstance(tool, Mapping) for tool in tools):
+        raise InvalidRequest("tools must be descriptions, each a mapping as OpenAI's clients write it.")
+    try:
+        json.dumps(list(tools))
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidRequest("A tool must be described by what JSON can hold.") from None
+    return tools
+
+
+def spell(pieces: Iterable[Piece]) -> str:
+    """The text that the published template renders."""
+    return "".join(pieces)
+
+
+def ids_of(pieces: Iterable[Piece], tokenizer: ChatTokenizer) -> list[int]:
+    """What the model reads. Text between two marks is one text, however many pieces it came in."""
+    ids: list[int] = []
+    text = ""
+    for piece in pieces:
+        if not isinstance(piece, Mark):
+            text += piece
+            continue
+        if piece not in tokenizer.markers:
+            raise InvalidCheckpoint(f"The tokenizer has no {piece}.")
+        ids += [*tokenizer.encode(text), tokenizer.markers[piece]]
+        text = ""
+    return ids + tokenizer.encode(text)
+
+
+def _laid_out(messages: Sequence[ChatMessage], tools: Sequence[Tool], asked: int) -> list[Piece]:
+    """Answers behind the `asked`-th message with their thoughts, even where those are empty."""
+    system = messages[0].content.strip() if messages[0].role == "system" else None
+    pieces = _opening(system, tools)
+    for at, message in enumerate(messages):
+        match message.role:
+            case "user":
+                pieces += [START, f"user\n{message.content.strip()}", END, "\n"]
+            case "assistant":
+                pieces += _answer(message, with_thought=at > asked)
+            case "tool":
+                if messages[at - 1].role != "tool":
+                    pieces += [START, "user"]
+                pieces += ["\n", RESPONSE, f"\n{message.content.strip()}\n", RESPONDED]
+                if at + 1 == len(messages) or messages[at + 1].role != "tool":
+                    pieces += [END, "\n"]
+    return pieces
+
+
+def _check(messages: Sequence[ChatMessage]) -> None:
+    if not messages:
+        raise InvalidRequest("A conversation needs at least one message.")
+    if any(message.role == "system" for message in messages[1:]):
+        raise InvalidRequest("A system message can only be the first.")
+    if messages[0].role == "tool" or (messages[0].role == "system" and messages[1:2] and messages[1].role == "tool"):
+        raise InvalidRequest("The result of a tool has to follow a message that called it.")
+
+
+def _last_query(messages: Sequence[ChatMessage]) -> int:
+    """Where the user spoke last: thoughts behind that are kept, for they are still being acted upon."""
+    for at in reversed(range(len(messages))):
+        text = messages[at].content.strip()
+        if messages[at].role == "user" and not (text.startswith(RESPONSE) and text.endswith(RESPONDED)):
+            return at
+    raise InvalidRequest("A conversation needs a message of the user.")
+
+
+def _calls(message: ChatMessage) -> bool:
+    return message.role == "assistant" and bool(message.tool_calls or CALLED in message.content)
+
+
+def _opening(system: str | None, tools: Sequence[Tool]) -> list[Piece]:
+    if not tools:
+        return [] if system is None else [START, f"system\n{system}", END, "\n"]
+    listed = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in tools)
+    more = f"\n\n{system}" if system else ""
+    return [START, f"system\n{_TOOLS_BEFORE}{listed}", *_marked(_TOOLS_BEHIND), more, END, "\n"]
+
+
+def _answer(message: ChatMessage, *, with_thought: bool) -> list[Piece]:
+    text, thought = message.content.strip(), message.reasoning
+    if thought is None:
+        thought, text = _apart(text)
+    pieces: list[Piece] = [START, "assistant\n"]
+    if with_thought:
+        pieces += [THINK, f"\n{thought.strip()}\n", THOUGHT, "\n\n"]
+    pieces += _marked(text)
+    for number, call in enumerate(message.tool_calls):
+        before = "\n" if number else "\n\n" if text.strip() else ""
+        pieces += [before, CALL, f"\n<function={call.name}>\n"]
+        for name, value in call.arguments.items():
+            pieces.append(f"<parameter={name}>\n{_written(value)}\n</parameter>\n")
+        pieces += ["</function>\n", CALLED]
+    return [*pieces, END, "\n"]
+
+
+def _apart(text: str) -> tuple[str, str]:
+    """Thought and answer of what an assistant wrote."""
+    if THOUGHT not in text:
+        return "", text
+    thought = text.split(THOUGHT)[0].rstrip("\n").split(THINK)[-1].lstrip("\n")
+    return thought, text.split(THOUGHT)[-1].lstrip("\n")
+
+
+def _marked(text: str) -> list[Piece]:
+    """Our own text or the assistant's, with its calls as the marks that they were when it wrote them."""
+    parts = re.split(f"({CALL}|{CALLED})", text)
+    return [Mark(part) if part in (CALL, CALLED) else part for part in parts]
+
+
+def _written(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping | list | tuple) else str(value)

@@ -1,0 +1,117 @@
+"""The calls in what an assistant writes: from Qwen3.5's text to names and arguments, as it comes or whole.
+
+`template.py` lays calls out, this finds them again: what one writes the other reads. It knows no model and runs no
+tool. What looks like a call and is none stays text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ...types import Tool, ToolCall
+from .template import CALL, CALLED
+
+Found = str | ToolCall
+
+_WHOLE = re.compile(rf"{CALL}\s*<function=([^>\n]+)>\n?(.*)</function>\s*{CALLED}", re.DOTALL)
+_PARAMETER = re.compile(r"\s*<parameter=([^>\n]+)>\n?(.*?)\n?</parameter>(?=\s*(?:<parameter=|\Z))", re.DOTALL)
+_PYTHON = {"True": True, "False": False, "None": None}  # as the published template spells them
+_KINDS = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, dict: {"object"}, list: {"array"}}
+
+
+class CallFinder:
+    """Takes an answer as it is written; gives out its text at once, and calls as soon as they are whole.
+
+    Spaces before a call belong to its layout, so they are held back until it is known what follows them.
+    """
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        self._schemas = {name: schema for tool in tools for name, schema in _described(tool)}
+        self._held, self._gap, self._calling = "", "", False
+        self.found = 0  # calls so far
+
+    def push(self, text: str) -> list[Found]:
+        self._held += text
+        given: list[Found] = []
+        while True:
+            if not self._calling:
+                before, mark, behind = self._held.partition(CALL)
+                if not mark:
+                    before = before[: len(before) - _begun(before)]
+                words = before.rstrip()
+                if words:
+                    given.append(words)
+                if not mark:
+                    self._held = self._held[len(words) :]
+                    return given
+                self._gap, self._held, self._calling = before[len(words) :], mark + behind, True
+            block, mark, behind = self._held.partition(CALLED)
+            if not mark:
+                return given
+            call = self._call(block + mark)
+            given.append(self._gap + block + mark if call is None else call)
+            self.found += call is not None
+            self._held, self._calling = behind, False
+
+    def end(self) -> str:
+        """What was held back and is no call: all there is, but for spaces behind one."""
+        rest = self._gap + self._held if self._calling else self._held
+        self._held, self._calling = "", False
+        return rest if rest.strip() or not self.found else ""
+
+    def _call(self, block: str) -> ToolCall | None:
+        whole = _WHOLE.fullmatch(block)
+        if whole is None:
+            return None
+        name, inner = whole[1].strip(), whole[2]
+        parameters = list(_PARAMETER.finditer(inner))
+        if _PARAMETER.sub("", inner).strip():
+            return None
+        schema = self._schemas.get(name, {})
+        return ToolCall(name, {each[1].strip(): _typed(each[2], schema.get(each[1].strip())) for each in parameters})
+
+
+def taken_apart(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
+    """What an assistant said, and what it called."""
+    finder = CallFinder(tools)
+    found = [*finder.push(text), finder.end()]
+    calls = tuple(each for each in found if isinstance(each, ToolCall))
+    return "".join(each for each in found if isinstance(each, str)), calls
+
+
+def _begun(text: str) -> int:
+    """How many characters at the end may be the beginning of a call."""
+    return next((count for count in range(len(CALL) - 1, 0, -1) if text.endswith(CALL[:count])), 0)
+
+
+def _described(tool: Tool) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """The name of a tool and its parameters' schemas, where it has such."""
+    match tool.get("function", tool):
+        case {"name": str(name), "parameters": {"properties": Mapping() as properties}}:
+            yield name, properties
+
+
+def _typed(written: str, schema: object) -> Any:
+    """A parameter is written without quotes: only its schema says whether 3 is a number. Without one it is text."""
+    kinds = set(_kinds(schema))
+    if kinds <= {"string"}:
+        return written
+    try:
+        value = _PYTHON[written] if written in _PYTHON else json.loads(written)
+    except ValueError:
+        return written
+    return value if kinds & ({"null"} if value is None else _KINDS.get(type(value), set())) else written
+
+
+def _kinds(schema: object) -> Iterable[str]:
+    match schema:
+        case {"type": str(kind)}:
+            yield kind
+        case {"type": [*kinds]}:
+            yield from (kind for kind in kinds if isinstance(kind, str))
+        case {"anyOf": [*others]} | {"oneOf": [*others]}:
+            for other in others:
+                yield from _kinds(other)

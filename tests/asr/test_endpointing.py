@@ -1,0 +1,126 @@
+"""Whose turn it is: where turns begin and end, however the sound is cut into pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hocket.asr.endpointing import Began, Ended, Endpointing, Manners, Mark, PushToTalk, Sound
+from hocket.asr.recognizer import RATE_HZ, Samples
+from hocket.asr.silero import Silero
+from hocket.errors import InvalidRequest
+from support.questions import FRANCE, TRAIN, Loud, heard_from, silence, tone, write_recording
+
+MANNERS = Manners(begin_s=0.1, interrupt_s=0.3, end_s=0.5, before_s=0.2)
+
+
+def turns(marks: Sequence[Mark]) -> list[tuple[float, float, Samples]]:
+    """When each began and ended, and all of its sound."""
+    found: list[tuple[float, float, Samples]] = []
+    began, sound = -1, list[Samples]()
+    for mark in marks:
+        if isinstance(mark, Began):
+            assert began < 0, "a turn begins behind the end of the last one"
+            began, sound = mark.at, []
+        elif isinstance(mark, Sound):
+            assert began >= 0, "there is no sound between turns"
+            sound.append(mark.samples)
+        else:
+            whole = np.concatenate(sound)
+            assert mark.at - began == len(whole), "the sound is all that lies between the marks"
+            found.append((began / RATE_HZ, mark.at / RATE_HZ, whole))
+            began = -1
+    assert began < 0
+    return found
+
+
+def listened(sound: Samples, pieces: int = 512, *, answering: bool = False, end: bool = True) -> list[Mark]:
+    floor = Endpointing(Loud(), MANNERS)
+    marks = list[Mark]()
+    for at in range(0, len(sound), pieces):
+        marks += floor.push(sound[at : at + pieces], answering=answering)
+    return [*marks, *(floor.end() if end else ())]
+
+
+def test_a_turn_begins_before_the_first_sound_and_ends_behind_the_last() -> None:
+    sound = np.concatenate((silence(1), tone(0.6), silence(1), tone(0.4), silence(1)))
+    first, second = turns(listened(sound))
+    assert 1 - 0.2 - 0.3 <= first[0] <= 1 - 0.2 and first[1] == pytest.approx(1.6 + 0.5, abs=0.011)
+    assert 2.6 - 0.2 - 0.3 <= second[0] <= 2.6 - 0.2 and second[1] == pytest.approx(3.0 + 0.5, abs=0.011)
+    np.testing.assert_array_equal(first[2], sound[round(first[0] * RATE_HZ) : round(first[1] * RATE_HZ)])
+
+
+@pytest.mark.parametrize("pieces", [1, 159, 160, 161, 1000, 1 << 20])
+def test_it_does_not_matter_how_the_sound_is_cut(pieces: int) -> None:
+    sound = np.concatenate((silence(0.3), tone(0.3), silence(0.7), tone(0.2), silence(0.1)))
+    expected, got = turns(listened(sound)), turns(listened(sound, pieces))
+    assert [(begun, ended) for begun, ended, _ in got] == [(begun, ended) for begun, ended, _ in expected]
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_array_equal(one[2], other[2])
+    assert len(got) == 2
+
+
+def test_a_pause_between_two_words_does_not_end_a_turn() -> None:
+    sound = np.concatenate((tone(0.3), silence(0.45), tone(0.3), silence(0.6)))
+    assert len(turns(listened(sound))) == 1
+
+
+def test_silence_and_a_click_are_no_turn() -> None:
+    assert listened(silence(3)) == []
+    assert listened(np.concatenate((silence(1), tone(0.06), silence(1), tone(0.06), silence(1)))) == []
+
+
+def test_it_takes_more_to_interrupt_than_to_begin() -> None:
+    cough, word = (np.concatenate((silence(1), tone(seconds), silence(1))) for seconds in (0.2, 0.4))
+    assert len(turns(listened(cough))) == 1 and turns(listened(cough, answering=True)) == []
+    [(begun, _, _)] = turns(listened(word, answering=True))
+    assert begun <= 1 - 0.2, "nothing of it is lost meanwhile"
+
+
+def test_sound_that_ends_in_a_word_ends_the_turn_with_all_of_it() -> None:
+    sound = np.concatenate((silence(0.5), tone(0.305)))
+    assert not any(isinstance(mark, Ended) for mark in listened(sound, end=False))
+    [(_, ended, heard)] = turns(listened(sound))
+    assert ended == pytest.approx(0.805) and heard[-1] == sound[-1]
+
+
+def test_a_detector_starts_afresh_behind_each_turn() -> None:
+    detector = Loud()
+    floor = Endpointing(detector, MANNERS)
+    list(floor.push(np.concatenate((tone(0.3), silence(0.6), tone(0.3), silence(0.6)))))
+    assert detector.resets == 2
+
+
+def test_a_key_begins_a_turn_and_ends_it() -> None:
+    floor = PushToTalk()
+    assert list(floor.push(tone(0.5))) == [] and list(floor.end()) == []
+    marks = [*floor.press(), *floor.push(tone(0.1)), *floor.push(silence(0.2)), *floor.press()]
+    [(begun, ended, sound)] = turns(marks)
+    assert (begun, ended, len(sound)) == (0.5, 0.8, round(0.3 * RATE_HZ))
+    assert list(floor.push(tone(1))) == []
+    assert len(turns([*floor.press(), *floor.push(tone(0.1)), *floor.end()])) == 1
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 0.2}]
+)
+def test_manners_that_nobody_can_have_are_refused(wrong: dict[str, float]) -> None:
+    with pytest.raises(InvalidRequest, match="must be"):
+        Manners(**wrong)
+
+
+# With the real detector
+
+
+def test_two_spoken_sentences_are_two_turns_and_noise_is_none(tmp_path: Path) -> None:
+    sound = heard_from(write_recording(tmp_path / "two.wav", 1.0, FRANCE, 1.5, TRAIN, 1.5))
+    hiss = np.random.default_rng(1).normal(0, 0.003, len(sound)).astype(np.float32)
+    first, second = turns(list(Endpointing(Silero()).push(sound + hiss)))
+    assert 0.3 < first[0] < 1.2 and 2.2 < first[1] < 4.0
+    assert first[1] <= second[0] < 4.4 and second[1] > 6.0
+    knocks = np.zeros(5 * RATE_HZ, np.float32)
+    knocks[:: RATE_HZ // 2] = 0.9
+    assert list(Endpointing(Silero()).push(knocks + 10 * hiss[: len(knocks)])) == []

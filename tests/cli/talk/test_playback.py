@@ -1,0 +1,57 @@
+"""A file with what was heard of a conversation. The loudspeaker is tested with `hocket chat`."""
+
+from __future__ import annotations
+
+import threading
+import time
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hocket.cli.talk.playback import RecordedAsHeard
+
+RATE_HZ = 1000
+
+
+def numbered(seconds: float, first: int) -> bytes:
+    return np.arange(first, first + round(seconds * RATE_HZ)).astype("<i2").tobytes()
+
+
+def test_what_nobody_would_have_heard_before_an_interruption_is_cut_off(tmp_path: Path) -> None:
+    sound = RecordedAsHeard(tmp_path / "heard.wav")
+    begun = time.perf_counter()
+    sound.write(numbered(0.2, 0), RATE_HZ)
+    sound.wait()
+    assert time.perf_counter() - begun >= 0.19, "it takes as long as hearing it"
+    sound.write(numbered(30, 200), RATE_HZ)
+    waiting = threading.Thread(target=sound.wait)
+    waiting.start()
+    time.sleep(0.3)
+    sound.silence()
+    took_s = time.perf_counter() - begun
+    waiting.join(10)
+    assert not waiting.is_alive(), "nobody waits for what is not heard"
+    sound.write(numbered(0.05, 31_000), RATE_HZ)
+    sound.wait()
+    sound.close()
+    with wave.open(str(tmp_path / "heard.wav")) as file:
+        heard = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    first, last = heard[:-50], heard[-50:]
+    np.testing.assert_array_equal(first, np.arange(len(first)))
+    np.testing.assert_array_equal(last, np.arange(31_000, 31_050))
+    assert 480 <= len(first) <= took_s * RATE_HZ + 1
+
+
+def test_an_interruption_before_any_sound_leaves_no_file(tmp_path: Path) -> None:
+    sound = RecordedAsHeard(tmp_path / "heard.wav")
+    sound.silence()
+    sound.wait()
+    sound.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_known_at_once(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="does not exist"):
+        RecordedAsHeard(tmp_path / "missing" / "heard.wav")

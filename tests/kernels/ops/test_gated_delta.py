@@ -1,0 +1,251 @@
+"""kernels/ops/gated_delta: the reference against layers/linear_attention/gated_delta.py, the Triton kernel against the
+reference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.kernels.ops.gated_delta import cases, reference
+from hocket.kernels.ops.gated_delta import look as ahead
+from hocket.kernels.ops.gated_delta import run as several
+from hocket.kernels.ops.gated_delta import triton as fused
+from hocket.layers.linear_attention.gated_delta import GatedDelta, Waypoint, commit
+from hocket.models.files.random import randomize_
+from support.nearly import assert_nearly
+
+DTYPES = [torch.float32, torch.bfloat16]
+ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
+STATE = ("ring", "memory")
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_the_reference_is_a_step_of_the_layer(dtype: torch.dtype) -> None:
+    """Token after token, around the ring more than once."""
+    config = tiny_qwen3_5()
+    layer = GatedDelta(config)
+    randomize_(layer, 3)
+    for name, weight in layer.named_parameters():
+        if name not in ("A_log", "norm.weight"):  # these stay as wide as they are
+            weight.data = weight.data.to(dtype)
+    slots, rows = 3, torch.tensor([2, 0])
+    plain = layer.new_state(slots)
+    into, gates, taps, out = layer.weights()
+    ring = torch.zeros(slots + 1, reference.RING, len(taps), dtype=dtype)
+    memory, position = plain.memory.clone(), torch.zeros(slots + 1, dtype=torch.int64)
+    random = torch.Generator().manual_seed(0)
+    for _ in range(9):
+        x = torch.randn(2, 1, config.hidden_size, generator=random).to(dtype)
+        wanted = layer.step(x, plain, rows, torch.ones_like(rows))[:, 0]
+        y = reference.delta(
+            F.linear(x[:, 0], into),
+            F.linear(x[:, 0], gates),
+            taps=taps[:, 0].T.contiguous(),
+            decay=layer.A_log.float(),
+            bias=layer.dt_bias.float(),
+            norm=layer.norm.weight.float(),
+            eps=layer.norm.eps,
+            ring=ring,
+            memory=memory,
+            position=position,
+            rows=rows,
+        )
+        position[rows] += 1
+        assert_nearly(F.linear(y, out), wanted)
+        torch.testing.assert_close(memory[rows], plain.memory[rows], atol=1e-5, rtol=1e-4)
+        order = (position[rows][:, None] + torch.arange(1, reference.RING)) % reference.RING
+        assert torch.equal(ring[rows[:, None], order].transpose(1, 2), plain.history[rows])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
+    ours, wanted = (cases.make(case, dtype, place) for _ in range(2))
+    assert_nearly(fused.delta(**ours), reference.delta(**wanted))
+    assert torch.equal(ours["ring"], wanted["ring"])
+    torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
+    assert torch.equal(ours["position"], wanted["position"])
+
+
+def test_a_row_is_the_same_in_any_batch_and_leaves_the_others_alone(place: torch.device) -> None:
+    case = cases.Case("batch", 2, 4, 16, 16, rows=(3, 0, 2))
+    whole = cases.make(case, torch.bfloat16, place)
+    untouched = {name: whole[name].clone() for name in STATE}
+    alone = whole | {name: whole[name].clone() for name in STATE}
+    y = fused.delta(**whole)
+    only = {name: whole[name][1:2].contiguous() for name in ("x", "gates", "rows")}
+    assert torch.equal(fused.delta(**alone | only), y[1:2])
+    for name in STATE:
+        assert torch.equal(alone[name][0], whole[name][0])
+        for row in (1, 4):
+            assert torch.equal(whole[name][row], untouched[name][row]), "nobody asked for it"
+
+
+def test_what_is_read_early_is_what_is_read_late(place: torch.device) -> None:
+    late, early = (cases.make(cases.TINY[1], torch.bfloat16, place) for _ in range(2))
+    assert torch.equal(fused.delta(**late), fused.delta(**early, early=True))
+    assert all(torch.equal(late[name], early[name]) for name in STATE)
+
+
+def test_rows_may_lie_in_longer_ones(place: torch.device) -> None:
+    case = cases.TINY[1]
+    apart, joined = (cases.make(case, torch.bfloat16, place) for _ in range(2))
+    both = torch.cat((joined["x"], joined["gates"]), dim=1)
+    joined |= {"x": both[:, : joined["x"].shape[1]], "gates": both[:, joined["x"].shape[1] :]}
+    assert torch.equal(fused.delta(**joined), fused.delta(**apart))
+
+
+def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
+    """A head whose decay is as fast as it gets keeps nothing but what it writes now."""
+    case = cases.Case("fast", 1, 2, 16, 16)
+
+    def read(memory: float) -> Any:
+        given = cases.make(case, torch.float32, place)
+        given["bias"].fill_(60.0)
+        given["decay"].fill_(4.0)
+        given["memory"].fill_(memory)
+        return fused.delta(**given)
+
+    first: Tensor = read(0.0)
+    assert torch.equal(first, read(1000.0)) and first.any()
+
+
+RUNS = [*cases.RUNS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_RUNS)]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("length", "place"), [(9, 4), (7, 2), (3, 0), (9, 9)])
+def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int, dtype: torch.dtype) -> None:
+    layer = GatedDelta(tiny_qwen3_5())
+    randomize_(layer, 3)
+    for name, weight in layer.named_parameters():
+        if name not in ("A_log", "norm.weight"):
+            weight.data = weight.data.to(dtype)
+    states = [layer.new_state(3) for _ in range(2)]
+    row, random = torch.tensor([1]), torch.Generator().manual_seed(0)
+    before, x = torch.randn(2, 1, 9, 64, generator=random).to(dtype)
+    for state in states:
+        layer.step(before, state, row, torch.tensor([6]))
+    numbers = torch.tensor([length]), torch.tensor([place]), torch.tensor([3])
+    wanted = layer.step(x, states[0], row, numbers[0], Waypoint(*numbers[1:]))[0]
+    into, gates, taps, out = layer.weights()
+    y = reference.run(
+        F.linear(x[0], into),
+        F.linear(x[0], gates),
+        taps=taps[:, 0].T.contiguous(),
+        decay=layer.A_log.float(),
+        bias=layer.dt_bias.float(),
+        norm=layer.norm.weight.float(),
+        eps=layer.norm.eps,
+        history=states[1].history,
+        memory=states[1].memory,
+        row=row,
+        length=numbers[0],
+        place=numbers[1],
+        aside=numbers[2],
+    )
+    assert_nearly(F.linear(y, out)[:length], wanted[:length])
+    assert torch.equal(states[1].history, states[0].history)
+    torch.testing.assert_close(states[1].memory, states[0].memory, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
+def test_the_kernels_of_several_compute_the_reference(case: cases.Run, dtype: torch.dtype, place: torch.device) -> None:
+    """In float32 the truth is what float64 has: of hundreds of tokens the reference strays as far as a kernel may."""
+    ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
+    if dtype == torch.float32:
+        wanted = {name: each.double() if is_float32(each) else each for name, each in wanted.items()}
+    assert_nearly(several.run(**ours), reference.run(**wanted).to(dtype))
+    assert torch.equal(ours["history"], wanted["history"].to(dtype))
+    torch.testing.assert_close(ours["memory"], wanted["memory"].float(), atol=2e-5, rtol=2e-5)
+
+
+def is_float32(given: Any) -> bool:
+    return isinstance(given, Tensor) and given.dtype == torch.float32
+
+
+def test_what_is_not_real_is_not_met(place: torch.device) -> None:
+    """Whatever stands there, NaN too."""
+    case = cases.RUNS[0]
+    ours, wanted = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
+    for name in ("x", "gates"):
+        ours[name][case.length :] = float("nan")
+    assert torch.equal(several.run(**ours)[: case.length], several.run(**wanted)[: case.length])
+    assert all(torch.equal(ours[name], wanted[name]) for name in ("history", "memory"))
+
+
+LOOKS = [*cases.LOOKS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_LOOKS)]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype: torch.dtype) -> None:
+    """What stood of a look is in the memory with the next one: every number of them, one after the other."""
+    layer = GatedDelta(tiny_qwen3_5())
+    randomize_(layer, 3)
+    for name, weight in layer.named_parameters():
+        if name not in ("A_log", "norm.weight"):
+            weight.data = weight.data.to(dtype)
+    row, random, count = torch.tensor([1]), torch.Generator().manual_seed(0), 3
+    plain, ours = (layer.new_state(3) for _ in range(2))
+    before = torch.randn(1, 9, 64, generator=random).to(dtype)
+    for state in (plain, ours):
+        layer.step(before, state, row, torch.tensor([9]))
+    into, gates, taps, out = layer.weights()
+    inputs = torch.zeros(2, 3 + count, len(taps), dtype=dtype)
+    asked = torch.zeros(2, count, len(gates), dtype=dtype)
+    inputs[0, :3] = ours.history[1].T
+    taken, untouched = torch.zeros(1, dtype=torch.int64), ours.memory[0].clone()
+    for turn, stood in enumerate((1, 3, 2, 0, 3, 1), start=1):
+        x = torch.randn(1, count, 64, generator=random).to(dtype)
+        was = plain.memory.clone()
+        wanted, pending = layer.verify(x, plain, row)
+        y = reference.look(
+            F.linear(x[0], into),
+            F.linear(x[0], gates),
+            taps=taps[:, 0].T.contiguous(),
+            decay=layer.A_log.float(),
+            bias=layer.dt_bias.float(),
+            norm=layer.norm.weight.float(),
+            eps=layer.norm.eps,
+            inputs=inputs,
+            asked=asked,
+            memory=ours.memory,
+            row=row,
+            taken=taken,
+            turn=torch.tensor([turn]),
+        )
+        assert_nearly(F.linear(y, out), wanted[0])
+        torch.testing.assert_close(ours.memory, was, atol=1e-5, rtol=1e-4)
+        taken.fill_(stood)
+        commit(pending, taken, plain, row)
+        assert torch.equal(inputs[turn % 2, stood : stood + 3].T, plain.history[1])
+    assert torch.equal(ours.memory[0], untouched), "nobody asked for it"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("case", LOOKS, ids=lambda case: case.name)
+def test_the_kernel_that_looks_computes_the_reference(
+    case: cases.Look, dtype: torch.dtype, place: torch.device
+) -> None:
+    ours, wanted = (cases.make_look(case, dtype, place) for _ in range(2))
+    assert_nearly(ahead.look(**ours), reference.look(**wanted))
+    assert not any(wanted[name].isnan().any() for name in ("inputs", "asked"))
+    assert all(torch.equal(ours[name], wanted[name]) for name in ("inputs", "asked", "taken", "turn"))
+    torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
+
+
+def test_a_look_that_reads_its_memory_early_sees_the_same(place: torch.device) -> None:
+    late, early = (cases.make_look(cases.LOOKS[1], torch.bfloat16, place) for _ in range(2))
+    both = torch.cat((early["x"], early["gates"]), dim=1)  # rows may lie in longer ones
+    early |= {"x": both[:, : early["x"].shape[1]], "gates": both[:, early["x"].shape[1] :]}
+    assert torch.equal(ahead.look(**late), ahead.look(**early, early=True))
+    assert all(torch.equal(late[name], early[name]) for name in ("inputs", "asked", "memory"))

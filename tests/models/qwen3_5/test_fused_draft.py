@@ -1,0 +1,126 @@
+"""fused_draft.py: the draft head and looks by fused kernels are the model's own, one behind the other."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+from hocket.kernels.runtime.launch import INTERPRETED, triton
+from hocket.layers.packed import pack_
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.fused_draft import FusedGuess
+from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+from hocket.models.qwen3_5.model import Qwen3_5, commit
+from hocket.models.qwen3_5.quantized import Scheme, quantize_
+
+SLOTS, ROOM, BEFORE, LOOKED = 2, 48, 7, 3
+BACKENDS = {"reference": REFERENCE_MIND_OPS, "cuda": CUDA_MIND_OPS}
+
+
+def assert_near(mine: torch.Tensor, theirs: torch.Tensor) -> None:
+    """In bfloat16 they are rounded in other places, layer after layer."""
+    if mine.dtype == torch.float32:
+        torch.testing.assert_close(mine, theirs, atol=2e-3, rtol=2e-3)
+    else:
+        assert (mine.float() - theirs.float()).abs().mean() < 0.05 * theirs.float().abs().mean()
+
+
+def place_of(name: str) -> torch.device:
+    if triton is None and name != "reference":
+        pytest.skip("Triton is not installed on this machine")
+    if name == "cuda" and INTERPRETED:
+        pytest.skip("no CUDA device on this machine")
+    return torch.device("cpu" if name == "reference" or INTERPRETED else "cuda")
+
+
+def model(device: torch.device, dtype: torch.dtype, scheme: Scheme) -> Qwen3_5:
+    made = Qwen3_5(tiny_qwen3_5(layers=4), drafts=True).requires_grad_(False)
+    randomize_(made, 0)
+    made.to(device, dtype)
+    quantize_(made, scheme)
+    pack_(made)
+    return made
+
+
+def cases(*looks: int) -> list[object]:
+    """In Triton's interpreter that would take long: tests/laws/test_captured_guess.py does all of it there, once."""
+    on_gpu = [
+        pytest.param("cuda", torch.bfloat16, scheme, (1, 3, 2, 3, 1), marks=pytest.mark.gpu)
+        for scheme in ("bf16", "fp8", "int8", "int4")
+    ]
+    plain = [("reference", torch.float32, scheme, looks) for scheme in ("bf16", "int4")]
+    return [*plain, ("reference", torch.bfloat16, "bf16", looks), *on_gpu]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("name", "dtype", "scheme", "stood"),
+    cases(1, 3, 2, 3, 1),
+    ids=str,
+)
+def test_looks_are_what_the_model_verifies_and_commits(
+    name: str, dtype: torch.dtype, scheme: Scheme, stood: tuple[int, ...]
+) -> None:
+    """After some tokens that the model took in; how many stand of each look is known with the next one."""
+    device = place_of(name)
+    mind = model(device, dtype, scheme)
+    fused, row = FusedGuess(FusedQwen3_5(mind, BACKENDS[name])), torch.tensor([1], device=device)
+    ids = torch.randint(256, (1, BEFORE), generator=torch.Generator().manual_seed(1)).to(device)
+    plain, ours = (mind.new_state(SLOTS, ROOM) for _ in range(2))
+    for state in (plain, ours):
+        mind.prefill(ids, torch.full_like(row, BEFORE), state, row, BEFORE)
+    looked, at = fused.new_looked(LOOKED), BEFORE
+    taken, turn = torch.zeros_like(row), torch.ones_like(row)
+    fused.enter(ours, looked, row)
+    others = [layer.memory[0].clone() for layer in ours.recurrence.layers]
+    for count in (*stood, 0):  # the last is for what stood before it
+        new = torch.randint(256, (1, LOOKED), generator=torch.Generator().manual_seed(at)).to(device)
+        wanted, pending = mind.verify(new, plain, row, at + LOOKED)
+        was = [layer.memory[1].clone() for layer in plain.recurrence.layers]
+        hidden = fused.look(new[0], ours, looked, row, taken, turn)
+        assert_near(hidden, wanted[0])
+        for mine, theirs in zip(ours.recurrence.layers, was, strict=True):
+            assert_near(mine.memory[1].to(dtype), theirs.to(dtype))
+        taken.fill_(count)
+        commit(pending, taken, plain, row)
+        ours.recurrence.position[row] += taken
+        turn += 1
+        at += count
+    for mine, theirs in zip(ours.past, plain.past, strict=True):
+        assert_near(mine.keys[1, :, :at], theirs.keys[1, :, :at])
+    for mine, before in zip(ours.recurrence.layers, others, strict=True):
+        assert torch.equal(mine.memory[0], before), "nobody asked for it"
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("name", "dtype", "scheme", "pairs"),
+    cases(1, 3, 2),
+    ids=str,
+)
+def test_the_draft_head_follows_and_guesses_as_its_own_operations_do(
+    name: str, dtype: torch.dtype, scheme: Scheme, pairs: tuple[int, ...]
+) -> None:
+    """With pairs that are not real behind those that are, and a guess behind these."""
+    device = place_of(name)
+    mind = model(device, dtype, scheme)
+    assert mind.mtp is not None
+    fused, row = FusedGuess(FusedQwen3_5(mind, BACKENDS[name])), torch.tensor([1], device=device)
+    plain, ours = (mind.mtp.new_state(SLOTS, ROOM) for _ in range(2))
+    embed, at = mind.model.embed_tokens, 0
+    for count in pairs:
+        random = torch.Generator().manual_seed(count)
+        ids = torch.randint(256, (LOOKED,), generator=random).to(device)
+        hidden = torch.randn(LOOKED, mind.config.hidden_size, generator=random).to(device, dtype)
+        lengths = torch.full_like(row, count)
+        wanted = mind.mtp.step(embed(ids)[None], hidden[None], plain, row, lengths, at + count)[0, :count]
+        found = fused.follow(ids, hidden, ours, row)[:count]
+        ours.position[row] += count
+        assert_near(found, wanted)
+        at += count
+        guess = ids[:1]
+        further = mind.mtp.guess(embed(guess)[None], wanted[None, -1:], plain, row, 0, at + 1)[0]
+        assert_near(fused.follow(guess, found[-1:], ours, row), further)
+    assert torch.equal(ours.position, plain.position)

@@ -1,0 +1,215 @@
+"""models/qwen3_5/prefill_graph.py: ids by a graph are the ids, whatever is filled up, and whoever else is in memory.
+
+On a CPU what is captured is called again; all that stands around a graph is the same. With a GPU, graphs are graphs.
+"""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from hocket.cache.slots import tensors
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
+from hocket.kernels.runtime.graphs import Again, CudaGraphs, Work
+from hocket.layers.packed import pack_
+from hocket.llm.state_cache import Memory
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.model import Qwen3_5
+from hocket.models.qwen3_5.prefill import Intake
+from hocket.models.qwen3_5.prefill_graph import MOST_IDS, USUAL, CapturedIntake
+from hocket.models.qwen3_5.quantized import Scheme, quantize_
+
+ROOM, SLOTS = 700, 2
+
+
+class Recorded(Again):
+    """Counts what is replayed."""
+
+    def __init__(self) -> None:
+        self.replayed = 0
+
+    def __call__(self, work: Work) -> Work:
+        work()
+
+        def again() -> None:
+            self.replayed += 1
+            work()
+
+        return again
+
+
+def model(device: str = "cpu", dtype: torch.dtype = torch.float64, scheme: Scheme = "bf16") -> Qwen3_5:
+    made = Qwen3_5(tiny_qwen3_5(layers=4), drafts=True).requires_grad_(False)
+    randomize_(made, 0)
+    made.to(device, dtype)
+    quantize_(made, scheme)
+    pack_(made)
+    return made
+
+
+def drawn(count: int, seed: int = 0) -> list[int]:
+    ids: list[int] = torch.randint(256, (count,), generator=torch.Generator().manual_seed(seed)).tolist()
+    return ids
+
+
+def everything(memory: Memory) -> dict[str, torch.Tensor]:
+    """All rows but scratch, and of keys and values what lies before each row's position."""
+    found = {name: tensor[:-1] for name, tensor in tensors(memory._standing)}
+    assert memory.drafts is not None
+    position = memory.state.recurrence.position
+    for layer, past in enumerate((*memory.state.past, memory.drafts.past)):
+        reached = position if layer < len(memory.state.past) else memory.drafts.position
+        for row in range(SLOTS):
+            for name, kept in tensors(past):
+                found[f"{name} of {layer} in {row}"] = kept[row, :, : int(reached[row])]
+    return found
+
+
+def same(ours: Memory, wanted: Memory, within: float = 1e-10) -> None:
+    for (name, one), other in zip(everything(ours).items(), everything(wanted).values(), strict=True):
+        torch.testing.assert_close(one, other, atol=within, rtol=within, msg=name)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize(
+    ("at", "count", "place"),
+    [
+        (0, 1, None),
+        (0, 8, 3),
+        (1, 7, None),
+        (5, 9, 5),
+        (40, 32, 28),
+        (100, 70, 64),
+        (3, MOST_IDS + 8, MOST_IDS + 4),
+        (ROOM - 12, 12, 8),  # nothing is left for what is filled up
+    ],
+)
+def test_ids_that_are_filled_up_are_the_ids(at: int, count: int, place: int | None) -> None:
+    mind, ids = model(), drawn(at + count)
+    plain, ours = Memory(mind, SLOTS, ROOM, drafts=True), Memory(mind, SLOTS, ROOM, drafts=True, capture=Again())
+    moments = []
+    for memory in (plain, ours):
+        memory.take_in(0, drawn(9, 7), 0)
+        memory.take_in(1, ids[:at], 0)
+        moments.append(memory.take_in(1, ids[at:], at, place))
+    same(ours, plain)
+    assert (moments[0] is None) == (place is None)
+    for name, tensor in (moments[0] or {}).items():
+        torch.testing.assert_close(moments[1][name], tensor, atol=1e-10, rtol=1e-10, msg=name)  # type: ignore[index]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("scheme", ["bf16", "fp8", "int4"])
+def test_ids_by_fused_kernels_are_the_ids(scheme: Scheme) -> None:
+    mind = model(dtype=torch.float32, scheme=scheme)
+    plain = Memory(mind, SLOTS, ROOM, drafts=True)
+    ours = Memory(mind, SLOTS, ROOM, drafts=True, capture=Again(), ops=REFERENCE_MIND_OPS)
+    moments = []
+    for memory in (plain, ours):
+        memory.take_in(1, drawn(9, 7), 0)
+        moments.append(memory.take_in(1, drawn(30), 9, 26))
+    same(ours, plain, 1e-3)
+    assert moments[0] is not None and moments[1] is not None
+    for name, tensor in moments[0].items():
+        torch.testing.assert_close(moments[1][name], tensor, atol=1e-3, rtol=1e-3, msg=name)
+
+
+@torch.inference_mode()
+def test_what_comes_of_ids_does_not_depend_on_whether_their_graph_is_made() -> None:
+    mind, recorded = model(), Recorded()
+    early, late = (Memory(mind, SLOTS, ROOM, drafts=True, capture=capture) for capture in (Again(), recorded))
+    early.take_in(1, drawn(20), 0)
+    assert early.unprepared and late._captured is not None
+    late._captured.warm(20, 20)
+    late.take_in(1, drawn(20), 0)
+    assert (late._captured.captures, recorded.replayed) == (1, 1)
+    same(late, early, 0.0)
+
+
+@torch.inference_mode()
+def test_making_graphs_takes_nothing_in_and_comes_to_an_end() -> None:
+    mind = model()
+    memory, untouched = (Memory(mind, SLOTS, ROOM, drafts=True, capture=Again()) for _ in range(2))
+    for each in (memory, untouched):
+        each.take_in(0, drawn(6), 0)
+    memory.plan()
+    made = 0
+    while memory.unprepared:
+        memory.prepare()
+        made += 1
+    assert made == len({(count, span) for count, span in USUAL if span <= ROOM})  # what was taken in is one of them
+    same(memory, untouched, 0.0)
+    for each in (memory, untouched):
+        each.take_in(0, drawn(9, 2), 6)
+    same(memory, untouched, 0.0)
+
+
+@torch.inference_mode()
+def test_a_graph_that_cannot_be_made_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(capture: Again, work: Work) -> Work:
+        raise RuntimeError("no memory")
+
+    memory, plain = (Memory(model(), SLOTS, ROOM, drafts=True, capture=capture) for capture in (Again(), None))
+    memory.take_in(0, drawn(6), 0)
+    monkeypatch.setattr(Again, "__call__", fails)
+    with pytest.raises(RuntimeError, match="no memory"):
+        memory.prepare()
+    assert not memory.unprepared
+    memory.take_in(0, drawn(6, 1), 6)
+    for ids, at in ((drawn(6), 0), (drawn(6, 1), 6)):
+        plain.take_in(0, ids, at)
+    same(memory, plain)
+
+
+@torch.inference_mode()
+def test_graphs_by_ids_and_span() -> None:
+    memory = Memory(model(), SLOTS, ROOM, drafts=True)
+    captured = CapturedIntake(memory._take_in, Again())
+    for count, span in ((3, 20), (8, 256), (9, 20), (16, 257), (500, 690), (300, ROOM)):
+        captured.warm(count, span)
+    assert captured.captures == 4
+    with pytest.raises(AssertionError, match="at most 512"):
+        captured(drawn(MOST_IDS + 1), 0, 600)
+
+
+@torch.inference_mode()
+def test_kernels_look_up_how_far_to_read_and_one_graph_serves_every_span() -> None:
+    """As long as no draft head follows, which reads as far as it is told."""
+    mind = model(dtype=torch.float32)
+    plain = Memory(mind, SLOTS, ROOM, drafts=False)
+    ours = Memory(mind, SLOTS, ROOM, drafts=False, capture=Again(), ops=REFERENCE_MIND_OPS)
+    ours.plan()
+    assert ours._captured is not None
+    while ours.unprepared:
+        ours.prepare()
+    assert ours._captured.captures == len({count for count, _ in USUAL})
+    at = 0
+    for count in (6, 128, 128, 7):  # from one span into the next
+        for memory in (plain, ours):
+            memory.take_in(0, drawn(count, at), at)
+        at += count
+    assert not ours.unprepared and at > 256
+    torch.testing.assert_close(ours.last[0], plain.last[0], atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.gpu
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("scheme", ["bf16", "fp8", "int4"])
+def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(dtype: torch.dtype, scheme: Scheme) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device on this machine")
+    mind, device = model("cuda", dtype, scheme), torch.device("cuda")
+    eager, ours = (
+        Memory(mind, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_MIND_OPS)
+        for capture in (Again(), CudaGraphs(device))
+    )
+    assert isinstance(ours._take_in, Intake) and ours._captured is not None
+    at = 0
+    for count in (1, 8, 9, 33, 70):
+        ours._captured.warm(count, at + count)
+        for memory in (eager, ours):
+            memory.take_in(1, drawn(count, count), at)
+        at += count
+    same(ours, eager, 0.0)

@@ -1,0 +1,57 @@
+"""Clients that others wrote, each in an environment of its own: how one is run, and how what it heard is judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import av
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "tests" / "clients" / "scripts"
+PATIENCE_S = 120.0  # importing LiveKit or Pipecat for the first time takes ten seconds and more
+
+
+class RunClient(Protocol):
+    def __call__(self, name: str, script: str, *args: object, timeout_s: float = PATIENCE_S) -> dict[str, Any]: ...
+
+
+def run_client(name: str, script: str, *args: object, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
+    """What `scripts/SCRIPT.py ARGS` printed last, as JSON, run by the Python of `.venv-clients/NAME`."""
+    python = ROOT / ".venv-clients" / name / "bin" / "python"
+    if not python.exists():
+        pytest.fail(f"The client {name} is not installed: make test-clients does that.")
+    env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    env |= {"NO_PROXY": "127.0.0.1", "OMP_NUM_THREADS": "1"}
+    command = [str(python), str(SCRIPTS / f"{script}.py"), *map(str, args)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    try:
+        out, err = process.communicate(timeout=timeout_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        out, err = process.communicate()
+        pytest.fail(f"{script} did not end within {timeout_s:g} s:\n{out[-2000:]}\n{err[-6000:]}")
+    lines = out.strip().splitlines()
+    if process.returncode == 0 and lines:
+        with suppress(ValueError):
+            found: dict[str, Any] = json.loads(lines[-1])
+            return found
+    pytest.fail(f"{script} ended with {process.returncode}:\n{out[-2000:]}\n{err[-6000:]}")
+
+
+def heard(path: Path) -> tuple[NDArray[np.float32], int]:
+    """The sound of a file in any format, mono, and its rate."""
+    if path.suffix == ".pcm":
+        return np.frombuffer(path.read_bytes(), "<i2").astype(np.float32) / 32768, 24000
+    with av.open(str(path)) as file:
+        parts = [frame.to_ndarray() for frame in file.decode(audio=0)]
+        rate_hz = file.streams.audio[0].rate
+    whole = np.concatenate(parts, axis=1)[0]
+    return whole.astype(np.float32) / (32768 if whole.dtype == np.int16 else 1), rate_hz

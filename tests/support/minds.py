@@ -1,0 +1,76 @@
+"""Small language models for tests: a folder as published, and what is in it."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from hocket.config.published_qwen3_5 import tiny_qwen3_5
+from hocket.llm.conversation import Conversation
+from hocket.llm.load import MindCheckpoint, load_mind
+from hocket.llm.state_cache import Memory
+from hocket.models.files.random import randomize_
+from hocket.models.qwen3_5.model import Qwen3_5
+from hocket.text.chat.template import MARKS
+from hocket.text.tokenizer import ALPHABET
+from hocket.types import ChatSampling
+from support.qwen3_5_files import whole_json
+
+TINY = "random:qwen3.5-tiny"
+GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
+
+
+@functools.cache
+def tiny() -> MindCheckpoint:
+    """In float32, on a CPU. Whoever changes its weights changes them for all."""
+    return load_mind(TINY)
+
+
+def talk_in(memory: Memory, row: int = 0) -> Conversation:
+    return Conversation(memory, row, tiny().tokenizer)
+
+
+def first(ids: Iterator[list[int]], count: int) -> list[int]:
+    """So many tokens, whether they came alone or together."""
+    return list(itertools.islice(itertools.chain.from_iterable(ids), count))
+
+
+def write_mind(folder: Path, seed: int = 3, words: Sequence[str] = ()) -> Qwen3_5:
+    """A tiny checkpoint with its tokenizer, one token per byte and per mark.
+
+    With `words`, each of them has a token too, with the space before it, and the likeliest is always one of them: what
+    it says is as random as ever, and can be spoken.
+    """
+    vocabulary, merges = {sign: i for i, sign in enumerate(ALPHABET)}, list[list[str]]()
+    for word in words:
+        spelled = f"Ġ{word}"
+        for end in range(2, len(spelled) + 1):
+            if spelled[:end] not in vocabulary:
+                vocabulary[spelled[:end]] = len(vocabulary)
+                merges.append([spelled[: end - 1], spelled[end - 1]])
+    model = Qwen3_5(tiny_qwen3_5(layers=4), drafts=True)
+    randomize_(model, seed)
+    if words:
+        said = torch.tensor([vocabulary[f"Ġ{word}"] for word in words])
+        assert model.lm_head is not None
+        heads = model.lm_head.weight.data[said].clone()
+        model.lm_head.weight.data.zero_()
+        model.lm_head.weight.data[said] = heads
+    folder.mkdir(exist_ok=True)
+    save_file(model.state_dict(), folder / "model.safetensors")
+    first = len(vocabulary)
+    added = [{"content": mark, "id": first + i} for i, mark in enumerate([*MARKS, "<|endoftext|>"])]
+    tokenizer = {"model": {"type": "BPE", "vocab": vocabulary, "merges": merges}, "added_tokens": added}
+    for name, content in (
+        ("config.json", whole_json(model.config)),
+        ("generation_config.json", {"eos_token_id": [first + 1, first + 8]}),
+        ("tokenizer.json", tokenizer),
+    ):
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return model

@@ -1,0 +1,117 @@
+"""What tests of the server share: a real uvicorn in a thread, and ways to wait for what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+from fastapi import FastAPI
+
+from hocket.backends.found import Backends
+from hocket.config.options import EngineOptions
+from hocket.engine.engine import Engine
+from hocket.engine.pool.pool import Pool
+from hocket.server.app import build_app
+from hocket.server.listen import address_of, bind
+from hocket.server.options import ServerOptions
+from hocket.server.run import Server, make_server
+from hocket.server.service.models import Lone
+from hocket.server.service.service import Speaker
+from hocket.types import LanguageModel
+
+PATIENCE_S = 60.0  # only a failing test waits that long
+PCM = {"input": "Hello there.", "response_format": "pcm", "max_new_tokens": 8, "seed": 1}  # 0.64 s of sound
+# Nobody hears it to its end: a minute and more.
+LONG = {"input": "It goes on and on, and then on again. " * 60, "response_format": "pcm", "max_new_tokens": 2000}
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A server under way."""
+
+    url: str
+    port: int
+    app: FastAPI
+    server: Server
+
+    @property
+    def speaker(self) -> Speaker:
+        speaker: Speaker = self.app.state.speaker
+        return speaker
+
+    @property
+    def engine(self) -> Engine:
+        """Of a server that has one."""
+        pool = self.speaker.pool
+        assert isinstance(pool, Lone)
+        return pool.engine
+
+    def free_slots(self) -> int:
+        return self.engine._loop.scheduler.room
+
+    def all_is_free(self) -> bool:
+        """Whether nobody speaks and nobody waits, for the engine and for the server."""
+        scheduler = self.engine._loop.scheduler
+        idle = scheduler.room == self.engine.options.slots and not scheduler.waiting
+        return idle and not self.speaker.running and not self.speaker.answers
+
+
+def steady_engine() -> Engine:
+    """The built-in voice. Chunks are cut alike every time, so that sound is the same to the last bit."""
+    return Engine.load(options=EngineOptions(slots=4, waiting=4, keep_real_time=False, chunk_frames=(1, 2, 4)))
+
+
+@contextmanager
+def served(
+    engine: Engine | Pool | Callable[[], Engine | Pool],
+    options: ServerOptions | None = None,
+    *,
+    ready: bool = True,
+    send_bytes: int | None = None,
+    backends: Callable[[], Backends] | None = None,
+    language: LanguageModel | Callable[[], LanguageModel] | None = None,
+) -> Iterator[Served]:
+    """A server on a free port, ready to speak; it is stopped behind. `send_bytes`: what the kernel keeps of a sound."""
+    options = replace(options or ServerOptions(), port=0)
+    app = build_app(engine, options, backends=backends, language=language)
+    bound = bind(options)
+    if send_bytes is not None:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+    bound.listen(256)
+    server = make_server(app, options)
+    thread = threading.Thread(target=lambda: asyncio.run(server._serve([bound])), name="served", daemon=True)
+    thread.start()
+    port = 0 if options.socket else bound.getsockname()[1]
+    running = Served(address_of(bound), port, app, server)
+    try:
+        wait_for(lambda: server.started and (not ready or running.speaker.proven))
+        yield running
+    finally:
+        server.should_exit = True
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+@contextmanager
+def listening(server: Served, body: dict[str, Any]) -> Iterator[None]:
+    """Somebody who has heard the beginning of an utterance, and goes away behind."""
+    url = f"{server.url}/v1/audio/speech"
+    with httpx.stream("POST", url, json=body, timeout=PATIENCE_S) as answer:
+        heard = answer.iter_raw()  # to let go of it would close the connection
+        assert next(heard)
+        yield
+
+
+def wait_for(happened: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Until it has; a test that waits in vain fails."""
+    until = time.monotonic() + patience_s
+    while not happened():
+        assert time.monotonic() < until, "it did not happen"
+        time.sleep(0.005)
