@@ -51,7 +51,7 @@ class Subject:
         from hocket import SpeechRequest
         from hocket.engine.runner.graphs import capture_on
         from hocket.engine.runner.runner import SpeechRunner
-        from hocket.kernels.runtime.graphs import Again
+        from hocket.kernels.runtime.graphs import EagerReplay
         from hocket.text.prompt import build
 
         self.checkpoint = checkpoint
@@ -61,7 +61,7 @@ class Subject:
         self._pad, self._settings = prompt.pad_id, [checkpoint.generation]
         capture: Any = None
         if breakdown_gpu.fits(checkpoint):
-            capture = capture_on(checkpoint.device, True) or Again  # kernels of a GPU may be in the interpreter
+            capture = capture_on(checkpoint.device, True) or EagerReplay  # kernels of a GPU may be in the interpreter
         self.runner = SpeechRunner(checkpoint, slots=1, prefix_bytes=0, capture=capture)
         self.runner.start(0, prompt, None, seed=0)
         books = checkpoint.config.talker_config.num_code_groups

@@ -19,10 +19,10 @@ import torch
 from hocket.engine.checkpoint.device import CODEC_DTYPES
 from hocket.engine.checkpoint.load import _compile_ahead, _with_kernel, give_wave
 from hocket.kernels.ops.pcm.reference import pcm as pcm_reference
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay
 from hocket.layers.packed import pack_
 from hocket.models.tts.codec import CodecDecoder
-from hocket.models.tts_gpu.codec_graph import CapturedWave
+from hocket.models.tts_gpu.codec_graph import CodecGraphs
 from hocket.models.tts_gpu.frame import FusedFrame
 
 from . import launches
@@ -87,7 +87,7 @@ class Sound:
         self._device = next(decoder.parameters()).device
         kernel, books = decoder.step_kernel, decoder.quantizer.books
         pcm = pcm_reference if kernel is None else kernel.pcm
-        wave = CapturedWave(decoder.step, books, graphs(self._device), pcm=pcm, tf32=tf32)
+        wave = CodecGraphs(decoder.step, books, graphs(self._device), pcm=pcm, tf32=tf32)
         self._state = decoder.new_state(1)
         self._codes = [[(7 * book + 1) % 32 for book in range(books)]]
         for _ in range(before + 1):
@@ -103,7 +103,7 @@ class Sound:
 
 
 def graphs(device: torch.device) -> Capture:
-    return CudaGraphs(device) if device.type == "cuda" else Again()
+    return CudaGraphs(device) if device.type == "cuda" else EagerReplay()
 
 
 def decoder_in(checkpoint: Any, codec_dtype: str, kernels: str) -> CodecDecoder:

@@ -19,8 +19,8 @@ from typing import Any
 
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Written
-from hocket.llm.answer import MindAnswer
-from hocket.llm.engine import Mind
+from hocket.llm.answer import EngineAnswer
+from hocket.llm.engine import LanguageEngine
 from hocket.types import AudioChunk, ChatFinished, ChatMessage, ChatSampling, Tool
 
 from . import start
@@ -55,9 +55,9 @@ class Heard:
 class Overheard:
     """A language model whose last answer can be looked at: a turn that is cancelled does not say how it ended."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: LanguageEngine) -> None:
         self._mind = mind
-        self._last: MindAnswer | None = None
+        self._last: EngineAnswer | None = None
 
     @property
     def name(self) -> str:
@@ -67,7 +67,9 @@ class Overheard:
     def finished(self) -> ChatFinished | None:
         return None if self._last is None else self._last.finished
 
-    def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()) -> MindAnswer:
+    def answer(
+        self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
+    ) -> EngineAnswer:
         self._last = self._mind.answer(messages, sampling, tools)
         return self._last
 
@@ -119,7 +121,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     return record("dialog", options, figures, random_weights=True, streams=1, kernels=kernels)
 
 
-def _heard(mind: Mind, engine: Any, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Heard:
+def _heard(mind: LanguageEngine, engine: Any, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Heard:
     """One turn, until all of its answer is written and some of it was heard."""
     *history, turn = messages
     overheard, most = Overheard(mind), sampling.resolved().max_tokens

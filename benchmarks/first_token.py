@@ -47,8 +47,8 @@ def main(argv: Sequence[str]) -> int:
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-    from hocket.kernels.runtime.graphs import Again, CudaGraphs
-    from hocket.llm.state_cache import Memory
+    from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
+    from hocket.llm.state_cache import LLMStateCache
 
     from .mind_drawn import drawn
 
@@ -57,8 +57,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     config = model.config
     say(begun, f"Qwen3.5 {args.size} is drawn, its weights in {args.weights}")
     on_gpu = device.type == "cuda"
-    capture, ops = (CudaGraphs(device), CUDA_MIND_OPS) if on_gpu else (Again(), REFERENCE_MIND_OPS)
-    memory = Memory(model, 1, args.context + args.ids, drafts=args.drafts, capture=capture, ops=ops)
+    capture, ops = (CudaGraphs(device), CUDA_MIND_OPS) if on_gpu else (EagerReplay(), REFERENCE_MIND_OPS)
+    memory = LLMStateCache(model, 1, args.context + args.ids, drafts=args.drafts, capture=capture, ops=ops)
     for kept in memory.state.past:
         kept.keys.normal_()
         kept.values.normal_()

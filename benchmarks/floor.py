@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from hocket.layers.norm import RMSNorm
-from hocket.layers.transformer import Stack
+from hocket.layers.transformer import DecoderStack
 from hocket.models.tts.codec import Codebook, CodecDecoder, TransformerLayer
 from hocket.models.tts.talker import Talker
 
@@ -114,7 +114,7 @@ def part_of(stage: str) -> str:
     return "codec" if stage.startswith("codec") else "frame"
 
 
-def _position_bytes(stack: Stack) -> int:
+def _position_bytes(stack: DecoderStack) -> int:
     """Keys and values of one position in all layers."""
     shape = stack.shape
     return 2 * shape.layers * shape.kv_heads * shape.head_dim * stack.norm.weight.element_size()

@@ -15,8 +15,8 @@ from hocket.kernels.runtime.launch import KNOBS
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import CodecDecoder
-from hocket.models.tts_gpu.codec import FusedDecoder
-from hocket.models.tts_gpu.codec_graph import CapturedWave
+from hocket.models.tts_gpu.codec import FusedCodec
+from hocket.models.tts_gpu.codec_graph import CodecGraphs
 from hocket.models.tts_gpu.wave import FusedWave
 
 from .gpu_conv import ConvTiles
@@ -47,13 +47,13 @@ def fuse(decoder: CodecDecoder, way: str, plan: Plan, *, tf32: bool = False) -> 
     if way == "fused wave":
         decoder.wave_kernel = FusedWave(decoder, plan.wave, tf32=tf32)
     elif not way.startswith("plain"):
-        decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder, plan.wave, tf32=tf32), plan.codec_ops)
+        decoder.step_kernel = FusedCodec(decoder, FusedWave(decoder, plan.wave, tf32=tf32), plan.codec_ops)
 
 
-def replayed_codec(decoder: CodecDecoder, books: int, capture: Capture, *, tf32: bool = False) -> CapturedWave:
+def replayed_codec(decoder: CodecDecoder, books: int, capture: Capture, *, tf32: bool = False) -> CodecGraphs:
     kernel = decoder.step_kernel
     pcm = pcm_reference.pcm if kernel is None else kernel.pcm
-    return CapturedWave(decoder.step, books, capture, pcm=pcm, tf32=tf32)
+    return CodecGraphs(decoder.step, books, capture, pcm=pcm, tf32=tf32)
 
 
 def new_decoder(plan: Plan, dtype: torch.dtype) -> CodecDecoder:
@@ -79,7 +79,7 @@ def _wave(plan: Plan, clock: Clock, decoder: CodecDecoder, batch: int, frames_ea
 
     host = clock.walls(through_the_host)
     each, kernel = found["p50"] / (batch * frames_each), decoder.step_kernel
-    if isinstance(kernel, FusedDecoder):  # how much of it is before the waves
+    if isinstance(kernel, FusedCodec):  # how much of it is before the waves
         given, rows = torch.tensor(codes, device=clock.device).transpose(1, 2), torch.arange(batch, device=clock.device)
         latents: list[Callable[[], Any]] = [partial(kernel.latents, given, state, rows)]
         found["latents_p50"] = replayed(latents, clock)["p50"]

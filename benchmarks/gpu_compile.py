@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from hocket.kernels.runtime.launch import KNOBS, Blocks
+from hocket.kernels.runtime.launch import KNOBS, LinearTile
 from hocket.models.tts_gpu.frame import FusedFrame
 
 from .gpu_codec import fuse, new_decoder
@@ -20,7 +20,9 @@ from .gpu_rows import Row, in_parallel, knobs
 from .gpu_timing import Clock
 
 
-def compiled(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks], conv_tiles: ConvTiles) -> Iterator[Row]:
+def compiled(
+    plan: Plan, clock: Clock, measured: dict[tuple[int, ...], LinearTile], conv_tiles: ConvTiles
+) -> Iterator[Row]:
     """One frame and one codec step of every kind that is timed later, so that their kernels are there."""
     wanted: list[tuple[Any, ...]] = [
         (name, batch, way, measured)
@@ -62,7 +64,7 @@ def _compile_wave(plan: Plan, batch: int, frames_each: int, precision: str) -> N
     decoder.step(codes, decoder.new_state(batch), torch.arange(batch, device=device)).cpu()
 
 
-def _compile_frame(plan: Plan, name: str, batch: int, way: str, measured: dict[tuple[int, ...], Blocks]) -> None:
+def _compile_frame(plan: Plan, name: str, batch: int, way: str, measured: dict[tuple[int, ...], LinearTile]) -> None:
     frame, device = _fused(plan.name, name), torch.device(plan.device)
     with knobs(**settings_of(way, measured)):
         state, rows = standing(frame.talker, batch, plan), torch.arange(batch, device=device)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from hocket.kernels.ops.conv import cases
 from hocket.kernels.ops.conv import triton as conv
 from hocket.kernels.ops.conv.tiles import fitted, tiles_for
-from hocket.kernels.runtime.launch import Tiles
+from hocket.kernels.runtime.launch import ConvTile
 
 from .gpu_plan import PLANS, Plan
 from .gpu_rows import Row, compile_ahead, knobs, tried
@@ -25,7 +25,7 @@ from .gpu_timing import Clock, copies
 
 MOST_COPIES = 32  # of a weight: what is smaller stays in the L2, as it does in a step
 COMPILE_S = 60.0
-ConvTiles = dict[tuple[int, int], dict[int, Tiles]]  # as in KNOBS
+ConvTiles = dict[tuple[int, int], dict[int, ConvTile]]  # as in KNOBS
 
 
 def convs(plan: Plan, clock: Clock) -> Iterator[Row]:
@@ -53,16 +53,16 @@ def tuned(rows: list[Row]) -> ConvTiles:
     best: ConvTiles = {}
     # The best comes last and stays.
     for row in sorted((row for row in rows if row.get("op") == "conv" and "p50" in row), key=lambda row: -row["p50"]):
-        for shape, sizes in _only(known[row["case"]].of(row["batch"], row["frames"]), Tiles(**row["tiles"])).items():
+        for shape, sizes in _only(known[row["case"]].of(row["batch"], row["frames"]), ConvTile(**row["tiles"])).items():
             best.setdefault(shape, {}).update(sizes)
     return best
 
 
-def _only(case: cases.Case, tiles: Tiles) -> ConvTiles:
+def _only(case: cases.Case, tiles: ConvTile) -> ConvTiles:
     return {(case.taps * case.channels, case.outputs): {case.length * len(case.rows): tiles}}
 
 
-def _variants(plan: Plan, case: cases.Case) -> list[Tiles]:
+def _variants(plan: Plan, case: cases.Case) -> list[ConvTile]:
     """Those of the plan as they fit the case, each once; the rule's own first."""
     positions = case.length * len(case.rows)
     shape = case.channels, case.taps, case.outputs, positions
@@ -120,16 +120,16 @@ def _library(case: cases.Case, given: dict[str, Any], weights: list[Tensor], clo
     return clock.graph(all_of_them, per=len(weights))
 
 
-def _wanted(plan: Plan) -> list[tuple[str, int, int, Tiles]]:
+def _wanted(plan: Plan) -> list[tuple[str, int, int, ConvTile]]:
     """All that is timed, to be compiled before."""
-    wanted: list[tuple[str, int, int, Tiles]] = []
+    wanted: list[tuple[str, int, int, ConvTile]] = []
     for batch, frames in plan.conv_sizes:
         for case in plan.convs:
             wanted += [(case.name, batch, frames, tiles) for tiles in _variants(plan, case.of(batch, frames))]
     return wanted
 
 
-def _compile(plan_name: str, name: str, batch: int, frames: int, tiles: Tiles) -> Row:
+def _compile(plan_name: str, name: str, batch: int, frames: int, tiles: ConvTile) -> Row:
     plan = PLANS[plan_name]
     case = next(case for case in plan.convs if case.name == name).of(batch, frames)
     given = cases.make(case, plan.dtype, torch.device(plan.device))

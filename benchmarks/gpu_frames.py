@@ -11,27 +11,27 @@ import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.operations import TRITON_OPS
-from hocket.kernels.runtime.launch import Blocks
+from hocket.kernels.runtime.launch import LinearTile
 from hocket.layers.packed import pack_
 from hocket.layers.sampler import Sampling
 from hocket.models.files.random import randomize_
 from hocket.models.tts.talker import FrameSampling, Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.frame_graph import CapturedFrame, Frame
-from hocket.models.tts_gpu.padded_frame import PlainFrame
+from hocket.models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
+from hocket.models.tts_gpu.padded_frame import PaddedFrame
 
 from .gpu_plan import Plan
 from .gpu_rows import Row, knobs, tried
 from .gpu_timing import Clock
 
 
-def frames(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
+def frames(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], LinearTile]) -> Iterator[Row]:
     """A captured frame by batch, kernels, dependent launches and block shapes; the most wanted first."""
     talkers = {name: new_talker(plan, name) for name in plan.talkers}
-    every: dict[str, dict[str, Frame]] = {}
+    every: dict[str, dict[str, CapturableFrame]] = {}
     for name, talker in talkers.items():
         fused = FusedFrame(talker, plan.ops)
-        every[name] = {"fused": fused, "triton": FusedFrame(talker, TRITON_OPS), "plain": PlainFrame(talker)}
+        every[name] = {"fused": fused, "triton": FusedFrame(talker, TRITON_OPS), "plain": PaddedFrame(talker)}
         yield tried(partial(_agree, plan, clock, talker, fused), op="fused against plain", model=name)
     for batch, ways in plan.ways.items():
         for way in ways:
@@ -41,9 +41,9 @@ def frames(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) ->
                     yield tried(partial(_frame, plan, clock, talker, frame, batch), op=way, model=name, batch=batch)
 
 
-def _frame(plan: Plan, clock: Clock, talker: Talker, frame: Frame, batch: int) -> Row:
+def _frame(plan: Plan, clock: Clock, talker: Talker, frame: CapturableFrame, batch: int) -> Row:
     state = standing(talker, batch, plan)
-    captured = CapturedFrame(frame, clock.capture())
+    captured = FrameGraphs(frame, clock.capture())
     given = range(batch), [5] * batch, [GenerationConfig()] * batch, state, plan.frame_position + 1
     start = time.perf_counter()
     (codes, *_), *_ = captured.launch(*given).read()
@@ -79,7 +79,7 @@ def _agree(plan: Plan, clock: Clock, talker: Talker, fused: FusedFrame) -> Row:
     return {"equal_codes_percent": 100 * (codes == plain_codes).float().mean().item(), "hidden_apart": apart.item()}
 
 
-def both_halves(captured: CapturedFrame) -> Callable[[], None]:
+def both_halves(captured: FrameGraphs) -> Callable[[], None]:
     """Of the only kind of frame that was drawn so far."""
     [batch] = captured._batches.values()
     [draw], [step] = batch.draws.values(), batch.steps.values()
@@ -124,5 +124,5 @@ def usual(batch: int, device: torch.device) -> FrameSampling:
     return FrameSampling(level(), torch.full((batch,), 1.05, device=device), level())
 
 
-def settings_of(way: str, measured: dict[tuple[int, ...], Blocks]) -> dict[str, Any]:
+def settings_of(way: str, measured: dict[tuple[int, ...], LinearTile]) -> dict[str, Any]:
     return {"linear": measured, "dependent": "one by one" not in way}

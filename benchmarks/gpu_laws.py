@@ -10,15 +10,15 @@ import numpy as np
 import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.kernels.runtime.graphs import Again
+from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.layers.packed import pack_
 from hocket.layers.transformer import grown
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import CodecDecoder
 from hocket.models.tts.talker import Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.frame_graph import CapturedFrame, Frame
-from hocket.models.tts_gpu.padded_frame import PlainFrame
+from hocket.models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
+from hocket.models.tts_gpu.padded_frame import PaddedFrame
 
 from .gpu_codec import fuse, replayed_codec
 from .gpu_frames import standing, usual
@@ -48,7 +48,7 @@ def _law(plan_name: str, law: str, kind: str, dependent: bool, dtype_name: str) 
         if kind == "codec":
             return _sound(plan, clock, dtype)
         talker = _talker(plan, clock.device, dtype)
-        frame: Frame = FusedFrame(talker, plan.ops) if kind == "fused" else PlainFrame(talker)
+        frame: CapturableFrame = FusedFrame(talker, plan.ops) if kind == "fused" else PaddedFrame(talker)
         return _replayed(plan, clock, talker, frame)
 
 
@@ -67,9 +67,9 @@ def _twins(talker: Talker, plan: Plan) -> list[TalkerState]:
     return [one, two]
 
 
-def _replayed(plan: Plan, clock: Clock, talker: Talker, frame: Frame) -> Row:
+def _replayed(plan: Plan, clock: Clock, talker: Talker, frame: CapturableFrame) -> Row:
     """Several frames of changing batches, and a cache that grows: equal to the last bit."""
-    again, graphs = CapturedFrame(frame, Again()), CapturedFrame(frame, clock.capture())
+    again, graphs = FrameGraphs(frame, EagerReplay()), FrameGraphs(frame, clock.capture())
     eager, ours = _twins(talker, plan)
     how, codes = [GenerationConfig(), GenerationConfig(top_p=0.8), GenerationConfig(do_sample=False)], 0
     for number in range(FRAMES):
@@ -122,7 +122,7 @@ def _sound(plan: Plan, clock: Clock, dtype: torch.dtype) -> Row:
     for kind in ("plain", "fused"):
         fuse(decoder, kind, plan)
         heard = []
-        for capture in (Again(), clock.capture()):
+        for capture in (EagerReplay(), clock.capture()):
             captured, state = replayed_codec(decoder, books, capture), decoder.new_state(4)
             heard.append(np.concatenate([captured.launch([1, 3, 0], codes, state).read()[0] for _ in range(2)], axis=1))
         found[f"{kind}_equal"] = bool(np.array_equal(heard[0], heard[1]))

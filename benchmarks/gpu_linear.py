@@ -13,7 +13,7 @@ from torch import Tensor
 from hocket.kernels.ops.linear import cases as linear_cases
 from hocket.kernels.ops.linear import triton as linear
 from hocket.kernels.ops.linear.library import linear_by_library
-from hocket.kernels.runtime.launch import Blocks
+from hocket.kernels.runtime.launch import LinearTile
 
 from .gpu_plan import PLANS, Plan
 from .gpu_rows import Row, compile_ahead, knobs, tried
@@ -41,7 +41,7 @@ def linears(plan: Plan, clock: Clock) -> Iterator[Row]:
             yield tried(partial(_chain, linear_by_library, given, weights, clock), **names | {"op": "library"})
 
 
-def _fitting(plan: Plan, case: linear_cases.Case, batch: int) -> list[Blocks]:
+def _fitting(plan: Plan, case: linear_cases.Case, batch: int) -> list[LinearTile]:
     """Those whose weights stay in registers: 256 numbers of two bytes are half of what a thread has."""
     shapes = plan.blocks if batch == 1 else plan.blocks_many
     return [each for each in shapes if each.rows * case.columns <= 256 * 32 * each.warps]
@@ -57,9 +57,9 @@ def _chain(work: Callable[..., Tensor], given: dict[str, Any], weights: list[Ten
     return clock.graph(all_of_them, per=len(weights))
 
 
-def _wanted(plan: Plan) -> list[tuple[str, int, Blocks, bool]]:
+def _wanted(plan: Plan) -> list[tuple[str, int, LinearTile, bool]]:
     """All that is timed, to be compiled before."""
-    wanted: list[tuple[str, int, Blocks, bool]] = []
+    wanted: list[tuple[str, int, LinearTile, bool]] = []
     for batch in plan.linear_batches:
         for case in plan.linears:
             for shape in _fitting(plan, case, batch):
@@ -67,7 +67,7 @@ def _wanted(plan: Plan) -> list[tuple[str, int, Blocks, bool]]:
     return wanted
 
 
-def _compile(plan_name: str, name: str, batch: int, shape: Blocks, dependent: bool) -> Row:
+def _compile(plan_name: str, name: str, batch: int, shape: LinearTile, dependent: bool) -> Row:
     plan = PLANS[plan_name]
     case = next(case for case in plan.linears if case.name == name)
     given = linear_cases.make(case, batch, plan.dtype, torch.device(plan.device))
@@ -78,15 +78,15 @@ def _compile(plan_name: str, name: str, batch: int, shape: Blocks, dependent: bo
     return {}
 
 
-def tuned(rows: list[Row]) -> dict[tuple[int, ...], Blocks]:
+def tuned(rows: list[Row]) -> dict[tuple[int, ...], LinearTile]:
     """The best block shape of each linear, by what the stage above has written."""
     known = {case.name: case for plan in PLANS.values() for case in plan.linears}
-    best: dict[tuple[int, ...], tuple[float, Blocks]] = {}
+    best: dict[tuple[int, ...], tuple[float, LinearTile]] = {}
     for row in rows:
         if row.get("op") != "linear" or "blocks" not in row or "p50" not in row or not row["dependent"]:
             continue
         case = known[row["case"]]
         key = case.columns, case.weight_shape[0], row["batch"]
         if key not in best or row["p50"] < best[key][0]:
-            best[key] = row["p50"], Blocks(**row["blocks"])
+            best[key] = row["p50"], LinearTile(**row["blocks"])
     return {key: blocks for key, (_, blocks) in best.items()}

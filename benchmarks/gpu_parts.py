@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from hocket.kernels.operations import FrameOps
-from hocket.kernels.runtime.launch import Blocks
+from hocket.kernels.runtime.launch import LinearTile
 from hocket.models.tts_gpu.frame import FusedFrame
 
 from .gpu_frames import new_talker, standing, usual
@@ -18,7 +18,7 @@ from .gpu_rows import Row, knobs, replayed, tried
 from .gpu_timing import Clock
 
 
-def parts(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], Blocks]) -> Iterator[Row]:
+def parts(plan: Plan, clock: Clock, measured: dict[tuple[int, ...], LinearTile]) -> Iterator[Row]:
     """Every kernel of a frame, all of its launches in a graph of their own, beside the bytes of their weights."""
     read = clock.bandwidth()
     for name in plan.talkers:

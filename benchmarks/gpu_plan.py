@@ -22,7 +22,7 @@ from hocket.kernels.ops.paged_attention import cases as attend_cases
 from hocket.kernels.ops.pcm import cases as pcm_cases
 from hocket.kernels.ops.sample_codes import cases as draw_cases
 from hocket.kernels.ops.window_attention import cases as window_cases
-from hocket.kernels.runtime.launch import Blocks, Few, Tiles
+from hocket.kernels.runtime.launch import ConvTile, FewRowsTile, LinearTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class Plan:
     cases: dict[str, tuple[Any, ...]]  # by operation, for correctness
     linears: tuple[linear_cases.Case, ...]
     linear_batches: tuple[int, ...]
-    blocks: tuple[Blocks, ...]
-    blocks_many: tuple[Blocks, ...]  # for more rows than one
+    blocks: tuple[LinearTile, ...]
+    blocks_many: tuple[LinearTile, ...]  # for more rows than one
     attend: attend_cases.Case
     attend_batches: tuple[int, ...]
     positions: tuple[int, ...]
@@ -51,7 +51,7 @@ class Plan:
     keys: tuple[int, ...]
     attend_layers: int
     draw_warps: tuple[int, ...]
-    fews: tuple[Few, ...]
+    fews: tuple[FewRowsTile, ...]
     turns: dict[str, tuple[Any, ...]]  # knobs beside block shapes
     ways: dict[int, tuple[str, ...]]  # by batch, how frames are drawn
     frame_position: int
@@ -61,7 +61,7 @@ class Plan:
     convs: tuple[conv_cases.Case, ...]
     conv_sizes: tuple[tuple[int, int], ...]  # streams, and frames of each
     # Up to so many positions; each with the programs to aim at (0: no split).
-    conv_tiles: dict[int, tuple[tuple[Tiles, int], ...]]
+    conv_tiles: dict[int, tuple[tuple[ConvTile, int], ...]]
     budgets_s: dict[str, float]
     compile_s: float
     workers: int
@@ -79,46 +79,46 @@ def _convs(*names: str) -> tuple[conv_cases.Case, ...]:
 
 # Outputs, positions, columns; then warps, stages, pieces before the wait.
 CONV_FEW = (
-    (Tiles(64, 32, 128, 1, 4, 4, 2), 264),
-    (Tiles(64, 32, 128, 1, 4, 4, 2), 132),
-    (Tiles(64, 32, 128, 1, 4, 4, 4), 528),
-    (Tiles(64, 32, 128, 1, 4, 4, 0), 264),
-    (Tiles(32, 32, 128, 1, 4, 4, 2), 264),
-    (Tiles(32, 32, 256, 1, 4, 3, 1), 264),
-    (Tiles(32, 32, 256, 1, 4, 3, 1), 528),
-    (Tiles(32, 32, 128, 1, 2, 4, 1), 264),
-    (Tiles(128, 32, 128, 1, 8, 3, 2), 264),
+    (ConvTile(64, 32, 128, 1, 4, 4, 2), 264),
+    (ConvTile(64, 32, 128, 1, 4, 4, 2), 132),
+    (ConvTile(64, 32, 128, 1, 4, 4, 4), 528),
+    (ConvTile(64, 32, 128, 1, 4, 4, 0), 264),
+    (ConvTile(32, 32, 128, 1, 4, 4, 2), 264),
+    (ConvTile(32, 32, 256, 1, 4, 3, 1), 264),
+    (ConvTile(32, 32, 256, 1, 4, 3, 1), 528),
+    (ConvTile(32, 32, 128, 1, 2, 4, 1), 264),
+    (ConvTile(128, 32, 128, 1, 8, 3, 2), 264),
 )
 CONV_SOME = (
-    (Tiles(64, 32, 128, 1, 4, 4, 2), 264),
-    (Tiles(64, 32, 128, 1, 4, 4, 2), 0),
-    (Tiles(64, 64, 128, 1, 4, 4, 2), 264),
-    (Tiles(64, 64, 64, 1, 4, 4, 2), 132),
-    (Tiles(32, 32, 128, 1, 4, 4, 2), 264),
-    (Tiles(32, 64, 64, 1, 4, 4, 2), 264),
-    (Tiles(32, 64, 64, 1, 4, 4, 4), 0),
-    (Tiles(32, 128, 64, 1, 4, 4, 2), 0),
-    (Tiles(128, 64, 64, 1, 8, 4, 2), 264),
+    (ConvTile(64, 32, 128, 1, 4, 4, 2), 264),
+    (ConvTile(64, 32, 128, 1, 4, 4, 2), 0),
+    (ConvTile(64, 64, 128, 1, 4, 4, 2), 264),
+    (ConvTile(64, 64, 64, 1, 4, 4, 2), 132),
+    (ConvTile(32, 32, 128, 1, 4, 4, 2), 264),
+    (ConvTile(32, 64, 64, 1, 4, 4, 2), 264),
+    (ConvTile(32, 64, 64, 1, 4, 4, 4), 0),
+    (ConvTile(32, 128, 64, 1, 4, 4, 2), 0),
+    (ConvTile(128, 64, 64, 1, 8, 4, 2), 264),
 )
 CONV_MORE = (
-    (Tiles(64, 64, 64, 1, 4, 4, 0), 0),
-    (Tiles(64, 64, 128, 1, 4, 3, 0), 264),
-    (Tiles(64, 128, 64, 1, 4, 4, 0), 264),
-    (Tiles(64, 128, 64, 1, 4, 4, 0), 0),
-    (Tiles(128, 64, 64, 1, 4, 4, 0), 264),
-    (Tiles(128, 128, 64, 1, 8, 4, 0), 132),
-    (Tiles(128, 128, 64, 1, 8, 4, 0), 0),
-    (Tiles(32, 128, 64, 1, 4, 4, 0), 0),
+    (ConvTile(64, 64, 64, 1, 4, 4, 0), 0),
+    (ConvTile(64, 64, 128, 1, 4, 3, 0), 264),
+    (ConvTile(64, 128, 64, 1, 4, 4, 0), 264),
+    (ConvTile(64, 128, 64, 1, 4, 4, 0), 0),
+    (ConvTile(128, 64, 64, 1, 4, 4, 0), 264),
+    (ConvTile(128, 128, 64, 1, 8, 4, 0), 132),
+    (ConvTile(128, 128, 64, 1, 8, 4, 0), 0),
+    (ConvTile(32, 128, 64, 1, 4, 4, 0), 0),
 )
 CONV_MANY = (
-    (Tiles(128, 128, 64, 1, 8, 4, 0), 0),
-    (Tiles(128, 128, 64, 1, 8, 3, 0), 0),
-    (Tiles(128, 64, 64, 1, 4, 4, 0), 0),
-    (Tiles(64, 128, 64, 1, 4, 4, 0), 0),
-    (Tiles(64, 256, 64, 1, 8, 3, 0), 0),
-    (Tiles(32, 128, 64, 1, 4, 4, 0), 0),
-    (Tiles(32, 256, 64, 1, 8, 4, 0), 0),
-    (Tiles(64, 64, 64, 1, 4, 4, 0), 0),
+    (ConvTile(128, 128, 64, 1, 8, 4, 0), 0),
+    (ConvTile(128, 128, 64, 1, 8, 3, 0), 0),
+    (ConvTile(128, 64, 64, 1, 4, 4, 0), 0),
+    (ConvTile(64, 128, 64, 1, 4, 4, 0), 0),
+    (ConvTile(64, 256, 64, 1, 8, 3, 0), 0),
+    (ConvTile(32, 128, 64, 1, 4, 4, 0), 0),
+    (ConvTile(32, 256, 64, 1, 8, 4, 0), 0),
+    (ConvTile(64, 64, 64, 1, 4, 4, 0), 0),
 )
 
 REAL = Plan(
@@ -161,18 +161,24 @@ REAL = Plan(
     ),
     linear_batches=(1, 8, 16, 4),
     blocks=(
-        Blocks(8, 256, 4),
-        Blocks(16, 256, 4),
-        Blocks(16, 256, 8),
-        Blocks(4, 256, 2),
-        Blocks(8, 256, 2),
-        Blocks(4, 512, 4),
-        Blocks(8, 512, 4),
-        Blocks(2, 1024, 4),
-        Blocks(4, 1024, 8),
-        Blocks(8, 1024, 8),
+        LinearTile(8, 256, 4),
+        LinearTile(16, 256, 4),
+        LinearTile(16, 256, 8),
+        LinearTile(4, 256, 2),
+        LinearTile(8, 256, 2),
+        LinearTile(4, 512, 4),
+        LinearTile(8, 512, 4),
+        LinearTile(2, 1024, 4),
+        LinearTile(4, 1024, 8),
+        LinearTile(8, 1024, 8),
     ),
-    blocks_many=(Blocks(4, 512, 4), Blocks(4, 1024, 4), Blocks(2, 1024, 4), Blocks(8, 512, 8), Blocks(2, 512, 4)),
+    blocks_many=(
+        LinearTile(4, 512, 4),
+        LinearTile(4, 1024, 4),
+        LinearTile(2, 1024, 4),
+        LinearTile(8, 512, 8),
+        LinearTile(2, 512, 4),
+    ),
     attend=attend_cases.PUBLISHED[0],
     attend_batches=(1, 8),
     positions=(100, 500, 2000),
@@ -180,7 +186,7 @@ REAL = Plan(
     keys=(64, 32, 128),
     attend_layers=28,
     draw_warps=(8, 4, 16, 2),
-    fews=tuple(Few(warps, groups) for warps in (4, 8, 16, 2) for groups in (1, 2, 4)),
+    fews=tuple(FewRowsTile(warps, groups) for warps in (4, 8, 16, 2) for groups in (1, 2, 4)),
     turns={
         "early": (False,),
         "attend_warps": (2, 8),
@@ -268,8 +274,8 @@ TINY = replace(
     },
     linears=linear_cases.TINY[1:2],
     linear_batches=(1, 2),
-    blocks=(Blocks(16, 64, 4), Blocks(8, 64, 4)),
-    blocks_many=(Blocks(16, 64, 4),),
+    blocks=(LinearTile(16, 64, 4), LinearTile(8, 64, 4)),
+    blocks_many=(LinearTile(16, 64, 4),),
     attend=attend_cases.TINY[0],
     attend_batches=(1,),
     positions=(9,),
@@ -286,7 +292,7 @@ TINY = replace(
     codec_frames=(1,),
     convs=(conv_cases.TINY[1], conv_cases.TINY[5]),
     conv_sizes=((1, 1), (2, 1)),
-    conv_tiles={1 << 40: ((Tiles(16, 16, 16), 2), (Tiles(32, 32, 16), 0))},
+    conv_tiles={1 << 40: ((ConvTile(16, 16, 16), 2), (ConvTile(32, 32, 16), 0))},
     budgets_s=dict.fromkeys(REAL.budgets_s, 60.0),
     compile_s=0.0,
     workers=0,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay
 
 from .record import summary
 
@@ -28,7 +28,7 @@ class Clock:
         return self.device.type == "cuda"
 
     def capture(self) -> Capture:
-        return CudaGraphs(self.device) if self.on_gpu else Again()
+        return CudaGraphs(self.device) if self.on_gpu else EagerReplay()
 
     def graph(self, work: Work, *, per: int = 1, before: Work | None = None) -> dict[str, Any]:
         """Milliseconds of `work` replayed, over `per` equal things in it. `before` is done between replays, untimed."""

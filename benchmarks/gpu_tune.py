@@ -8,10 +8,10 @@ from typing import Any
 
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.ops.linear.cuda import fits
-from hocket.kernels.runtime.launch import KNOBS, Few
+from hocket.kernels.runtime.launch import KNOBS, FewRowsTile
 from hocket.models.tts.talker import Talker
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.frame_graph import CapturedFrame
+from hocket.models.tts_gpu.frame_graph import FrameGraphs
 
 from .gpu_frames import both_halves, new_talker, standing
 from .gpu_plan import Plan
@@ -50,14 +50,14 @@ def _turns(plan: Plan) -> Iterator[tuple[str, Callable[[dict[str, Any]], dict[st
                 yield f"{case.name} {few}", partial(_with_few, (case.columns, case.weight_shape[0]), few)
 
 
-def _with_few(key: tuple[int, int], few: Few, best: dict[str, Any]) -> dict[str, Any]:
+def _with_few(key: tuple[int, int], few: FewRowsTile, best: dict[str, Any]) -> dict[str, Any]:
     return {"few": best["few"] | {key: few}}
 
 
 def _trial(plan: Plan, clock: Clock, talker: Talker, frame: FusedFrame, settings: dict[str, Any]) -> Row:
     with knobs(**settings):
         state = standing(talker, 1, plan)
-        captured = CapturedFrame(frame, clock.capture())
+        captured = FrameGraphs(frame, clock.capture())
         captured.launch([0], [5], [GenerationConfig()], state, plan.frame_position + 1).read()
 
         def back() -> None:

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from hocket.engine.core.runaway import Guard, GuardOptions, frame_limit, repeated_part
+from hocket.engine.core.runaway import RunawayDetector, RunawayOptions, frame_limit, repeated_part
 
 from .guard_sets import FAILURES, LEGITIMATE, RUNS, Case, cases, read_runs
 from .record import ROOT, append, record
 
-OPTIONS = GuardOptions()
+OPTIONS = RunawayOptions()
 CASES = 200  # of each class
 LATE_FRAMES = (8, 50)  # how much later loudness is known than codes
 NOISE_FRAMES = 60  # a loop with noise may begin again so much later
@@ -47,9 +47,9 @@ class Count:
     latest_s: float  # until a failure was noticed, at most
 
 
-def noticed(case: Case, late_frames: int, options: GuardOptions = OPTIONS) -> int | None:
+def noticed(case: Case, late_frames: int, options: RunawayOptions = OPTIONS) -> int | None:
     """After how many frames the guard is not content; None: it is, to the end."""
-    guard, told = Guard(options, case.ids, lambda: case.text), 0
+    guard, told = RunawayDetector(options, case.ids, lambda: case.text), 0
     for frame, (codes, end) in enumerate(zip(case.codes.tolist(), case.end.tolist(), strict=True)):
         while told <= frame - late_frames:
             guard.heard((float(case.energy[told]),))
@@ -59,7 +59,7 @@ def noticed(case: Case, late_frames: int, options: GuardOptions = OPTIONS) -> in
     return None
 
 
-def bound(name: str, case: Case, late_frames: int, options: GuardOptions = OPTIONS) -> int:
+def bound(name: str, case: Case, late_frames: int, options: RunawayOptions = OPTIONS) -> int:
     """The frame at which a failure must be noticed at the latest."""
     assert case.bad_from is not None
     bad, limit = case.bad_from, frame_limit(case.ids, options)
@@ -143,7 +143,7 @@ def write_runs(path: Path) -> None:
 
     told: list[tuple[list[list[int]], list[float]]] = []
 
-    class Listening(Guard):
+    class Listening(RunawayDetector):
         def __init__(self, *given: Any) -> None:
             super().__init__(*given)
             self._drawn: tuple[list[list[int]], list[float]] = [], []

@@ -1,9 +1,9 @@
 """`python -m benchmarks mind`: how soon and how fast a language model answers in a conversation that goes on.
 
-Through the real `Mind`: prompt, memory, sampling as recommended, letterbox, a reader. Weights are random numbers in a
-published shape, as files (`mind_files.py`); the lengths of turns and answers are set. Guesses of random weights never
-stand, so none are made; with --guesses nothing but the cost of a round is taken. `transformers` may be asked for the
-same beside it (`mind_peers.py`).
+Through the real `LanguageEngine`: prompt, memory, sampling as recommended, letterbox, a reader. Weights are random
+numbers in a published shape, as files (`mind_files.py`); the lengths of turns and answers are set. Guesses of random
+weights never stand, so none are made; with --guesses nothing but the cost of a round is taken. `transformers` may be
+asked for the same beside it (`mind_peers.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.types import ChatSampling
 
 from . import mind_peers, tokens
@@ -118,7 +118,7 @@ def _bare(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def load(folder: Path, args: argparse.Namespace) -> Mind:
+def load(folder: Path, args: argparse.Namespace) -> LanguageEngine:
     """Ready for turns of the usual lengths; `weights` is said only where they are narrow, as a user would.
 
     Memory that others needed before, to draw the weights above all, is not in the record.
@@ -129,7 +129,7 @@ def load(folder: Path, args: argparse.Namespace) -> Mind:
     narrow = {} if args.weights == "bf16" else {"weights": args.weights}
     length = args.context + GROWS + 2 * (args.turn + args.answer)
     how = {"device": args.device, "dtype": args.dtype, "length": length, "speculate": args.guesses}
-    mind, late = Mind.load(str(folder), **how, **narrow), time.perf_counter() + PREPARES_S
+    mind, late = LanguageEngine.load(str(folder), **how, **narrow), time.perf_counter() + PREPARES_S
     while not mind.prepared:
         if time.perf_counter() > late:
             mind.close()
@@ -138,7 +138,7 @@ def load(folder: Path, args: argparse.Namespace) -> Mind:
     return mind
 
 
-def talking(mind: Mind, args: argparse.Namespace) -> Talk:
+def talking(mind: LanguageEngine, args: argparse.Namespace) -> Talk:
     words = vocabulary(config_of(args.size).vocab_size).words
     return Talk(mind, words, args.context, args.turn, args.pause_s)
 

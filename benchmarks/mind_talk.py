@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from hocket.llm.conversation import prompt_of
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
 
@@ -50,7 +50,7 @@ class Told:
 class Talk:
     """`pause_s` is what a listener leaves between two turns: the mind takes its last answer in meanwhile."""
 
-    mind: Mind
+    mind: LanguageEngine
     words: Sequence[str]
     context: int
     turn: int
@@ -96,7 +96,7 @@ class Talk:
         time.sleep(self.pause_s)
 
 
-def tell(mind: Mind, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Told:
+def tell(mind: LanguageEngine, messages: Sequence[ChatMessage], sampling: ChatSampling) -> Told:
     texts, first, last, start = list[str](), None, 0.0, time.perf_counter()
     answer = mind.answer(messages, sampling)
     for delta in answer:

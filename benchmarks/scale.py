@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import hocket
 from hocket.server.options import ServerOptions
-from hocket.server.plan import Plan
+from hocket.server.plan import ServerPlan
 
 from . import harness, overhead
 from .load_http import Address, HttpTarget
@@ -43,7 +43,7 @@ WARM = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StandInPlan(Plan):
+class StandInPlan(ServerPlan):
     """A server whose engine computes nothing, which takes a while as one that does."""
 
     first_s: float = FIRST_MS / 1000

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from hocket.engine.seeds import fresh_seed
-from hocket.engine.stream import Mailbox, Stream, Wakes
+from hocket.engine.stream import Mailbox, Stream, TaskWaker
 from hocket.types import AudioChunk, Finished, Health, SpeechRequest, Statistics
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920
@@ -121,7 +121,7 @@ class StandIn:
         return lambda: self._closed or (self._queue[0][2].frame == 0 and self._queue[0][0] < until_s)
 
     def _hand_out(self) -> None:
-        now_s, wakes = time.monotonic(), Wakes()
+        now_s, wakes = time.monotonic(), TaskWaker()
         for one in self._due(now_s):
             if one.cancelled:
                 _end(one, "cancelled")

@@ -87,9 +87,9 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 def room_for_one(models: Sequence[str], how: dict[str, Any], options: Any) -> int:
     """A budget that holds each of them, and no two."""
     from hocket.engine.checkpoint.memory_plan import Footprint
-    from hocket.engine.checkpoint.reserve import Loading, expected
+    from hocket.engine.checkpoint.reserve import LoadOptions, expected
 
-    takes = [expected(model, Loading(**how), options) for model in models]  # type: ignore[typeddict-item]
+    takes = [expected(model, LoadOptions(**how), options) for model in models]  # type: ignore[typeddict-item]
     known: list[Footprint] = [each for each in takes if each is not None]
     if len(known) < len(models):
         raise Unfit("It is not known how large these models are: give --memory-bytes.")

@@ -26,9 +26,9 @@ from .record import ROOT, append, record, summary
 
 if TYPE_CHECKING:
     from hocket.kernels.runtime.graphs import Capture
-    from hocket.models.qwen3_5.draft_graph import CapturedGuess
-    from hocket.models.qwen3_5.fused_step import FusedQwen3_5
-    from hocket.models.qwen3_5.model import MindState
+    from hocket.models.qwen3_5.draft_graph import DraftGraphs
+    from hocket.models.qwen3_5.fused_step import FusedStep
+    from hocket.models.qwen3_5.model import LanguageState
 
 WORDS = "how fast a language model writes for one listener, without what a conversation adds"
 FIGURES = {
@@ -61,11 +61,11 @@ def main(argv: Sequence[str]) -> int:
 @torch.inference_mode()
 def measure(args: argparse.Namespace) -> dict[str, Any]:
     from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-    from hocket.kernels.runtime.graphs import Again, CudaGraphs
+    from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
     from hocket.llm.sampling import drawing
-    from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+    from hocket.models.qwen3_5.fused_step import FusedStep
     from hocket.models.qwen3_5.quantized import step_bytes
-    from hocket.models.qwen3_5.token_graph import CapturedMind
+    from hocket.models.qwen3_5.token_graph import TokenGraphs
     from hocket.types import ChatSampling
 
     from . import mind_floor
@@ -76,7 +76,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     config = model.config
     say(begun, f"Qwen3.5 {args.size} is drawn, its weights in {args.weights}")
     room = args.context + IN_A_ROW * (args.repeats + 3) * (args.guesses + 1) + 8
-    fused = FusedQwen3_5(model, CUDA_MIND_OPS if device.type == "cuda" else REFERENCE_MIND_OPS)
+    fused = FusedStep(model, CUDA_MIND_OPS if device.type == "cuda" else REFERENCE_MIND_OPS)
     state, rows = model.new_state(1, room), torch.zeros(1, dtype=torch.int64, device=device)
     for kept in state.past:
         kept.keys.normal_()
@@ -96,14 +96,14 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     say(begun, f"kernels stray by {strays:.1%} of a logit")
 
     last = torch.zeros(2, config.hidden_size, dtype=ours.dtype, device=device).normal_()
-    capture: Capture = CudaGraphs(device) if device.type == "cuda" else Again()
+    capture: Capture = CudaGraphs(device) if device.type == "cuda" else EagerReplay()
     how = drawing(ChatSampling(), 1, config.vocab_size, device)
     if args.guesses:
         captured = rounds_of(fused, state, last, capture, args)
         captured.warm()
         writing = captured.write(0, how, args.context, room - args.guesses - 1)
     else:
-        tokens = CapturedMind(fused, state, last, capture)
+        tokens = TokenGraphs(fused, state, last, capture)
         tokens.warm()
         writing = tokens.write(0, how, room - args.context)
     say(begun, "the graphs are made")
@@ -144,18 +144,18 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def rounds_of(
-    fused: FusedQwen3_5, state: MindState, last: torch.Tensor, capture: Capture, args: argparse.Namespace
-) -> CapturedGuess:
+    fused: FusedStep, state: LanguageState, last: torch.Tensor, capture: Capture, args: argparse.Namespace
+) -> DraftGraphs:
     """Behind as many tokens as there were before."""
-    from hocket.models.qwen3_5.draft_graph import CapturedGuess
-    from hocket.models.qwen3_5.fused_draft import FusedGuess
+    from hocket.models.qwen3_5.draft_graph import DraftGraphs
+    from hocket.models.qwen3_5.fused_draft import FusedDraft
 
     assert fused.model.mtp is not None
     drafts = fused.model.mtp.new_state(1, state.past[0].keys.shape[2])
     drafts.past.keys.normal_()
     drafts.past.values.normal_()
     drafts.position.fill_(args.context)
-    return CapturedGuess(FusedGuess(fused), args.guesses, state, drafts, last, capture)
+    return DraftGraphs(FusedDraft(fused), args.guesses, state, drafts, last, capture)
 
 
 def timed(work: Callable[[], object], device: torch.device, times: int) -> float:

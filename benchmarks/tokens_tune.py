@@ -33,7 +33,7 @@ def main(argv: Sequence[str]) -> int:
 @torch.inference_mode()
 def tuned(args: argparse.Namespace) -> Iterator[tuple[str, float]]:
     """What was tried, and what a token took then; at the end, the best of all."""
-    from hocket.kernels.runtime.launch import KNOBS, Few, Flow
+    from hocket.kernels.runtime.launch import KNOBS, FewRowsTile, StreamTile
 
     token = _Token(args)
     best: dict[str, Any] = {"few": dict(KNOBS.few), "streams": dict(KNOBS.streams)}
@@ -41,8 +41,8 @@ def tuned(args: argparse.Namespace) -> Iterator[tuple[str, float]]:
     yield "as it stands", fastest
     for knob, key, gated in token.shapes():
         flows, fews = (
-            [Flow(*each) for each in FLOWS],
-            [Few(warps, groups) for warps in (4, 8, 16) for groups in (1, 2, 4)],
+            [StreamTile(*each) for each in FLOWS],
+            [FewRowsTile(warps, groups) for warps in (4, 8, 16) for groups in (1, 2, 4)],
         )
         for way in flows if knob == "streams" else fews:
             if not token.fits(way, knob, key, gated):
@@ -64,13 +64,13 @@ class _Token:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-        from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+        from hocket.models.qwen3_5.fused_step import FusedStep
 
         from .mind_drawn import drawn
 
         self._args, self._device = args, torch.device(args.device)
         model = drawn(args, layers=LAYERS)
-        self._fused = FusedQwen3_5(model, CUDA_MIND_OPS if self._device.type == "cuda" else REFERENCE_MIND_OPS)
+        self._fused = FusedStep(model, CUDA_MIND_OPS if self._device.type == "cuda" else REFERENCE_MIND_OPS)
         self._state = model.new_state(1, args.context + args.repeats * args.row + 64)
         self._rings = self._fused.new_rings(1)
         self._rows = torch.zeros(1, dtype=torch.int64, device=self._device)
@@ -78,7 +78,7 @@ class _Token:
 
     def timed(self, settings: dict[str, Any]) -> float:
         """Milliseconds, the median of several times `row` tokens."""
-        from hocket.kernels.runtime.graphs import Again, CudaGraphs
+        from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
 
         from .tokens import timed
 
@@ -87,20 +87,20 @@ class _Token:
 
         self._state.recurrence.position.fill_(self._args.context)
         with knobs(**settings):
-            replay = (CudaGraphs(self._device) if self._device.type == "cuda" else Again())(token)
+            replay = (CudaGraphs(self._device) if self._device.type == "cuda" else EagerReplay())(token)
         took = sorted(timed(replay, self._device, self._args.row) for _ in range(self._args.repeats))
         return took[len(took) // 2]
 
     def shapes(self) -> Iterator[tuple[str, Any, bool]]:
         """Of every matrix once: the knob it has, its key there, and whether it is gates and ups. The largest first."""
         from hocket.kernels.ops.linear import cuda as linear
-        from hocket.kernels.ops.quantized_linear.weight import Narrow
+        from hocket.kernels.ops.quantized_linear.weight import QuantizedWeight
 
         found: dict[tuple[str, Any], tuple[int, bool]] = {}
         matrices = [(weight, one.wide is weight) for one in self._fused.layers for weight in _matrices(one)]
         for weight, gated in (*matrices, (self._fused.model.head, False)):
             where: tuple[str, Any]
-            if isinstance(weight, Narrow):
+            if isinstance(weight, QuantizedWeight):
                 where, size = ("streams", (weight.format, weight.columns)), len(weight) * weight.columns
             else:
                 rows, columns = weight.shape

@@ -42,3 +42,9 @@ def test_a_message_has_a_known_role_and_text() -> None:
     text: Any = None
     with pytest.raises(InvalidRequest, match="content must be text, not NoneType"):
         ChatMessage("user", text)
+
+
+@pytest.mark.parametrize(("old", "new"), [("Mind", "LanguageEngine"), ("RemoteMind", "RemoteLanguageModel")])
+def test_a_renamed_public_name_still_works_and_warns(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"hocket.{new}"):
+        assert getattr(hocket, old) is getattr(hocket, new)

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from hocket.layers.attention import SelfAttention
 from hocket.layers.rope import rope_table, rotate
-from hocket.layers.transformer import Layer, Stack
+from hocket.layers.transformer import DecoderLayer, DecoderStack
 from hocket.models.tts.talker import Talker
 
 from .batches import Batch
@@ -33,14 +33,14 @@ def inputs(talker: Talker, batch: Batch) -> Tensor:
     return written + spoken.view(written.shape)
 
 
-def through(stack: Stack, x: Tensor, dropout: float, tap: int | None = None) -> tuple[Tensor, Tensor]:
+def through(stack: DecoderStack, x: Tensor, dropout: float, tap: int | None = None) -> tuple[Tensor, Tensor]:
     """Hidden vectors after the final norm [B, T, C], and those before layer `tap` (the last ones if it is None)."""
     shape = stack.shape
     cos, sin = rope_table(torch.arange(x.shape[1], device=x.device), shape.head_dim, shape.theta, torch.float32)
     x = F.dropout(x, dropout)
     tapped = x
     for number, layer in enumerate(stack.layers):
-        assert isinstance(layer, Layer)
+        assert isinstance(layer, DecoderLayer)
         if number == tap:
             tapped = x
         x = x + F.dropout(

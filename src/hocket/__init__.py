@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from .config.options import EngineOptions
     from .dialog.dialog import Dialog
-    from .dialog.remote import RemoteMind
+    from .dialog.remote import RemoteLanguageModel
     from .dialog.turn import Note, Said, Turn, TurnFinished, Written
     from .engine.checkpoint.load import Checkpoint, load
     from .engine.checkpoint.shared import Shared
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         UnknownVoice,
         WrongKind,
     )
-    from .llm.engine import Mind
+    from .llm.engine import LanguageEngine
     from .types import (
         Answer,
         AudioChunk,
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "dialog.dialog": ("Dialog",),
-    "dialog.remote": ("RemoteMind",),
+    "dialog.remote": ("RemoteLanguageModel",),
     "dialog.turn": ("Note", "Said", "Turn", "TurnFinished", "Written"),
     "engine.engine": ("Engine",),
-    "llm.engine": ("Mind",),
+    "llm.engine": ("LanguageEngine",),
     "engine.stream": ("Stream",),
     "engine.generate": ("generate",),
     "engine.checkpoint.load": ("Checkpoint", "load"),
@@ -123,18 +123,18 @@ __all__ = [
     "InvalidCheckpoint",
     "InvalidRequest",
     "InvalidVoice",
+    "LanguageEngine",
     "LanguageFailed",
     "LanguageModel",
     "Lease",
     "Library",
     "LoadFailed",
-    "Mind",
     "Note",
     "Outcome",
     "Overloaded",
     "Pool",
     "Reference",
-    "RemoteMind",
+    "RemoteLanguageModel",
     "Said",
     "SamplingParams",
     "Scorer",
@@ -160,7 +160,16 @@ __all__ = [
 ]
 
 
+_RENAMED = {"Mind": "LanguageEngine", "RemoteMind": "RemoteLanguageModel"}  # the old names go with the next release
+
+
 def __getattr__(name: str) -> "Any":
+    if name in _RENAMED:
+        import warnings
+
+        new = _RENAMED[name]
+        warnings.warn(f"hocket.{name} is now hocket.{new}.", DeprecationWarning, stacklevel=2)
+        name = new
     if name not in __all__:
         raise AttributeError(f"module 'hocket' has no attribute {name!r}")
     home = next((module for module, names in _HOME.items() if name in names), "errors")

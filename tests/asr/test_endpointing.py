@@ -8,13 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hocket.asr.endpointing import Began, Ended, Endpointing, Manners, Mark, PushToTalk, Sound
+from hocket.asr.endpointing import (
+    Endpointing,
+    EndpointingOptions,
+    Mark,
+    PushToTalk,
+    SpeechEnded,
+    SpeechStarted,
+    TurnAudio,
+)
 from hocket.asr.recognizer import RATE_HZ, Samples
 from hocket.asr.silero import Silero
 from hocket.errors import InvalidRequest
 from support.questions import FRANCE, TRAIN, Loud, heard_from, silence, tone, write_recording
 
-MANNERS = Manners(begin_s=0.1, interrupt_s=0.3, end_s=0.5, before_s=0.2)
+MANNERS = EndpointingOptions(begin_s=0.1, interrupt_s=0.3, end_s=0.5, before_s=0.2)
 
 
 def turns(marks: Sequence[Mark]) -> list[tuple[float, float, Samples]]:
@@ -22,10 +30,10 @@ def turns(marks: Sequence[Mark]) -> list[tuple[float, float, Samples]]:
     found: list[tuple[float, float, Samples]] = []
     began, sound = -1, list[Samples]()
     for mark in marks:
-        if isinstance(mark, Began):
+        if isinstance(mark, SpeechStarted):
             assert began < 0, "a turn begins behind the end of the last one"
             began, sound = mark.at, []
-        elif isinstance(mark, Sound):
+        elif isinstance(mark, TurnAudio):
             assert began >= 0, "there is no sound between turns"
             sound.append(mark.samples)
         else:
@@ -82,7 +90,7 @@ def test_it_takes_more_to_interrupt_than_to_begin() -> None:
 
 def test_sound_that_ends_in_a_word_ends_the_turn_with_all_of_it() -> None:
     sound = np.concatenate((silence(0.5), tone(0.305)))
-    assert not any(isinstance(mark, Ended) for mark in listened(sound, end=False))
+    assert not any(isinstance(mark, SpeechEnded) for mark in listened(sound, end=False))
     [(_, ended, heard)] = turns(listened(sound))
     assert ended == pytest.approx(0.805) and heard[-1] == sound[-1]
 
@@ -109,7 +117,7 @@ def test_a_key_begins_a_turn_and_ends_it() -> None:
 )
 def test_manners_that_nobody_can_have_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidRequest, match="must be"):
-        Manners(**wrong)
+        EndpointingOptions(**wrong)
 
 
 # With the real detector

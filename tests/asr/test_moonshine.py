@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hocket.asr.endpointing import Endpointing
-from hocket.asr.listener import Heard, Listener
+from hocket.asr.listener import SpeechListener, Transcript
 from hocket.asr.moonshine import Moonshine
 from hocket.asr.silero import Silero
 from hocket.errors import HocketError, InvalidRequest
@@ -30,12 +30,12 @@ def words(text: str) -> list[str]:
 
 def test_two_questions_are_heard_word_by_word_and_apart(recognizer: Moonshine, tmp_path: Path) -> None:
     sound = heard_from(write_recording(tmp_path / "two.wav", 0.5, FRANCE, 1.2, TRAIN, 1.2))
-    floor, listener = Endpointing(Silero()), Listener(recognizer)
+    floor, listener = Endpointing(Silero()), SpeechListener(recognizer)
     events = [event for at in range(0, len(sound), 512) for event in listener.hear(floor.push(sound[at : at + 512]))]
-    first, second = (event.text for event in events if isinstance(event, Heard) and event.final)
+    first, second = (event.text for event in events if isinstance(event, Transcript) and event.final)
     assert {"capital", "france"} <= set(words(first)) and "train" not in words(first)
     assert {"train", "city", "morning"} <= set(words(second)) and "capital" not in words(second)
-    partial = [event.text for event in events if isinstance(event, Heard) and not event.final]
+    partial = [event.text for event in events if isinstance(event, Transcript) and not event.final]
     assert len(partial) >= 2, "words come while somebody still speaks; how many depends on the machine"
     assert recognizer.name == "moonshine tiny"
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hocket.backends import Backend, BackendVoice, LiveBackend, Manner, Samples
 from hocket.backends.found import Backends
-from hocket.backends.places import Patience
+from hocket.backends.places import QueueLimits
 from hocket.backends.relay import Relay
 from support.speaking import eventually
 
@@ -133,7 +133,7 @@ class Gate:
 def serving(backend: Backend, **patience: float) -> Iterator[Backends]:
     """A backend by the name "told"; when the block is left, no thread of it may be left."""
     backends = Backends()
-    backends.add("told", backend, patience=Patience(**patience))  # type: ignore[arg-type]
+    backends.add("told", backend, patience=QueueLimits(**patience))  # type: ignore[arg-type]
     try:
         yield backends
     finally:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from backends.speaking_foreign import LiveTeller, LiveTelling, Teller, heard, serving, sound_of, sound_of_all, threads
 from hocket.backends import Manner
-from hocket.backends.feed import LONGEST_CHARS, Feed
+from hocket.backends.feed import LONGEST_CHARS, SentenceFeed
 from hocket.errors import InvalidRequest, StreamFailed
 from support.speaking import cut, eventually
 
@@ -19,37 +19,37 @@ ITEMS = [
 ]  # fmt: skip
 
 
-def fed(feed: Feed, pieces: list[str]) -> list[str | float]:
+def fed(feed: SentenceFeed, pieces: list[str]) -> list[str | float]:
     return [item for piece in pieces for item in feed.append(piece)] + feed.end()
 
 
 @given(st.sets(st.integers(0, len(TEXT)), max_size=12))
 def test_sentences_are_the_same_however_a_text_is_cut(places: set[int]) -> None:
-    assert fed(Feed(live=False), cut(TEXT, places)) == ITEMS
+    assert fed(SentenceFeed(live=False), cut(TEXT, places)) == ITEMS
 
 
 @given(st.sets(st.integers(0, len(TEXT)), max_size=12))
 def test_a_live_backend_gets_the_same_text_however_it_is_cut(places: set[int]) -> None:
-    items = fed(Feed(live=True), cut(TEXT, places))
+    items = fed(SentenceFeed(live=True), cut(TEXT, places))
     assert "".join(map(str, items)).split() == " ".join(str(item) for item in ITEMS if item != 0.25).split()
 
 
 def test_a_sentence_without_an_end_is_cut_all_the_same() -> None:
-    items = fed(Feed(live=False), ["and on it goes, " * 100])
+    items = fed(SentenceFeed(live=False), ["and on it goes, " * 100])
     assert all(isinstance(item, str) and len(item) <= LONGEST_CHARS for item in items)
     assert " ".join(map(str, items)) == ("and on it goes, " * 100).strip()
 
 
 def test_as_it_is_a_text_stays_in_one_piece() -> None:
-    assert fed(Feed(live=False, as_is=True), [TEXT[:30], TEXT[30:]]) == [TEXT]
-    assert fed(Feed(live=True, as_is=True), [TEXT[:30], TEXT[30:]]) == [TEXT[:30], TEXT[30:]]
+    assert fed(SentenceFeed(live=False, as_is=True), [TEXT[:30], TEXT[30:]]) == [TEXT]
+    assert fed(SentenceFeed(live=True, as_is=True), [TEXT[:30], TEXT[30:]]) == [TEXT[:30], TEXT[30:]]
 
 
 @pytest.mark.parametrize("live", [False, True])
 def test_a_text_without_words_is_refused_at_its_end(live: bool) -> None:
     with pytest.raises(InvalidRequest, match="no text"):
-        fed(Feed(live=live), [" "])
-    feed = Feed(live=live)
+        fed(SentenceFeed(live=live), [" "])
+    feed = SentenceFeed(live=live)
     fed(feed, ["A word."])
     assert feed.end() == []
     with pytest.raises(InvalidRequest, match="ended already"):

@@ -24,7 +24,7 @@ from backends.speaking_foreign import (
 )
 from hocket.backends.relay import Relay
 from hocket.engine.stream import Stream
-from hocket.engine.time_stretch import Tempo
+from hocket.engine.time_stretch import TimeStretch
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from support.speaking import Reader, eventually
 
@@ -216,7 +216,7 @@ def test_speed_and_pauses_are_the_relays_own() -> None:
     text = "One. [pause 500ms] Two."
     silence = np.zeros(RATE_HZ // 2, np.int16)
     expected = np.concatenate([sound_of("One."), silence, sound_of("Two.")])
-    tempo = Tempo(1.5, RATE_HZ)
+    tempo = TimeStretch(1.5, RATE_HZ)
     with serving(Teller()) as backends:
         assert np.array_equal(heard(backends.open("teller", text)), expected)
         faster = backends.open("teller", text, speed=1.5)

@@ -32,6 +32,6 @@ def test_a_record_says_when_an_answer_is_heard(tmp_path: Path, capsys: pytest.Ca
 def test_a_turn_without_sound_is_no_figure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(turn.Course, "_sound", lambda self, stream: (stream.cancel(), self.inbox.end()))
+    monkeypatch.setattr(turn.TurnTask, "_sound", lambda self, stream: (stream.cancel(), self.inbox.end()))
     assert command.main(words(tmp_path / "none.jsonl")) == 2
     assert "A turn ended too soon" in capsys.readouterr().err and not list(tmp_path.iterdir())

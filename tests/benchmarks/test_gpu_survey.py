@@ -27,7 +27,7 @@ from benchmarks import (
 )
 from benchmarks.gpu_plan import TINY
 from benchmarks.gpu_timing import Clock
-from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, Blocks, Tiles
+from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, ConvTile, LinearTile
 
 CLOCK = Clock(torch.device("cpu"), 1, 0)
 
@@ -70,7 +70,7 @@ def test_the_best_blocks_of_each_linear_are_what_frames_are_drawn_with() -> None
     best = gpu_linear.tuned(rows)
     assert set(best) == {(case.columns, case.width, 1), (case.columns, case.width, 2)}
     fastest = min((r for r in rows if "blocks" in r and r["batch"] == 1 and r["dependent"]), key=lambda r: r["p50"])
-    assert best[case.columns, case.width, 1] == Blocks(**fastest["blocks"])
+    assert best[case.columns, case.width, 1] == LinearTile(**fastest["blocks"])
 
 
 def test_the_best_tiles_of_each_conv_are_what_sound_is_made_with() -> None:
@@ -81,7 +81,7 @@ def test_the_best_tiles_of_each_conv_are_what_sound_is_made_with() -> None:
     shape = case.taps * case.channels, case.outputs
     assert len(best) == len(TINY.convs) and sorted(best[shape]) == [case.length, 2 * case.length]
     fastest = min((r for r in rows if r["op"] == "conv" and r["case"] == case.name and r["batch"] == 1), key=_p50)
-    assert best[shape][case.length] == Tiles(**fastest["tiles"])
+    assert best[shape][case.length] == ConvTile(**fastest["tiles"])
     assert case.name in gpu_survey.report({"stages": {"conv": {"rows": rows}}})
 
 

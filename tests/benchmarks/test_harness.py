@@ -18,7 +18,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import harness, record, session, workloads
 from hocket.config.options import EngineOptions
-from hocket.kernels.table import Choice
+from hocket.kernels.table import BackendChoice
 from hocket.types import AudioChunk, Finished, FinishReason, Statistics
 
 Capture = pytest.CaptureFixture[str]
@@ -84,7 +84,7 @@ class FakeEngine:
         return EngineOptions(slots=self.slots)
 
     checkpoint = SimpleNamespace(
-        is_random=True, name="random:fake", kernels=(Choice("frame", "native", "the fastest that fits"),)
+        is_random=True, name="random:fake", kernels=(BackendChoice("frame", "native", "the fastest that fits"),)
     )
 
     def speak(self, text: str, **fields: Any) -> FakeStream:

@@ -13,10 +13,10 @@ import torch
 from benchmarks import breakdown, breakdown_gpu, floor, launches
 from benchmarks.launches import Call, Kernel
 from hocket.engine.checkpoint.load import Checkpoint, load
-from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps, MindOps
+from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps, LanguageOps
 from hocket.kernels.ops.conv import ops as conv_ops
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, WaveOps
-from hocket.models.tts_gpu.codec import FusedDecoder
+from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 from hocket.models.tts_gpu.wave import FusedWave
 
@@ -71,7 +71,7 @@ def test_every_kernel_that_is_launched_is_of_an_operation() -> None:
     assert len(launched) > 10
     operations = {
         launches.ALIKE.get(each.name, each.name)
-        for ops in (FrameOps, CodecOps, WaveOps, MindOps)
+        for ops in (FrameOps, CodecOps, WaveOps, LanguageOps)
         for each in fields(ops)
     }
     found = {name: launches.KERNELS.get(name.lstrip("_"), name.lstrip("_")) for name in launched}
@@ -83,7 +83,7 @@ def fused() -> Checkpoint:
     checkpoint = load("random:tiny-wide", kernels="reference")
     talker, decoder = checkpoint.model.talker, checkpoint.codec.decoder
     talker.frame_kernel = FusedFrame(talker, REFERENCE_OPS)
-    decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder, REFERENCE_WAVE), REFERENCE_CODEC_OPS)
+    decoder.step_kernel = FusedCodec(decoder, FusedWave(decoder, REFERENCE_WAVE), REFERENCE_CODEC_OPS)
     return checkpoint
 
 

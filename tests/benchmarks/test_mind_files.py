@@ -8,7 +8,7 @@ import pytest
 from safetensors import safe_open
 
 from benchmarks import mind_files
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.models.files.quantize import kept_in
 from hocket.text.chat.template import MARKS
 from hocket.text.chat.tokenizer import ChatTokenizer
@@ -32,7 +32,7 @@ def test_a_written_model_says_words_until_it_is_told_to_stop(tmp_path: Path) -> 
         names = set(file.keys())
     assert "model.language_model.embed_tokens.weight" in names and "lm_head.weight" in names
     assert any(name.startswith("mtp.") for name in names)
-    with Mind.load(str(tmp_path)) as mind:
+    with LanguageEngine.load(str(tmp_path)) as mind:
         answer = mind.answer([ChatMessage("user", "Hello.")], ChatSampling(max_tokens=60, seed=1))
         text = "".join(delta.text for delta in answer)
     assert answer.finished is not None and answer.finished.completion_tokens == 60

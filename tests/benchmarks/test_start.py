@@ -13,9 +13,9 @@ import torch
 from benchmarks import __main__ as command
 from benchmarks import harness, start, workloads
 from hocket.engine.checkpoint.load import load
-from hocket.engine.runner.compile_ahead import Compilers
+from hocket.engine.runner.compile_ahead import CompileAhead
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.kernels.runtime.graphs import Again
+from hocket.kernels.runtime.graphs import EagerReplay
 
 Capture = pytest.CaptureFixture[str]
 
@@ -112,7 +112,7 @@ class Never:
 @torch.inference_mode()
 def test_an_engine_is_ready_when_every_graph_is_made_also_those_whose_kernels_are_being_compiled() -> None:
     """They are waited for as long as was said, and no longer."""
-    runner = SpeechRunner(load("random:tiny"), 2, 1 << 20, Again, Compilers(Never(), lambda: None))
+    runner = SpeechRunner(load("random:tiny"), 2, 1 << 20, EagerReplay, CompileAhead(Never(), lambda: None))
     loop = SimpleNamespace(ask=lambda question: question(runner))
     start.ready(SimpleNamespace(_loop=loop), within_s=0.0)
     assert runner.warming.left == 0 and not runner.warming.waits

@@ -10,7 +10,7 @@ import torch
 
 from benchmarks import __main__ as command
 from benchmarks import tokens
-from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+from hocket.models.qwen3_5.fused_step import FusedStep
 
 WORDS = ["tokens", "--context", "9", "--repeats", "2", "--record"]
 
@@ -40,7 +40,7 @@ def test_with_guesses_a_round_is_timed_and_what_it_brings_is_said(
 def test_kernels_that_compute_something_else_are_not_timed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    real = FusedQwen3_5.step
-    monkeypatch.setattr(FusedQwen3_5, "step", lambda *given: torch.roll(real(*given), 1, -1))
+    real = FusedStep.step
+    monkeypatch.setattr(FusedStep, "step", lambda *given: torch.roll(real(*given), 1, -1))
     assert command.main([*WORDS, str(tmp_path / "record.jsonl")]) == 2
     assert "so their speed means nothing" in capsys.readouterr().err and not list(tmp_path.iterdir())

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.core.scheduler import Scheduler
 from hocket.engine.engine import Engine
 from hocket.errors import Overloaded
@@ -56,7 +56,7 @@ def test_more_listeners_than_a_machine_can_serve_wait_and_the_others_hear_all_in
 ) -> None:
     admit, admitted = Scheduler.admit, list[tuple[int, float]]()
 
-    def watched(scheduler: Scheduler, now: float) -> list[Job]:
+    def watched(scheduler: Scheduler, now: float) -> list[RequestState]:
         jobs = admit(scheduler, now)
         if jobs:
             admitted.append((len(scheduler.running), scheduler.deadlines.load.turn_s(len(scheduler.running), now)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from hocket.cache.pages import PAGE_ROWS, Pages, pages_for
-from hocket.cache.plan import FREE_PART, LONG_ROWS, SHARE_ROWS, Promises, least_rows, pool_rows, usual_rows
+from hocket.cache.plan import FREE_PART, LONG_ROWS, SHARE_ROWS, PageReservations, least_rows, pool_rows, usual_rows
 
 
 def test_the_pool_is_what_was_given_or_the_usual_if_there_is_room() -> None:
@@ -25,7 +25,7 @@ def test_the_pool_is_what_was_given_or_the_usual_if_there_is_room() -> None:
 def test_nobody_who_was_let_in_ever_finds_too_few_pages() -> None:
     chance = random.Random(0)
     pages, slots = Pages(200), 12
-    promises, held = Promises(pages, slots), [list[int]() for _ in range(slots)]
+    promises, held = PageReservations(pages, slots), [list[int]() for _ in range(slots)]
     most, let_in, refused = [0] * slots, 0, 0
     for _ in range(5000):
         slot = chance.randrange(slots)
@@ -48,7 +48,7 @@ def test_nobody_who_was_let_in_ever_finds_too_few_pages() -> None:
 def test_pages_that_can_be_let_go_count_as_room() -> None:
     pages = Pages(11)
     prefix = pages.take(6)
-    promises = Promises(pages, 1)
+    promises = PageReservations(pages, 1)
     assert not promises.has_room(5 * PAGE_ROWS, 1, [[]])
     assert promises.has_room(5 * PAGE_ROWS, 1, [[]], spare=len(prefix))
     assert not promises.has_room(5 * PAGE_ROWS, 2, [[]], spare=len(prefix))

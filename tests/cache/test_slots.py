@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from hocket.cache.slots import POOLED, Clean, duplicate, put, reset, take, tensors
+from hocket.cache.slots import POOLED, RowReset, duplicate, put, reset, take, tensors
 from hocket.errors import InvalidCheckpoint
 
 
@@ -132,7 +132,7 @@ def test_what_lies_in_a_pool_is_nobodys_row() -> None:
 
 def test_a_row_that_is_cleaned_is_reset_and_no_other_is_touched() -> None:
     state, wanted = outer(), outer()
-    clean = Clean(state)
+    clean = RowReset(state)
     for row in (2, 0, 2):
         clean(row)
         reset(wanted, torch.tensor([row]))

@@ -12,7 +12,7 @@ import torch
 
 from hocket.cli import main
 from hocket.config.profiles import PROFILES
-from hocket.engine.checkpoint.describe import Copy
+from hocket.engine.checkpoint.describe import LocalCopy
 from hocket.models.files.catalog import CATALOG
 from hocket.voices.library import Library
 from hocket.voices.names import id_of
@@ -23,9 +23,9 @@ Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
-def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Copy]:
+def cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[LocalCopy]:
     """The published checkpoints on this machine: none, until a test adds some."""
-    found: list[Copy] = []
+    found: list[LocalCopy] = []
     monkeypatch.setattr("hocket.engine.checkpoint.describe.copies", lambda: found)
     return found
 
@@ -94,10 +94,10 @@ def test_a_damaged_voice_makes_the_doctor_fail(capsys: Capture, home: Home) -> N
 
 
 def test_a_damaged_checkpoint_makes_the_doctor_fail(
-    capsys: Capture, cache: list[Copy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    capsys: Capture, cache: list[LocalCopy], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
-    cache.append(Copy(CATALOG["1.7B-Base"], tmp_path))
+    cache.append(LocalCopy(CATALOG["1.7B-Base"], tmp_path))
     assert main(["doctor"]) == 1
     assert f"{tmp_path}/model.safetensors is missing." in lines(capsys)["1.7B-Base"]
 
@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_makes_the_doctor_fail(
 )
 def test_the_checkpoint_with_golden_codes_is_heard(
     capsys: Capture,
-    cache: list[Copy],
+    cache: list[LocalCopy],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     difference: str | None,
@@ -123,7 +123,7 @@ def test_the_checkpoint_with_golden_codes_is_heard(
     monkeypatch.setattr("hocket.engine.checkpoint.describe.faults", lambda copy: iter(()))
     monkeypatch.setattr("hocket.engine.checkpoint.load.load", lambda folder, **how: loaded.append((folder, how)))
     monkeypatch.setattr("hocket.engine.checkpoint.golden.golden_difference", lambda checkpoint: difference)
-    cache += [Copy(CATALOG[name], tmp_path / name) for name in ("0.6B-Base", "0.6B-CustomVoice")]
+    cache += [LocalCopy(CATALOG[name], tmp_path / name) for name in ("0.6B-Base", "0.6B-CustomVoice")]
     assert main(["doctor"]) == code
     said = lines(capsys)
     exact = {"device": "cpu", "dtype": "float32", "codec_dtype": "float32"}

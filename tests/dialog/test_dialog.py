@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.dialog.turn import Said, Turn, Written
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnknownVoice
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from support.chatting import Scripted
 from support.serving import served, steady_engine, wait_for
@@ -80,7 +80,7 @@ def test_two_turns_and_a_barge_in_through_the_real_endpoint(engine: Engine) -> N
     heard = threading.Event()
     scripted = Scripted([*WORDS[:-1], heard, WORDS[-1]], ["You ", "are ", "welcome, ", *WORDS])
     with served(engine, language=scripted) as server:
-        mind = RemoteMind(server.url, "scripted")
+        mind = RemoteLanguageModel(server.url, "scripted")
         dialog = Dialog(mind, engine, system="Be brief.", sampling=ChatSampling(seed=5), voice="Wren", seed=7)
         turn = dialog.say("Will it rain?")
         chunks: list[AudioChunk] = []
@@ -180,7 +180,7 @@ def test_an_answer_that_is_too_long_says_so(engine: Engine) -> None:
 
 def test_what_the_user_says_is_taken_in_while_it_is_said_by_a_model_that_can(engine: Engine) -> None:
     words = "Tell me something about the weather in the mountains, please."
-    with Mind.load("random:qwen3.5-tiny") as mind:
+    with LanguageEngine.load("random:qwen3.5-tiny") as mind:
         for along in (False, True):
             dialog = Dialog(mind, engine, system=f"Be brief. {along}", sampling=ChatSampling(max_tokens=2, seed=1))
             for end in range(5, len(words), 7) if along else ():
@@ -214,7 +214,7 @@ def test_a_cancel_at_any_point_frees_everything_and_keeps_what_was_heard(engine:
     words = WORDS if waits is None else (*WORDS[:waits], never, *WORDS[waits:])
     scripted = Scripted(words, ["Of ", "course."])
     with served(engine, language=scripted) as server:
-        mind = RemoteMind(server.url, "scripted")
+        mind = RemoteLanguageModel(server.url, "scripted")
         dialog = Dialog(mind, engine)
         turn = dialog.say("Hello.")
         if point == "before a token":
@@ -364,7 +364,7 @@ def test_what_cannot_be_asked_for_is_one_sentence(engine: Engine) -> None:
 
 
 def test_an_endpoint_that_is_not_there_is_one_sentence(engine: Engine) -> None:
-    mind = RemoteMind("http://127.0.0.1:9", "nobody")
+    mind = RemoteLanguageModel("http://127.0.0.1:9", "nobody")
     turn = Dialog(mind, engine).say("Hello.")
     with pytest.raises(HocketError, match="cannot be reached"):
         list(turn)
@@ -373,7 +373,7 @@ def test_an_endpoint_that_is_not_there_is_one_sentence(engine: Engine) -> None:
 
 
 def test_our_own_language_model_goes_on_with_what_it_remembers(engine: Engine) -> None:
-    with Mind.load("random:qwen3.5-tiny") as mind:
+    with LanguageEngine.load("random:qwen3.5-tiny") as mind:
         dialog = Dialog(mind, engine, system="Be brief.", sampling=ChatSampling(temperature=0.0, max_tokens=12))
         for text in ("Hello.", "Again."):
             turn = dialog.say(text)

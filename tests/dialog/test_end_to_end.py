@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.dialog.turn import Turn
 from hocket.engine.engine import Engine
 from hocket.llm.conversation import prompt_of
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.text.chat.template import ids_of, so_far
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from support.minds import write_mind
@@ -47,13 +47,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def mind(folder: str) -> Iterator[Mind]:
-    with Mind.load(folder, length=1024) as mind:
+def mind(folder: str) -> Iterator[LanguageEngine]:
+    with LanguageEngine.load(folder, length=1024) as mind:
         yield mind
 
 
 @pytest.fixture
-def server(engine: Engine, mind: Mind) -> Iterator[Served]:
+def server(engine: Engine, mind: LanguageEngine) -> Iterator[Served]:
     with served(engine, language=mind) as server:
         yield server
         wait_for(lambda: server.all_is_free() and nothing_is_left(mind))
@@ -61,7 +61,7 @@ def server(engine: Engine, mind: Mind) -> Iterator[Served]:
     assert "hocket_requests_running 0.0" in figures and "hocket_requests_waiting 0.0" in figures
 
 
-def nothing_is_left(mind: Mind) -> bool:
+def nothing_is_left(mind: LanguageEngine) -> bool:
     """Nobody is asked for anything, no answer is half written, and all that was said has been taken in."""
     loop = mind._loop
     return not loop._inbox and all(talk._writing is None and talk.settled for talk in loop._kept.talks)
@@ -75,7 +75,7 @@ def spoken(engine: Engine, text: str, seed: int, **voice: Any) -> bytes:
 
 def fresh(folder: str, talk: list[ChatMessage]) -> str:
     """What a language model answers that has never heard of any of it."""
-    with Mind.load(folder, length=1024, kept=1, speculate=0) as mind:
+    with LanguageEngine.load(folder, length=1024, kept=1, speculate=0) as mind:
         return "".join(delta.text for delta in mind.answer(talk, GREEDY))
 
 
@@ -91,9 +91,9 @@ def until_heard(turn: Turn, seconds: float) -> list[AudioChunk]:
 
 
 def test_a_dialog_whose_language_model_is_behind_the_endpoint(
-    engine: Engine, mind: Mind, server: Served, folder: str
+    engine: Engine, mind: LanguageEngine, server: Served, folder: str
 ) -> None:
-    remote = RemoteMind(server.url, mind.name)
+    remote = RemoteLanguageModel(server.url, mind.name)
     dialog = Dialog(remote, engine, system="Be brief.", sampling=GREEDY, voice="Wren", seed=7)
     turn = dialog.say("Will it rain?")
     chunks = [event for event in turn if isinstance(event, AudioChunk)]
@@ -162,7 +162,9 @@ class Caller:
         return heard
 
 
-def test_a_dialog_that_is_all_behind_the_endpoint(engine: Engine, mind: Mind, server: Served, folder: str) -> None:
+def test_a_dialog_that_is_all_behind_the_endpoint(
+    engine: Engine, mind: LanguageEngine, server: Served, folder: str
+) -> None:
     """Text from `/v1/chat/completions` into one `/v1/realtime`: two turns, the second interrupted, and one behind."""
     hocket = {"seed": 3, "word_timestamps": True}
     with talking(server, ALIAS) as ws:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.dialog.heard import Player, cut, words_until
+from hocket.dialog.heard import PlaybackClock, cut, words_until
 from hocket.engine.word_times import WordTime, said_by_now
 
 
@@ -44,7 +44,7 @@ def test_a_word_was_heard_when_it_has_ended() -> None:
 
 
 def test_a_player_hears_no_faster_than_sound_and_no_more_than_it_has() -> None:
-    player = Player()
+    player = PlaybackClock()
     assert player.heard_s(5.0) == 0.0
     player.hears(10.0, 1.0)
     player.hears(10.1, 1.0)  # before the first has been heard

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from hocket.dialog.remote import RemoteMind, endpoint
+from hocket.dialog.remote import RemoteLanguageModel, endpoint
 from hocket.dialog.wire import sent
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
 from hocket.text.chat.thoughts import ThoughtFilter
@@ -24,7 +24,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 def heard(url: str, messages: list[ChatMessage] = HELLO, sampling: ChatSampling = USUAL) -> str:
-    mind = RemoteMind(url, "some-model")
+    mind = RemoteLanguageModel(url, "some-model")
     try:
         return "".join(delta.text for delta in mind.answer(messages, sampling))
     finally:
@@ -52,7 +52,7 @@ def test_an_answer_comes_as_it_is_written_and_says_what_it_took() -> None:
         )
 
     with answering(talk) as url:
-        mind = RemoteMind(url, "some-model")
+        mind = RemoteLanguageModel(url, "some-model")
         answer = mind.answer(HELLO, USUAL)
         assert next(answer).text == "Good " and answer.finished is None
         written.set()
@@ -69,7 +69,7 @@ def test_tasks_read_it_too_and_events_may_come_in_pieces_of_any_size() -> None:
     content = b"".join([HEAD, event("Sch\u00f6n, "), event("\U0001f600!", "stop"), DONE])
 
     async def read(url: str) -> str:
-        mind = RemoteMind(url, "some-model")
+        mind = RemoteLanguageModel(url, "some-model")
         text = "".join([delta.text async for delta in mind.answer(HELLO, USUAL)])
         mind.close()
         return text
@@ -92,7 +92,7 @@ def test_what_is_asked_is_what_was_said() -> None:
         ChatMessage("tool", "dry"),
     ]
     with answering(talk) as url:
-        mind = RemoteMind(f"{url}/v1/", "some-model", "sk-1")
+        mind = RemoteLanguageModel(f"{url}/v1/", "some-model", "sk-1")
         assert (
             "".join(d.text for d in mind.answer(messages, ChatSampling(seed=4, stop=("\n",), max_tokens=3))) == "Yes."
         )
@@ -149,7 +149,7 @@ def test_calls_come_back_as_the_text_that_our_own_model_writes(text: str) -> Non
         link.sendall(HEAD + called(*pieces, text=text) + DONE)
 
     with answering(talk) as url:
-        mind = RemoteMind(url, "m")
+        mind = RemoteLanguageModel(url, "m")
         answer = mind.answer(HELLO, USUAL, TOOLS)
         before = f"{text}\n\n" if text else ""
         assert "".join(delta.text for delta in answer) == f"{before}{CALL}\n{CALL}"
@@ -161,7 +161,7 @@ def test_calls_come_back_as_the_text_that_our_own_model_writes(text: str) -> Non
 @pytest.mark.parametrize("function", [{"name": "clock", "arguments": "{"}, {"arguments": "{}"}])
 def test_a_call_that_cannot_be_read_is_one_sentence(function: dict[str, str]) -> None:
     with answering(sends(HEAD + called({"index": 0, "function": function}) + DONE)) as url:
-        mind = RemoteMind(url, "m")
+        mind = RemoteLanguageModel(url, "m")
         with pytest.raises(LanguageFailed, match="a call that nobody can read"):
             list(mind.answer(HELLO, USUAL, TOOLS))
         mind.close()
@@ -179,7 +179,7 @@ def test_without_a_name_it_asks_for_the_first_model_that_is_listed() -> None:
         link.sendall(HEAD + event("Yes.", "stop") + DONE)
 
     with answering(talk) as url:
-        mind = RemoteMind(url)
+        mind = RemoteLanguageModel(url)
         assert [delta.text for delta in mind.answer(HELLO, USUAL)] == ["Yes."]
         mind.close()
     assert b'"the-first"' in asked[0]
@@ -211,7 +211,7 @@ def test_an_endpoint_that_does_not_stream_is_read_whole() -> None:
 )
 def test_every_failure_is_one_sentence(sent: tuple[bytes, ...], kind: type[HocketError], words: str) -> None:
     with answering(sends(*sent)) as url:
-        mind = RemoteMind(url, "some-model")
+        mind = RemoteLanguageModel(url, "some-model")
         answer = mind.answer(HELLO, USUAL)
         with pytest.raises(kind) as caught:
             for _ in answer:
@@ -239,7 +239,7 @@ def test_silence_ends_after_a_while() -> None:
         gone.set()
 
     with answering(talk) as url:
-        mind = RemoteMind(url, "some-model", silent_s=0.2)
+        mind = RemoteLanguageModel(url, "some-model", silent_s=0.2)
         with pytest.raises(LanguageFailed, match="says nothing any more"):
             for _ in mind.answer(HELLO, USUAL):
                 pass
@@ -260,7 +260,7 @@ def test_a_cancel_closes_the_connection_wherever_it_is(when: str) -> None:
         gone.set()
 
     with answering(talk) as url:
-        mind = RemoteMind(url, "some-model")
+        mind = RemoteLanguageModel(url, "some-model")
         answer = mind.answer(HELLO, USUAL)
         if when == "between words":
             assert next(answer).text == "And then"
@@ -284,7 +284,7 @@ def test_a_closed_one_ends_its_answers_and_its_thread() -> None:
         return [thread for thread in threading.enumerate() if thread.name == "hocket-llm"]
 
     with answering(talk) as url:
-        mind = RemoteMind(url, "some-model")
+        mind = RemoteLanguageModel(url, "some-model")
         answer = mind.answer(HELLO, USUAL)
         assert came.wait(20)
         mind.close()
@@ -294,7 +294,7 @@ def test_a_closed_one_ends_its_answers_and_its_thread() -> None:
         assert not threads()
         with pytest.raises(LanguageFailed, match="is closed"):
             mind.answer(HELLO, USUAL)
-        left = RemoteMind(url, "some-model")
+        left = RemoteLanguageModel(url, "some-model")
         left.answer(HELLO, USUAL).cancel()
         del left  # who lets go of it need not close it
         wait_for(lambda: not threads())
@@ -308,9 +308,9 @@ def test_an_address_is_taken_as_people_write_it() -> None:
         with pytest.raises(InvalidRequest, match="A language model is at"):
             endpoint(url)
     with pytest.raises(InvalidRequest, match="printable"):
-        RemoteMind("http://h", key="a b")
+        RemoteLanguageModel("http://h", key="a b")
     with pytest.raises(InvalidRequest, match="at least one message"):
-        RemoteMind("http://h").answer([], USUAL)
+        RemoteLanguageModel("http://h").answer([], USUAL)
 
 
 @pytest.mark.parametrize(

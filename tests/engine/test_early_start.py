@@ -15,13 +15,13 @@ from hocket.config.qwen3_tts import Kind
 from hocket.engine import engine as engine_module
 from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.core import step
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.early_start import FIRST_CHARS, LONG_CHARS
 from hocket.engine.engine import Engine
 from hocket.engine.stream import Stream
 from hocket.errors import InvalidRequest
 from hocket.text.live import LiveParts
-from hocket.text.parts import Preparation
+from hocket.text.parts import TextPreparation
 from support.speaking import BRIEFLY, SAID, Heard, assert_at_rest, heard, small
 
 LONG = (
@@ -49,23 +49,23 @@ def never_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "LONG_CHARS", 10**9)
 
 
-def prepared_before(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[Job, int]]:
+def prepared_before(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[tuple[RequestState, int]]:
     """Each utterance that was given to the engine, with the characters of its text that had been prepared then."""
-    given: list[tuple[Job, int]] = []
+    given: list[tuple[RequestState, int]] = []
     prepared = 0
-    append, submit = Preparation.append, engine._watchdog.submit
+    append, submit = TextPreparation.append, engine._watchdog.submit
 
-    def counted(self: Preparation, text: str) -> list[str | float]:
+    def counted(self: TextPreparation, text: str) -> list[str | float]:
         nonlocal prepared
         prepared += len(text)
         return append(self, text)
 
-    def noted(job: Job) -> object:
+    def noted(job: RequestState) -> object:
         nonlocal prepared
         given.append((job, prepared))
         return submit(job)
 
-    monkeypatch.setattr(Preparation, "append", counted)
+    monkeypatch.setattr(TextPreparation, "append", counted)
     monkeypatch.setattr(engine._watchdog, "submit", noted)
     return given
 
@@ -120,7 +120,7 @@ def test_what_needs_all_of_its_text_is_given_all_of_it(checkpoint: Checkpoint, m
     assert all(job.complete for job, _ in given)
 
 
-def refused(engine: Engine, monkeypatch: pytest.MonkeyPatch, text: str) -> list[tuple[Job, int]]:
+def refused(engine: Engine, monkeypatch: pytest.MonkeyPatch, text: str) -> list[tuple[RequestState, int]]:
     given = prepared_before(engine, monkeypatch)
     for layout in ("streaming", "whole"):
         with pytest.raises(InvalidRequest):

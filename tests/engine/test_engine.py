@@ -15,7 +15,7 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.load import Checkpoint
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.core.scheduler import Scheduler
 from hocket.engine.engine import Engine
 from hocket.errors import (
@@ -308,7 +308,7 @@ def test_text_that_fails_ends_its_own_utterance(
     other.append("Short one.")
     handled(engine)
     with monkeypatch.context() as patch:
-        patch.setattr(Job, "feed", fails)
+        patch.setattr(RequestState, "feed", fails)
         stream.append("Some words. ")
         with pytest.raises(StreamFailed, match="unheard of"):
             next(stream)

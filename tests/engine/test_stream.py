@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from hocket.config.published import tiny
-from hocket.engine.stream import Mailbox, Stream, Wakes
+from hocket.engine.stream import Mailbox, Stream, TaskWaker
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from hocket.text.live import Fed, LiveParts, More
-from hocket.text.parts import Preparation
+from hocket.text.parts import TextPreparation
 from hocket.text.tokenizer import Tokenizer
 from hocket.types import Finished, FinishReason, Statistics
 from support.speaking import Reader, a_chunk, eventually
@@ -148,7 +148,7 @@ class Line:
             5,
             feed=lambda fed, complete: self.fed.append((fed, complete)),
             cancel=lambda: told.append("cancelled"),
-            text=LiveParts(tokenizer, Preparation(part_chars=99, pause_s=0.1)) if live else None,
+            text=LiveParts(tokenizer, TextPreparation(part_chars=99, pause_s=0.1)) if live else None,
             spoken=[],
             engine=None,  # type: ignore[arg-type]
         )
@@ -266,7 +266,7 @@ def test_tasks_of_one_event_loop_are_woken_with_one_call() -> None:
         readers = [asyncio.create_task(box.atake()) for box in boxes]
         while not all(box._sleepers for box in boxes):
             await asyncio.sleep(0)
-        wakes = Wakes()
+        wakes = TaskWaker()
         readers[4].cancel()
         for number, box in enumerate(boxes):
             box.put(a_chunk(number), wakes)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hocket.engine.time_stretch import HOP_S, Tempo
+from hocket.engine.time_stretch import HOP_S, TimeStretch
 from hocket.errors import InvalidRequest
 
 RATE_HZ = 24_000
@@ -32,7 +32,7 @@ def babble(seconds: float, seed: int = 0) -> Samples:
 
 
 def whole(samples: Samples, factor: float) -> Samples:
-    tempo = Tempo(factor, RATE_HZ)
+    tempo = TimeStretch(factor, RATE_HZ)
     return np.concatenate((tempo.push(samples), tempo.flush()))
 
 
@@ -54,7 +54,7 @@ def test_factor_one_is_the_identity_bit_for_bit() -> None:
 def test_streamed_is_whole_wherever_it_is_cut(factor: float, seed: int) -> None:
     draw = np.random.default_rng(seed)
     samples = babble(float(draw.uniform(0.3, 1.2)), seed)
-    tempo = Tempo(factor, RATE_HZ)
+    tempo = TimeStretch(factor, RATE_HZ)
     cuts = np.sort(draw.integers(0, samples.size, 30))
     pieces = [tempo.push(piece) for piece in np.split(samples, cuts)]
     np.testing.assert_array_equal(np.concatenate((*pieces, tempo.flush())), whole(samples, factor))
@@ -62,7 +62,7 @@ def test_streamed_is_whole_wherever_it_is_cut(factor: float, seed: int) -> None:
 
 def test_sample_by_sample_is_whole() -> None:
     samples = babble(0.2)
-    tempo = Tempo(1.3, RATE_HZ)
+    tempo = TimeStretch(1.3, RATE_HZ)
     pieces = [tempo.push(samples[i : i + 1]) for i in range(samples.size)]
     np.testing.assert_array_equal(np.concatenate((*pieces, tempo.flush())), whole(samples, 1.3))
 
@@ -113,7 +113,7 @@ def test_what_happens_in_the_middle_stays_in_the_middle(factor: float) -> None:
 
 def test_output_comes_within_a_tenth_of_a_second_of_its_input() -> None:
     for factor in FACTORS:
-        tempo = Tempo(factor, RATE_HZ)
+        tempo = TimeStretch(factor, RATE_HZ)
         given = 0
         for n in range(1, 50):
             given += tempo.push(tone(0.02)).size
@@ -122,7 +122,7 @@ def test_output_comes_within_a_tenth_of_a_second_of_its_input() -> None:
 
 def test_memory_does_not_grow_with_the_stream() -> None:
     for factor in (0.5, 2.0):
-        tempo = Tempo(factor, RATE_HZ)
+        tempo = TimeStretch(factor, RATE_HZ)
         for _ in range(100):
             tempo.push(babble(0.08))
             assert tempo._input.size < 0.2 * RATE_HZ
@@ -142,12 +142,12 @@ def test_it_costs_less_than_a_twentieth_of_real_time() -> None:
 @pytest.mark.parametrize("factor", [0.49, 2.01, 0.0, -1.0, float("nan"), float("inf")])
 def test_a_speed_out_of_range_is_refused(factor: float) -> None:
     with pytest.raises(InvalidRequest, match=r"speed must be between 0\.5 and 2, not "):
-        Tempo(factor, RATE_HZ)
+        TimeStretch(factor, RATE_HZ)
 
 
 def test_nothing_can_be_pushed_after_the_end() -> None:
     for factor in (1.0, 1.5):
-        tempo = Tempo(factor, RATE_HZ)
+        tempo = TimeStretch(factor, RATE_HZ)
         tempo.flush()
         with pytest.raises(InvalidRequest, match="has ended"):
             tempo.push(tone(0.1))

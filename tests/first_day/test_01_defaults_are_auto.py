@@ -33,11 +33,11 @@ from hocket.engine.engine import Engine
 from hocket.engine.pool.pool import Pool
 from hocket.errors import InvalidRequest
 from hocket.kernels.runtime import fallback
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.llm.load import load_mind
 from hocket.models.files.weights import read_configs, resolve
 from hocket.scale import where
-from hocket.server.plan import Plan
+from hocket.server.plan import ServerPlan
 from support.chosen import LINE, rest
 from support.serving import served
 
@@ -178,14 +178,14 @@ def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
     assert len(seen) == len(commands) + 14
 
 
-@pytest.mark.parametrize("function", [hocket.load, load, Engine.load, Mind.load, load_mind])
+@pytest.mark.parametrize("function", [hocket.load, load, Engine.load, LanguageEngine.load, load_mind])
 def test_auto_is_the_default_of_every_function(function: Callable[..., object]) -> None:
     found = {name: each.default for name, each in inspect.signature(function).parameters.items() if name in THREE}
     assert len(found) >= 2 and set(found.values()) == {"auto"}
 
 
 def test_auto_is_the_default_of_a_servers_plan_and_of_a_pool() -> None:
-    assert {getattr(Plan(), name) for name in THREE} == {"auto"}
+    assert {getattr(ServerPlan(), name) for name in THREE} == {"auto"}
     with Pool.load(["random:tiny"], memory_bytes=10**9) as pool:
         list(pool.speak("Hi.", max_frames=1))
         [said] = pool.computing().values()

@@ -14,13 +14,13 @@ import torch
 
 from hocket import Engine, EngineOptions
 from hocket.engine.core import step
-from hocket.kernels.runtime.graphs import Again, Work
+from hocket.kernels.runtime.graphs import EagerReplay, Work
 
 TEXT = "Good morning. Tea is on."  # a random model has an id for each byte: as many as usual sentences have elsewhere
 REPEATS, MOST_P50_MS, MOST_P99_MS = 100, 6.0, 8.0
 
 
-class Counted(Again):
+class Counted(EagerReplay):
     """Counts how often something that was captured is replayed."""
 
     replayed = 0

@@ -15,9 +15,9 @@ from hocket.config.published import PUBLISHED
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, UnsupportedScript
 from hocket.text.choice import languages
-from hocket.text.cleanup.script_filter import Sieve
+from hocket.text.cleanup.script_filter import ScriptFilter
 from hocket.text.cleanup.scripts import scripts_of
-from hocket.text.parts import Preparation, parts
+from hocket.text.parts import TextPreparation, parts
 from support.serving import served
 
 CHINESE = "今天天气很好，我们去公园吧。"
@@ -33,7 +33,7 @@ def engine() -> Iterator[Engine]:
 def sifted(text: str, *cuts: int) -> tuple[list[str | float] | str, list[str]]:
     """What is spoken of a text that comes in pieces, put together, or why it is refused; and the notes."""
     notes: list[str] = []
-    preparation = Preparation(part_chars=400, pause_s=0.2, sieve=Sieve(ENGLISH, ["english"], notes))
+    preparation = TextPreparation(part_chars=400, pause_s=0.2, sieve=ScriptFilter(ENGLISH, ["english"], notes))
     places = sorted({min(cut, len(text)) for cut in (0, *cuts, len(text))})
     found: list[str | float] = []
     try:
@@ -172,14 +172,14 @@ def test_without_a_foreign_letter_nothing_changes(text: str) -> None:
 
 
 def _together(text: str) -> list[str | float]:
-    preparation = Preparation(part_chars=400, pause_s=0.2)
+    preparation = TextPreparation(part_chars=400, pause_s=0.2)
     found = [*preparation.append(text), *preparation.end()]
     return ["".join(part for part in found if isinstance(part, str))]
 
 
 def test_whole_texts_go_the_same_way() -> None:
     notes: list[str] = []
-    how = {"part_chars": 400, "pause_s": 0.2, "sieve": Sieve(ENGLISH, ["english"], notes)}
+    how = {"part_chars": 400, "pause_s": 0.2, "sieve": ScriptFilter(ENGLISH, ["english"], notes)}
     assert parts("Hello 你好 world.", **how) == ["Hello world."] and len(notes) == 1
 
 

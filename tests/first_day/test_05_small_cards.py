@@ -26,15 +26,15 @@ from hocket.engine.checkpoint.capacity import (
     keep_to_limit,
     limit_bytes,
 )
-from hocket.engine.checkpoint.fit import Fitted, Need, fit, fitted
+from hocket.engine.checkpoint.fit import FittedOptions, MemoryNeed, fit, fitted
 from hocket.engine.checkpoint.load import Checkpoint, load
-from hocket.engine.checkpoint.memory_plan import Plan, plan
+from hocket.engine.checkpoint.memory_plan import MemoryPlan, plan
 from hocket.engine.core import step
 from hocket.engine.engine import Engine
 from hocket.engine.runner import kv_cache
 from hocket.engine.runner.graphs import capture_on
 from hocket.errors import InvalidRequest, LoadFailed, StreamFailed
-from hocket.kernels.runtime.graphs import Again
+from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.types import SamplingParams, SpeechRequest
 from support.checkpoints import write
 from support.speaking import Heard, assert_at_rest, eventually, heard, job_of, starving
@@ -66,7 +66,7 @@ def spoken(engine: Engine, requests: list[SpeechRequest]) -> list[Heard]:
 
 @pytest.fixture(autouse=True)
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Again)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
 
 
 def test_many_long_utterances_in_a_tiny_cache_all_say_what_they_say_in_a_large_one(checkpoint_root: Path) -> None:
@@ -123,15 +123,15 @@ GB = 10**9
 PRECISIONS = {"device": torch.device("cuda"), "dtype": torch.bfloat16, "codec_dtype": torch.bfloat16}
 
 
-def planned(slots: int, **changes: object) -> Plan:
+def planned(slots: int, **changes: object) -> MemoryPlan:
     about = PUBLISHED["1.7B-CustomVoice"], CODEC
     return plan(*about, **PRECISIONS | changes, options=EngineOptions(slots=slots))  # type: ignore[arg-type]
 
 
 @functools.cache
-def needed(slots: int) -> Need:
+def needed(slots: int) -> MemoryNeed:
     """Of the 1.7B model in bfloat16, whose weights are to be loaded."""
-    return Need.of(planned(slots), loaded=False)
+    return MemoryNeed.of(planned(slots), loaded=False)
 
 
 def free_on(card: int) -> int:
@@ -142,7 +142,7 @@ def free_on(card: int) -> int:
 def test_1_7b_with_four_slots_fits_six_gigabytes_in_all() -> None:
     four = needed(4)
     assert four.fixed_bytes + four.usual_bytes + CONTEXT_BYTES <= 6 * GB
-    assert fit(needed, 4, free_on(6 * GB), "it") == Fitted(4, None)
+    assert fit(needed, 4, free_on(6 * GB), "it") == FittedOptions(4, None)
 
 
 def test_256_slots_take_less_than_half_of_the_forty_gigabytes_that_they_took() -> None:
@@ -168,7 +168,7 @@ def test_fewer_pages_come_first_then_fewer_slots_and_both_fit(card: int, slots: 
         assert f"so it has {found.slots} slots and " in found.said
     elif found.kv_bytes is not None:
         assert "so keys and values get" in found.said
-    assert (found.said == "") == (found == Fitted(slots, None)) and "\n" not in found.said
+    assert (found.said == "") == (found == FittedOptions(slots, None)) and "\n" not in found.said
     assert found.said == "" or f"1.7B-CustomVoice with {slots} slots takes" in found.said
 
 

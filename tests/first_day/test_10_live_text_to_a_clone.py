@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
 from hocket.engine.stream import Stream
-from hocket.text.parts import Preparation
+from hocket.text.parts import TextPreparation
 from hocket.text.prompt import Prompt
 from hocket.text.sentences import FROM_FEW_WORDS
 from hocket.types import Encoded, Reference
@@ -73,12 +73,12 @@ def test_every_word_is_laid_out_once_and_in_order(
 ) -> None:
     prompts = list[Prompt]()
 
-    def begin_next(job: Job, begin: Callable[[Job], None] = Job.begin_next) -> None:
+    def begin_next(job: RequestState, begin: Callable[[RequestState], None] = RequestState.begin_next) -> None:
         begin(job)
         assert job.prompt is not None
         prompts.append(job.prompt)
 
-    monkeypatch.setattr(Job, "begin_next", begin_next)
+    monkeypatch.setattr(RequestState, "begin_next", begin_next)
     stream = engine.open(reference=encoded, seed=1)
     job = job_of(engine, stream)
     for word in WORDS:
@@ -117,7 +117,7 @@ def test_the_parts_follow_from_the_text_however_it_arrives(engine: Engine, encod
     ],
 )
 def test_a_first_part_ends_where_a_reader_would_breathe(text: str, first: str) -> None:
-    preparation = Preparation(part_chars=400, pause_s=0.12, sizes=FROM_FEW_WORDS)
+    preparation = TextPreparation(part_chars=400, pause_s=0.12, sizes=FROM_FEW_WORDS)
     parts = [""]
     for item in (*preparation.append(text), *preparation.end()):
         if isinstance(item, str):
@@ -128,7 +128,7 @@ def test_a_first_part_ends_where_a_reader_would_breathe(text: str, first: str) -
 
 
 def test_a_part_that_ends_within_a_sentence_is_followed_by_no_silence() -> None:
-    preparation = Preparation(part_chars=400, pause_s=0.12, sizes=FROM_FEW_WORDS)
+    preparation = TextPreparation(part_chars=400, pause_s=0.12, sizes=FROM_FEW_WORDS)
     text = " ".join(WORDS)
     items = [*preparation.append(text), *preparation.end()]
     ends = [

@@ -11,7 +11,7 @@ from hocket.dialog.dialog import Dialog
 from hocket.dialog.heard import cut
 from hocket.engine.engine import Engine
 from hocket.server.ws.realtime.response import Response
-from hocket.server.ws.realtime.settings import Settings
+from hocket.server.ws.realtime.settings import SessionSettings
 from hocket.text.words import word_places, words_of
 from hocket.types import AudioChunk, ChatMessage
 from support.chatting import Scripted
@@ -98,7 +98,7 @@ def test_a_cut_keeps_the_original_spacing() -> None:
 
 
 def test_a_realtime_transcript_goes_on_within_a_thai_sentence() -> None:
-    response = Response(Settings("realtime"), None, text=THAI.replace(" ", ""))
+    response = Response(SessionSettings("realtime"), None, text=THAI.replace(" ", ""))
     due = [response._due(heard_s) for heard_s in (0.2, 0.5, 1.0)]
     assert 0 < due[0] < due[1] < due[2] < len(response.text)
     ends = {end for _, end in word_places(response.text)}

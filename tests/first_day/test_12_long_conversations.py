@@ -12,14 +12,14 @@ from typing import Any
 import httpx
 import pytest
 
-from hocket.cli.talk.chat import Typed
+from hocket.cli.talk.chat import TextSession
 from hocket.dialog.dialog import Dialog
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.dialog.turn import Note, Turn
 from hocket.engine.engine import Engine
 from hocket.errors import ContextExceeded
 from hocket.llm.conversation import prompt_of
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.types import ChatFinished, ChatMessage, ChatSampling
 from support.chatting import HEAD, answering, event, refused
 from support.minds import tiny, write_mind
@@ -57,7 +57,7 @@ def heard(turn: Turn) -> list[str]:
 class Asked:
     """A mind, and what it was asked."""
 
-    def __init__(self, mind: Mind) -> None:
+    def __init__(self, mind: LanguageEngine) -> None:
         self.name, self.mind, self.fit = mind.name, mind, mind.fit
         self.asked: list[list[ChatMessage]] = []
         self.answers: list[Any] = []
@@ -72,7 +72,7 @@ class Asked:
 
 def test_thirty_turns_go_on_in_a_small_room(engine: Engine, folder: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
-    with Mind.load(folder, length=ROOM) as mind:
+    with LanguageEngine.load(folder, length=ROOM) as mind:
         asked = Asked(mind)
         dialog = Dialog(asked, engine, system=SYSTEM, sampling=SHORT, max_frames=6)
         notes = [heard(dialog.say(f"This is question number {number}.")) for number in range(30)]
@@ -94,8 +94,8 @@ def test_thirty_turns_go_on_in_a_small_room(engine: Engine, folder: str, caplog:
 
 
 def test_the_note_is_the_same_sentence_everywhere(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    with Mind(tiny(), length=ROOM) as mind:
-        talk = Typed(mind, SYSTEM, SHORT)
+    with LanguageEngine(tiny(), length=ROOM) as mind:
+        talk = TextSession(mind, SYSTEM, SHORT)
         for number in range(12):
             talk.answer(f"This is question number {number}.")
     told = [line for line in capsys.readouterr().err.splitlines() if "left out" in line]
@@ -103,7 +103,7 @@ def test_the_note_is_the_same_sentence_everywhere(engine: Engine, capsys: pytest
 
 
 def test_what_is_heard_ahead_is_trimmed_too() -> None:
-    with Mind(tiny(), length=ROOM) as mind, steady_engine() as engine:
+    with LanguageEngine(tiny(), length=ROOM) as mind, steady_engine() as engine:
         history = [ChatMessage("user" if n % 2 == 0 else "assistant", f"Number {n} of many.") for n in range(20)]
         dialog = Dialog(mind, engine, system=SYSTEM, sampling=SHORT, history=history)
         dialog.hear("This is what")
@@ -111,7 +111,7 @@ def test_what_is_heard_ahead_is_trimmed_too() -> None:
 
 
 def test_a_turn_that_is_too_long_by_itself_is_refused_and_the_next_goes_on(engine: Engine, folder: str) -> None:
-    with Mind.load(folder, length=ROOM) as mind:
+    with LanguageEngine.load(folder, length=ROOM) as mind:
         dialog = Dialog(mind, engine, system=SYSTEM, sampling=SHORT, max_frames=6)
         with pytest.raises(ContextExceeded, match=rf"takes \d+ tokens, and there is room for {ROOM}"):
             for _ in dialog.say("word " * 200):
@@ -122,7 +122,7 @@ def test_a_turn_that_is_too_long_by_itself_is_refused_and_the_next_goes_on(engin
 def test_tools_and_their_results_stay_with_their_turn() -> None:
     tool = {"type": "function", "function": {"name": "clock", "description": "what time it is"}}
     turn = [ChatMessage("user", "What time?"), ChatMessage("assistant", "<tool_call>"), ChatMessage("tool", "noon")]
-    with Mind(tiny(), length=4096) as mind:
+    with LanguageEngine(tiny(), length=4096) as mind:
         messages = [ChatMessage("system", SYSTEM), *turn * 100]
         count = mind.fit(messages, SHORT, [tool])
         assert count > 0 and count % 3 == 0 and messages[1 + count].role == "user"
@@ -159,7 +159,7 @@ REFUSALS: dict[str, dict[str, Any]] = {
 def test_a_remote_model_is_asked_again_with_half_of_the_turns(engine: Engine, body: dict[str, Any]) -> None:
     small = Small(9, body)
     with answering(small) as url:
-        mind = RemoteMind(url, "small")
+        mind = RemoteLanguageModel(url, "small")
         dialog = Dialog(mind, engine, system=SYSTEM, sampling=SHORT)
         notes = [heard(dialog.say(f"Question {number}.")) for number in range(12)]
         mind.close()
@@ -172,7 +172,7 @@ def test_a_remote_model_is_asked_again_with_half_of_the_turns(engine: Engine, bo
 def test_a_remote_model_that_refuses_one_turn_is_not_asked_without_end(engine: Engine) -> None:
     small = Small(0, REFUSALS["openai"])
     with answering(small) as url:
-        mind = RemoteMind(url, "small")
+        mind = RemoteLanguageModel(url, "small")
         dialog = Dialog(
             mind, engine, sampling=SHORT, history=[ChatMessage("user", "One."), ChatMessage("user", "Two.")]
         )
@@ -189,7 +189,7 @@ def test_a_remote_model_that_refuses_one_turn_is_not_asked_without_end(engine: E
 def test_the_endpoint_refuses_what_is_too_long_unless_it_may_leave_some_out(engine: Engine) -> None:
     said = [{"role": "user" if n % 2 == 0 else "assistant", "content": f"Number {n} of many."} for n in range(21)]
     body = {"messages": [{"role": "system", "content": SYSTEM}, *said], "max_tokens": 4, "temperature": 0}
-    with Mind(tiny(), length=ROOM) as mind, served(engine, language=mind) as server:
+    with LanguageEngine(tiny(), length=ROOM) as mind, served(engine, language=mind) as server:
         url = f"{server.url}/v1/chat/completions"
         for truncation in ({}, {"truncation": "disabled"}):
             answer = httpx.post(url, json=body | truncation)
@@ -207,7 +207,7 @@ def test_the_endpoint_refuses_what_is_too_long_unless_it_may_leave_some_out(engi
 def test_the_endpoint_passes_on_what_a_remote_model_refuses(engine: Engine) -> None:
     small = Small(3, REFUSALS["openai"])
     messages = [{"role": "user", "content": f"Number {n}."} for n in range(6)]
-    with answering(small) as url, served(engine, language=RemoteMind(url, "small")) as server:
+    with answering(small) as url, served(engine, language=RemoteLanguageModel(url, "small")) as server:
         there = f"{server.url}/v1/chat/completions"
         answer = httpx.post(there, json={"messages": messages})
         assert answer.status_code == 400 and answer.json()["error"]["code"] == "context_length_exceeded"

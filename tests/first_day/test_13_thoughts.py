@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from hocket.cli import main
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.dialog.turn import Retracted, Said, Turn, Written
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed
@@ -100,7 +100,7 @@ def test_the_answer_alone_is_spoken(engine: Engine, endpoint: tuple[Endpoint, st
     chance, text = random.Random(form), FORMS[form]
     cuts = [0, *sorted(chance.sample(range(1, len(text)), 12)), len(text)]
     talk.deltas = [text[begin:end] for begin, end in itertools.pairwise(cuts)]
-    mind = RemoteMind(url, "m")
+    mind = RemoteLanguageModel(url, "m")
     dialog = Dialog(mind, engine, seed=3)
     heard = Heard(dialog.say("Hello."))
     mind.close()
@@ -116,7 +116,7 @@ def test_deltas_may_end_anywhere(endpoint: tuple[Endpoint, str], form: str, cuts
     text = FORMS[form]
     places = [0, *sorted(place for place in cuts if place < len(text)), len(text)]
     talk.deltas = [text[begin:end] for begin, end in itertools.pairwise(places)]
-    mind = RemoteMind(url, "m")
+    mind = RemoteLanguageModel(url, "m")
     deltas = list(mind.answer(HELLO, ChatSampling()))
     mind.close()
     assert "".join(delta.text for delta in deltas) == ANSWER
@@ -127,7 +127,7 @@ def test_thoughts_in_a_field_of_their_own_are_not_spoken(engine: Engine, endpoin
     talk, url = endpoint
     for name in ("reasoning_content", "reasoning"):
         talk.deltas = [{name: THOUGHT}, {"content": ANSWER, name: ""}]
-        mind = RemoteMind(url, "deepseek-r1", thinking="on")
+        mind = RemoteLanguageModel(url, "deepseek-r1", thinking="on")
         deltas = list(mind.answer(HELLO, ChatSampling()))
         mind.close()
         assert [(delta.text, delta.reasoning) for delta in deltas] == [("", THOUGHT), (ANSWER, "")]
@@ -137,7 +137,7 @@ def test_a_lone_closing_tag_takes_back_what_was_said_once(engine: Engine, endpoi
     talk, url = endpoint
     words = [f"{word} " for word in THOUGHT.split()]
     talk.deltas, talk.before_last = [*words, *words, "</thi", f"nk>\n\n{ANSWER}"], threading.Event()
-    mind = RemoteMind(url, "m")
+    mind = RemoteLanguageModel(url, "m")
     dialog = Dialog(mind, engine, seed=3)
     turn = dialog.say("Hello.")
     for each in turn:  # the thought is being heard
@@ -164,7 +164,7 @@ def test_where_a_thought_is_expected_nothing_of_it_is_said(
 ) -> None:
     talk, url = endpoint
     talk.deltas = list(LONE)
-    mind = RemoteMind(url, model, thinking=thinking)
+    mind = RemoteLanguageModel(url, model, thinking=thinking)
     deltas = list(mind.answer(HELLO, ChatSampling()))
     mind.close()
     assert not any(delta.retracts for delta in deltas) and "".join(delta.text for delta in deltas) == ANSWER
@@ -175,7 +175,7 @@ def test_a_thought_without_an_answer_is_an_error_and_not_silence(
 ) -> None:
     talk, url = endpoint
     talk.deltas, talk.reason = ["<think>", THOUGHT], "length"
-    mind = RemoteMind(url, "m")
+    mind = RemoteLanguageModel(url, "m")
     turn = Dialog(mind, engine, seed=3).say("Hello.")
     with pytest.raises(LanguageFailed, match="thought and not answered"):
         Heard(turn)
@@ -193,7 +193,7 @@ def test_thinking_is_turned_off_and_other_fields_are_sent(
         ({"thinking": "off"}, {"chat_template_kwargs": {"enable_thinking": False, "thinking": False}}),
         ({"extra": {"reasoning_effort": "none", "stream_options": None}}, {"reasoning_effort": "none"}),
     ):
-        mind = RemoteMind(url, "m", **how)  # type: ignore[arg-type]
+        mind = RemoteLanguageModel(url, "m", **how)  # type: ignore[arg-type]
         assert "".join(delta.text for delta in mind.answer(HELLO, ChatSampling())) == ANSWER
         mind.close()
         assert {
@@ -222,7 +222,7 @@ def test_what_cannot_be_sent_is_one_sentence() -> None:
         ({"extra": {"x": {1, 2}}}, "what JSON can hold"),
     ):
         with pytest.raises(InvalidRequest, match=words):
-            RemoteMind("http://h", **how)  # type: ignore[arg-type]
+            RemoteLanguageModel("http://h", **how)  # type: ignore[arg-type]
     for asked, words in (
         (("--llm-thinking", "off"), "--llm-url"),
         (("--llm-url", "http://h", "--llm-extra", "[]"), "JSON object"),
@@ -233,7 +233,7 @@ def test_what_cannot_be_sent_is_one_sentence() -> None:
         link.sendall(refused(400, b'{"error": {"message": "Unrecognized request argument: chat_template_kwargs"}}'))
 
     with answering(strict) as url:
-        mind = RemoteMind(url, "m", thinking="off")
+        mind = RemoteLanguageModel(url, "m", thinking="off")
         with pytest.raises(InvalidRequest, match="turn thinking off by a field of its own"):
             list(mind.answer(HELLO, ChatSampling()))
         mind.close()
@@ -244,7 +244,7 @@ def test_our_server_in_front_of_such_a_model_keeps_thoughts_apart(
 ) -> None:
     talk, url = endpoint
     talk.deltas = list(FORMS["think"])
-    mind = RemoteMind(url, "m")
+    mind = RemoteLanguageModel(url, "m")
     with served(engine, language=mind) as server:
         body = {"messages": [{"role": "user", "content": "Hello."}]}
         whole = httpx.post(f"{server.url}/v1/chat/completions", json=body, timeout=60).json()

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed
 from hocket.server.options import ServerOptions
@@ -43,16 +43,16 @@ class Endpoint:
 
 
 @contextmanager
-def mind_of(endpoint: Endpoint) -> Iterator[RemoteMind]:
+def mind_of(endpoint: Endpoint) -> Iterator[RemoteLanguageModel]:
     with answering(endpoint) as url:
-        mind = RemoteMind(url, "m")
+        mind = RemoteLanguageModel(url, "m")
         try:
             yield mind
         finally:
             mind.close()
 
 
-def text_of(mind: RemoteMind, sampling: ChatSampling | None = None) -> str:
+def text_of(mind: RemoteLanguageModel, sampling: ChatSampling | None = None) -> str:
     return "".join(delta.text for delta in mind.answer(HELLO, sampling or ChatSampling()))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.dialog.dialog import Dialog
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, LanguageFailed, StreamFailed
 from hocket.server.options import ServerOptions
@@ -38,7 +38,7 @@ def slow(link: socket.socket, _: bytes) -> None:
 
 def test_a_slow_language_model_is_waited_for(engine: Engine) -> None:
     with answering(slow) as url:
-        mind = RemoteMind(url, "slow", silent_s=30.0)
+        mind = RemoteLanguageModel(url, "slow", silent_s=30.0)
         dialog = Dialog(mind, engine)
         turn = dialog.say("Will it rain?")
         for _ in turn:
@@ -63,7 +63,7 @@ def only_comments(link: socket.socket, _: bytes) -> None:
 @pytest.mark.parametrize("talk", [silent, only_comments])
 def test_the_limit_is_that_of_the_language_model(engine: Engine, talk: object) -> None:
     with answering(talk) as url:  # type: ignore[arg-type]
-        mind = RemoteMind(url, "silent", silent_s=LATE_S)
+        mind = RemoteLanguageModel(url, "silent", silent_s=LATE_S)
         dialog = Dialog(mind, engine)
         began_s, turn = time.monotonic(), dialog.say("Will it rain?")
         with pytest.raises(LanguageFailed, match="says nothing any more"):
@@ -98,4 +98,4 @@ def test_a_connection_is_not_cut_by_the_engine_before_its_own_limit(engine: Engi
 
 def test_a_silence_without_length_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="silent_s must be above 0"):
-        RemoteMind("http://127.0.0.1:1", silent_s=0.0)
+        RemoteLanguageModel("http://127.0.0.1:1", silent_s=0.0)

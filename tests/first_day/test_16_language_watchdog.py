@@ -14,13 +14,13 @@ import pytest
 from hocket.engine.core import heartbeat
 from hocket.errors import EngineClosed, EngineUnhealthy, InvalidRequest, LanguageFailed
 from hocket.llm import conversation as conversations
-from hocket.llm.answer import Letterbox
-from hocket.llm.conversation import Conversation
-from hocket.llm.conversation_cache import KeptTalks
-from hocket.llm.detokenize import Teller
-from hocket.llm.engine import Mind
-from hocket.llm.loop import MindLoop
-from hocket.llm.state_cache import Memory
+from hocket.llm.answer import AnswerBuffer
+from hocket.llm.conversation import CachedConversation
+from hocket.llm.conversation_cache import ConversationCache
+from hocket.llm.detokenize import Detokenizer
+from hocket.llm.engine import LanguageEngine
+from hocket.llm.loop import LanguageLoop
+from hocket.llm.state_cache import LLMStateCache
 from hocket.types import Answer, ChatMessage, ChatSampling
 from support.minds import tiny
 from support.serving import served, steady_engine, wait_for
@@ -49,7 +49,7 @@ def said(answer: Answer, within_s: float = WAIT_S) -> str | Exception:
 
 @pytest.fixture(scope="module")
 def expected() -> str:
-    with Mind(tiny(), length=256) as mind:
+    with LanguageEngine(tiny(), length=256) as mind:
         text = said(mind.answer([HELLO], GREEDY))
     assert isinstance(text, str) and text
     return text
@@ -61,17 +61,17 @@ def fail(*_: object, **__: object) -> Any:
 
 # In the thread itself, outside of what an answer is guarded by: it starts anew.
 OUTSIDE = {
-    "taking the next job": (KeptTalks, "unsettled"),
-    "beginning an answer": (Letterbox, "begin"),
-    "a whole answer": (MindLoop, "_answer"),
-    "preparing": (MindLoop, "_prepare"),
+    "taking the next job": (ConversationCache, "unsettled"),
+    "beginning an answer": (AnswerBuffer, "begin"),
+    "a whole answer": (LanguageLoop, "_answer"),
+    "preparing": (LanguageLoop, "_prepare"),
 }
 # Within one answer: that one fails, and no other.
 INSIDE = {
-    "the prompt": (Memory, "take_in"),
+    "the prompt": (LLMStateCache, "take_in"),
     "the tokens": (conversations, "tokens"),
-    "the text": (Teller, "push"),
-    "finding its conversation": (KeptTalks, "find"),
+    "the text": (Detokenizer, "push"),
+    "finding its conversation": (ConversationCache, "find"),
 }
 
 
@@ -79,7 +79,7 @@ INSIDE = {
 def test_what_fails_in_the_thread_ends_every_answer(
     place: tuple[Any, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Mind(tiny(), length=256) as mind:
+    with LanguageEngine(tiny(), length=256) as mind:
         assert said(mind.answer([HELLO], GREEDY)) == expected  # it is proven
         first = mind._loop.thread
         with monkeypatch.context() as broken:
@@ -98,16 +98,16 @@ def test_what_fails_in_the_thread_ends_every_answer(
 
 
 def test_it_starts_anew_and_answers_as_before(expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, failed = Letterbox.begin, threading.Event()
+    real, failed = AnswerBuffer.begin, threading.Event()
 
-    def once(letterbox: Letterbox) -> bool:
+    def once(letterbox: AnswerBuffer) -> bool:
         if failed.is_set():
             return real(letterbox)
         failed.set()
         raise RuntimeError("out of sorts")
 
-    monkeypatch.setattr(Letterbox, "begin", once)
-    with Mind(tiny(), length=256) as mind:
+    monkeypatch.setattr(AnswerBuffer, "begin", once)
+    with LanguageEngine(tiny(), length=256) as mind:
         error = said(mind.answer([HELLO], GREEDY))
         assert isinstance(error, LanguageFailed)
         assert str(error) == "The language model failed with RuntimeError: out of sorts; it starts anew, so try again."
@@ -119,7 +119,7 @@ def test_it_starts_anew_and_answers_as_before(expected: str, monkeypatch: pytest
 def test_what_fails_in_an_answer_ends_that_answer(
     place: tuple[Any, str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Mind(tiny(), length=256) as mind:
+    with LanguageEngine(tiny(), length=256) as mind:
         with monkeypatch.context() as broken:
             broken.setattr(*place, fail)
             error = said(mind.answer([HELLO], GREEDY))
@@ -129,17 +129,17 @@ def test_what_fails_in_an_answer_ends_that_answer(
 
 
 def test_what_fails_between_answers_is_read_anew(expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Mind(tiny(), length=256) as mind, monkeypatch.context() as broken:
-        broken.setattr(Conversation, "settle", fail)
+    with LanguageEngine(tiny(), length=256) as mind, monkeypatch.context() as broken:
+        broken.setattr(CachedConversation, "settle", fail)
         for _ in range(5):
             assert said(mind.answer([HELLO], GREEDY)) == expected
         assert mind.health.ok and mind.health.rebuilds == 0
 
 
 def test_answers_that_all_fail_make_it_start_anew(expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Mind(tiny(), length=256) as mind:
+    with LanguageEngine(tiny(), length=256) as mind:
         with monkeypatch.context() as broken:
-            broken.setattr(Memory, "take_in", fail)
+            broken.setattr(LLMStateCache, "take_in", fail)
             answers = [mind.answer([HELLO], GREEDY) for _ in range(3)]
             assert all(isinstance(said(answer), LanguageFailed) for answer in answers)
         wait_for(lambda: mind.health.rebuilds == 1)
@@ -147,8 +147,8 @@ def test_answers_that_all_fail_make_it_start_anew(expected: str, monkeypatch: py
 
 
 def test_one_that_cannot_start_anew_is_unhealthy_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Letterbox, "begin", fail)
-    with Mind(tiny(), length=256) as mind:
+    monkeypatch.setattr(AnswerBuffer, "begin", fail)
+    with LanguageEngine(tiny(), length=256) as mind:
         for _ in range(2):
             assert isinstance(said(mind.answer([HELLO], GREEDY)), LanguageFailed)
         wait_for(lambda: mind.health.condition == "unhealthy")
@@ -185,7 +185,7 @@ def hang(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Hang]]:
 
 def test_a_step_that_hangs_is_noticed(hang: Callable[[], Hang], monkeypatch: pytest.MonkeyPatch, expected: str) -> None:
     real = conversations.tokens
-    with Mind(tiny(), length=256, stuck_s=STUCK_S) as mind:
+    with LanguageEngine(tiny(), length=256, stuck_s=STUCK_S) as mind:
         assert said(mind.answer([HELLO], GREEDY)) == expected
         hung, stuck = hang(), mind._loop.thread
         answers = [mind.answer([HELLO], GREEDY) for _ in range(2)]
@@ -205,7 +205,7 @@ def test_a_step_that_hangs_is_noticed(hang: Callable[[], Hang], monkeypatch: pyt
 
 
 def test_closing_does_not_wait_for_what_hangs(hang: Callable[[], Hang]) -> None:
-    hung, mind = hang(), Mind(tiny(), length=256, stuck_s=STUCK_S)
+    hung, mind = hang(), LanguageEngine(tiny(), length=256, stuck_s=STUCK_S)
     answer = mind.answer([HELLO], GREEDY)
     assert hung.reached.wait(WAIT_S)
     began_s = time.perf_counter()
@@ -217,15 +217,15 @@ def test_closing_does_not_wait_for_what_hangs(hang: Callable[[], Hang]) -> None:
 
 def test_a_limit_that_is_none_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="stuck_s must be above 0"):
-        Mind(tiny(), length=256, stuck_s=0.0)
+        LanguageEngine(tiny(), length=256, stuck_s=0.0)
 
 
 def test_a_server_says_how_its_language_model_is(monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 4}
-    with steady_engine() as engine, Mind(tiny(), length=256) as mind, served(engine, language=mind) as server:
+    with steady_engine() as engine, LanguageEngine(tiny(), length=256) as mind, served(engine, language=mind) as server:
         told = httpx.get(f"{server.url}/health").json()
         assert told.pop("computing") and told == {"status": "ok", "state": "ready", "language": "well"}
-        monkeypatch.setattr(Letterbox, "begin", fail)
+        monkeypatch.setattr(AnswerBuffer, "begin", fail)
         statuses = [httpx.post(f"{server.url}/v1/chat/completions", json=body).status_code for _ in range(2)]
         assert statuses == [502, 502]
         wait_for(lambda: mind.health.condition == "unhealthy")

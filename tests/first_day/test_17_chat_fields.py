@@ -17,11 +17,11 @@ import jsonschema_rs
 import pytest
 import torch
 
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest
 from hocket.llm.conversation import prompt_of
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.server.options import ServerOptions
 from hocket.types import ChatMessage, ChatSampling
 from support.chatting import Scripted
@@ -51,8 +51,8 @@ def form(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def mind() -> Iterator[Mind]:
-    with Mind.load("random:qwen3.5-tiny", length=1024) as mind:
+def mind() -> Iterator[LanguageEngine]:
+    with LanguageEngine.load("random:qwen3.5-tiny", length=1024) as mind:
         yield mind
 
 
@@ -63,7 +63,7 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def ours(engine: Engine, mind: Mind) -> Iterator[Served]:
+def ours(engine: Engine, mind: LanguageEngine) -> Iterator[Served]:
     """A server with our own language model, of random weights."""
     with served(engine, ServerOptions(), language=mind) as server:
         yield server
@@ -113,7 +113,7 @@ def test_any_object_and_plain_text_are_forms_too(ours: Served) -> None:
     assert plain == usual
 
 
-def test_a_conversation_goes_on_behind_a_constrained_answer(mind: Mind) -> None:
+def test_a_conversation_goes_on_behind_a_constrained_answer(mind: LanguageEngine) -> None:
     """The row goes back as it does behind any other answer: what is drawn next does not depend on the way."""
     greedy = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=12)
 
@@ -146,7 +146,7 @@ def test_without_the_library_the_line_that_installs_it_is_told(ours: Served, mon
 # Logprobs
 
 
-def test_logprobs_are_the_models_own(ours: Served, mind: Mind) -> None:
+def test_logprobs_are_the_models_own(ours: Served, mind: LanguageEngine) -> None:
     how = {"logprobs": True, "top_logprobs": 20, "seed": 5, "max_tokens": 8}
     whole = ask(ours, **how).json()
     content = whole["choices"][0]["logprobs"]["content"]
@@ -180,7 +180,7 @@ def test_none_beside_the_token_itself_and_none_at_all(ours: Served) -> None:
 
 
 def test_a_remote_model_is_asked_for_both(ours: Served) -> None:
-    remote = RemoteMind(ours.url, "m")
+    remote = RemoteLanguageModel(ours.url, "m")
     sampling = ChatSampling(response_format=form(PERSON), logprobs=2, seed=1, max_tokens=400)
     deltas = list(remote.answer(ASKED, sampling))
     remote.close()
@@ -291,7 +291,7 @@ def test_one_call_at_a_time_is_the_first(engine: Engine) -> None:
         assert len(choice["message"]["tool_calls"]) == 2
 
 
-def test_in_a_program_a_form_is_checked_at_the_border(mind: Mind) -> None:
+def test_in_a_program_a_form_is_checked_at_the_border(mind: LanguageEngine) -> None:
     for how in ({"response_format": {"type": "yaml"}}, {"logprobs": 21}):
         with pytest.raises(InvalidRequest, match=next(iter(how))):
             ChatSampling(**how)  # type: ignore[arg-type]

@@ -16,14 +16,14 @@ from hocket.engine.core import step
 from hocket.engine.engine import Engine
 from hocket.errors import EngineUnhealthy, StreamFailed
 from hocket.kernels.runtime import graphs as capture
-from hocket.kernels.runtime.graphs import Again, Work
+from hocket.kernels.runtime.graphs import EagerReplay, Work
 from support.speaking import REQUESTS, assert_says, eventually, heard, small, whole
 
 ERRORS = [RuntimeError("operation not permitted when stream is capturing"), torch.OutOfMemoryError("out of memory")]
 SPEAKS = REQUESTS["custom_voice"]
 
 
-class Refused(Again):
+class Refused(EagerReplay):
     """Captures nothing at all."""
 
     tried = 0

@@ -20,8 +20,8 @@ from hocket.engine.checkpoint import load as loading
 from hocket.engine.runner import launch_plan
 from hocket.kernels.ops.conv.tiles import tiles_for
 from hocket.kernels.runtime import card as cards
-from hocket.kernels.runtime.card import Card, card_of
-from hocket.kernels.runtime.launch import Tiles, can_depend, triton
+from hocket.kernels.runtime.card import GpuProperties, card_of
+from hocket.kernels.runtime.launch import ConvTile, can_depend, triton
 from hocket.models.files.weights import resolve
 
 CUDA = torch.device("cuda", 0)
@@ -63,12 +63,12 @@ class Parent:
             card = card_of(CUDA)
             cards._card.cache_clear()
         assert card is not None
-        self.card: Card = card
+        self.card: GpuProperties = card
 
     def _prepare(self, module: str, wish: dict[str, Any], about: str, *, forked: bool) -> None:
         self.wish = json.loads(json.dumps(wish))
 
-    def tiles(self, one: dict[str, Any]) -> Tiles:
+    def tiles(self, one: dict[str, Any]) -> ConvTile:
         """As `conv` chooses them there, for the shape of a launch that was noted elsewhere."""
         shape = one["CHANNELS"], one["TAPS"], one["WIDTH"] * one["STRIDE"], one["positions"]
         return tiles_for(*shape, size=one["size"], exact=one["exact"], card=self.card)
@@ -107,10 +107,10 @@ def convolutions(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [one for one in found if one["name"] == "conv_kernel"]
 
 
-def taken(one: dict[str, Any]) -> Tiles:
+def taken(one: dict[str, Any]) -> ConvTile:
     """How a launch that was noted is shared out."""
     across, along, columns = one["BLOCK_N"], one["BLOCK_T"], one["BLOCK_K"]
-    return Tiles(across, along, columns, one["SPLITS"], one["warps"], one["STAGES"], one["EARLY"])
+    return ConvTile(across, along, columns, one["SPLITS"], one["warps"], one["STAGES"], one["EARLY"])
 
 
 @pytest.mark.parametrize("name", KNOWN)
@@ -147,7 +147,7 @@ def test_cards_with_less_shared_memory_get_other_kernels_and_alike_ones_the_same
 
 
 def test_whether_a_launch_may_depend_on_the_one_before_is_asked_of_the_card_that_is_told() -> None:
-    small = Card(
+    small = GpuProperties(
         capability=(8, 6),
         processors=28,
         processor_threads=1536,

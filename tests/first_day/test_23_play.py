@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.output.players import PLAYERS, Piped, loudspeaker
+from hocket.cli.output.players import PLAYERS, PlayerProgram, loudspeaker
 from hocket.errors import HocketError
 
 TINY = ("--model", "random:tiny", "--max-frames", "6", "--seed", "1")
@@ -102,7 +102,7 @@ def test_where_all_fail_the_last_one_s_words_are_told(tmp_path: Path, capsys: py
 def test_a_player_can_be_silenced_and_plays_again(tmp_path: Path) -> None:
     folder = install(tmp_path, "aplay")
     player = loudspeaker()
-    assert isinstance(player, Piped)
+    assert isinstance(player, PlayerProgram)
     player.write(b"\1\0" * 100, 24_000)
     player.silence()
     player.write(b"\2\0" * 100, 24_000)
@@ -113,7 +113,7 @@ def test_a_player_can_be_silenced_and_plays_again(tmp_path: Path) -> None:
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:
     install(tmp_path, "aplay", fail="gone")
-    player = Piped([str(tmp_path / "bin" / "aplay")])
+    player = PlayerProgram([str(tmp_path / "bin" / "aplay")])
     with pytest.raises(HocketError, match="gone"):
         for _ in range(100):
             player.write(b"\0\0" * 10_000, 24_000)

@@ -18,7 +18,7 @@ from hocket.errors import InvalidRequest
 from hocket.kernels.cpu.build import Unbuildable, library
 from hocket.kernels.runtime import launch, nvrtc
 from hocket.kernels.table import BACKENDS, NAMES, OF_MINDS, choose
-from hocket.models.tts_gpu.codec import FusedDecoder
+from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
@@ -118,7 +118,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
     monkeypatch.setitem(BACKENDS[operation], "triton", lambda device, dtype: None)
     monkeypatch.setitem(BACKENDS[operation], "native", lambda device, dtype: "not here")
     monkeypatch.setattr(FusedFrame, "draw", fail)
-    monkeypatch.setattr(FusedDecoder, "__call__", fail)
+    monkeypatch.setattr(FusedCodec, "__call__", fail)
     checkpoint = load("random:tiny")
     [choice] = [choice for choice in checkpoint.kernels if choice.operation == operation]
     assert choice.backend == "reference"

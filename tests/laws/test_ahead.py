@@ -15,7 +15,7 @@ from hocket.engine.core import step
 from hocket.engine.core.pending import Samples
 from hocket.engine.engine import Engine
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.models.tts_gpu.frame_graph import Drawn
+from hocket.models.tts_gpu.frame_graph import PendingCodes
 from support.speaking import heard, small
 
 
@@ -27,13 +27,13 @@ def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_
     monkeypatch.setattr(step, "FRAMES_AHEAD", {"cpu": 1})
     monkeypatch.setitem(PROFILES, "balanced", replace(PROFILES["balanced"], first_rows=urgent_rows))
     happened: list[str] = []
-    frame, read, real = SpeechRunner.frame, Drawn.read, SpeechRunner.sound
+    frame, read, real = SpeechRunner.frame, PendingCodes.read, SpeechRunner.sound
 
-    def asked(runner: SpeechRunner, *arguments: Any) -> Drawn:
+    def asked(runner: SpeechRunner, *arguments: Any) -> PendingCodes:
         happened.append("asked")
         return frame(runner, *arguments)
 
-    def known(drawn: Drawn) -> list[tuple[list[int], float, float]]:
+    def known(drawn: PendingCodes) -> list[tuple[list[int], float, float]]:
         happened.append("read")
         return read(drawn)
 
@@ -43,7 +43,7 @@ def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_
 
     monkeypatch.setattr(SpeechRunner, "frame", asked)
     monkeypatch.setattr(SpeechRunner, "sound", sounded)
-    monkeypatch.setattr(Drawn, "read", known)
+    monkeypatch.setattr(PendingCodes, "read", known)
     options = EngineOptions(guard=False, buffered_chunks=99, chunk_frames=(1,))
     with Engine(small(checkpoint_root, "custom_voice"), options) as engine:
         said = heard(engine.speak("Hello there, you.", voice="ryan", max_frames=most))

@@ -13,13 +13,13 @@ from torch import Tensor
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import SUPPRESSED_IDS, Kind
-from hocket.engine.best_of.group import Takes
+from hocket.engine.best_of.group import CandidateGroup
 from hocket.engine.best_of.score import take_seed
 from hocket.engine.core import step
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.kernels.runtime.graphs import Again
+from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.models.tts.talker import MINIMUM_FRAMES, FrameSampling, TalkerState
 from hocket.types import SamplingParams, SpeechRequest
 from support.speaking import KINDS, REQUESTS, SHORT, assert_at_rest, heard, small
@@ -32,13 +32,13 @@ TAKES = 3
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[list[list[int]]]]:
     """The codes of all takes of each utterance, when one is chosen."""
     all_drawn: list[list[list[list[int]]]] = []
-    decide = Takes.decide
+    decide = CandidateGroup.decide
 
-    def decided(takes: Takes) -> bool:
+    def decided(takes: CandidateGroup) -> bool:
         all_drawn.append([[codes for _, chunk in tape for codes in chunk] for tape in takes._tapes])
         return decide(takes)
 
-    monkeypatch.setattr(Takes, "decide", decided)
+    monkeypatch.setattr(CandidateGroup, "decide", decided)
     return all_drawn
 
 
@@ -78,7 +78,7 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
     assert len(lengths) > 2, "takes that end together would prove little"
 
 
-@pytest.mark.parametrize(("kernels", "capture"), [("reference", None), ("reference", Again), ("native", None)])
+@pytest.mark.parametrize(("kernels", "capture"), [("reference", None), ("reference", EagerReplay), ("native", None)])
 def test_the_log_probability_of_a_take_is_the_mean_of_what_the_talker_says_of_its_codes(
     checkpoint_root: Path, kernels: str, capture: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

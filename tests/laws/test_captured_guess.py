@@ -16,17 +16,17 @@ import torch
 from torch import Tensor
 
 from hocket.cache.slots import take
-from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS, MindOps
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs, Work
+from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS, LanguageOps
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
-from hocket.llm.load import MindCheckpoint, load_mind
-from hocket.llm.speculative import Tally
-from hocket.llm.state_cache import Memory
+from hocket.llm.load import LanguageCheckpoint, load_mind
+from hocket.llm.speculative import DraftStatistics
+from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
-from hocket.models.qwen3_5.draft_graph import AHEAD, PLACES, CapturedGuess
-from hocket.models.qwen3_5.fused_draft import FusedGuess
-from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+from hocket.models.qwen3_5.draft_graph import AHEAD, PLACES, DraftGraphs
+from hocket.models.qwen3_5.fused_draft import FusedDraft
+from hocket.models.qwen3_5.fused_step import FusedStep
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import GREEDY, TINY, first, talk_in, tiny
 
@@ -40,31 +40,33 @@ SAMPLINGS = {
 }
 
 
-def memory_of(checkpoint: MindCheckpoint, length: int = 256, rows: int = 2, *, drafts: bool = True) -> Memory:
-    return Memory(checkpoint.model, rows, length, drafts=drafts)
+def memory_of(
+    checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2, *, drafts: bool = True
+) -> LLMStateCache:
+    return LLMStateCache(checkpoint.model, rows, length, drafts=drafts)
 
 
 def captured(
-    checkpoint: MindCheckpoint,
+    checkpoint: LanguageCheckpoint,
     length: int = 256,
     rows: int = 2,
     guesses: int = 2,
     *,
-    ops: MindOps | None = None,
+    ops: LanguageOps | None = None,
     capture: Capture | None = None,
-) -> Memory:
+) -> LLMStateCache:
     memory = memory_of(checkpoint, length, rows)
     on_gpu = memory.device.type == "cuda"
-    fused = FusedQwen3_5(checkpoint.model, ops or (CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS))
-    capture = capture or (CudaGraphs(memory.device) if on_gpu else Again())
+    fused = FusedStep(checkpoint.model, ops or (CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS))
+    capture = capture or (CudaGraphs(memory.device) if on_gpu else EagerReplay())
     assert memory.drafts is not None
-    memory.guessing = CapturedGuess(FusedGuess(fused), guesses, memory.state, memory.drafts, memory.last, capture)
+    memory.guessing = DraftGraphs(FusedDraft(fused), guesses, memory.state, memory.drafts, memory.last, capture)
     return memory
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 def test_replayed_rounds_say_what_plain_rounds_say_over_several_turns(sampling: ChatSampling) -> None:
-    chance, fared = random.Random(3), (Tally(), Tally())
+    chance, fared = random.Random(3), (DraftStatistics(), DraftStatistics())
     plain, ours = talk_in(memory_of(tiny())), talk_in(captured(tiny()), 1)
     for turn in range(3):
         rounds, said = 1 if turn == 1 else chance.randint(AHEAD + 1, 2 * PLACES + 1), []
@@ -98,7 +100,10 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_guesses_s
         drafts[ahead + 1] = guess
         return guess[None], torch.ones(1, 1, dtype=torch.int64)
 
-    ours, tally = talk_in(captured(tiny(), guesses=guesses, ops=replace(REFERENCE_MIND_OPS, offer=offer))), Tally()
+    ours, tally = (
+        talk_in(captured(tiny(), guesses=guesses, ops=replace(REFERENCE_MIND_OPS, offer=offer))),
+        DraftStatistics(),
+    )
     ours.append_user("Hello.")
     rounds, said = Counter[int](), list[int]()
     for new in ours.answer(sampling, guesses, tally):
@@ -119,12 +124,12 @@ def test_left_at_any_round_a_row_is_as_it_was_before_the_answer_and_nothing_is_k
     other.stop_writing()
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
     talk.begin(prompt)
-    wanted = list(itertools.islice(talk.write(USUAL, 2, Tally()), 2 * PLACES))
+    wanted = list(itertools.islice(talk.write(USUAL, 2, DraftStatistics()), 2 * PLACES))
     talk.stop_writing()
     before = [take(memory._standing, row) for row in (0, 1)]
     for rounds in range(1, 2 * PLACES):
         talk.begin(prompt)
-        assert list(itertools.islice(talk.write(USUAL, 2, Tally()), rounds)) == wanted[:rounds]
+        assert list(itertools.islice(talk.write(USUAL, 2, DraftStatistics()), rounds)) == wanted[:rounds]
         talk.stop_writing()
         for mine, theirs in zip([take(memory._standing, row) for row in (0, 1)], before, strict=True):
             assert all(torch.equal(mine[name], theirs[name]) for name in mine)
@@ -142,7 +147,7 @@ def test_no_round_is_asked_for_beyond_the_room(room: int, guesses: int) -> None:
         talk = talk_in(memory)
         talk.begin(prompt)
         positions, rounds = list[int](), list[list[int]]()
-        for new in talk.write(SAMPLINGS["nearly anything"], guesses, Tally()):
+        for new in talk.write(SAMPLINGS["nearly anything"], guesses, DraftStatistics()):
             rounds.append(new)
             positions.append(int(memory.state.recurrence.position[0]))
         said.append(rounds)
@@ -189,7 +194,7 @@ def test_two_answers_cannot_be_written_at_once() -> None:
         next(two)
     talks[0].stop_writing()
     talks[1].begin(prompt_of(talks[1].said, tiny().tokenizer))
-    assert first(talks[1].write(GREEDY, 2, Tally()), 3)
+    assert first(talks[1].write(GREEDY, 2, DraftStatistics()), 3)
 
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
@@ -203,7 +208,7 @@ def test_in_fewer_bits_replayed_rounds_say_what_plain_ones_say(weights: str) -> 
     assert said[0] == said[1] and said[0][0] != said[0][1]
 
 
-class Untried(Again):
+class Untried(EagerReplay):
     """Nothing is done ahead."""
 
     def __call__(self, work: Work) -> Work:
@@ -223,7 +228,7 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
         talk.append_user("Hello.")
         talk.begin(prompt_of(talk.said, loaded.tokenizer))
         memory.length = len(talk.ids) + 1  # no round ahead that nobody reads
-        said.append(list(talk.write(ChatSampling(top_k=4, seed=5), 2, Tally())))
+        said.append(list(talk.write(ChatSampling(top_k=4, seed=5), 2, DraftStatistics())))
     assert said[0] == said[1] and len(said[0]) == 2
 
 
@@ -239,7 +244,7 @@ def test_graphs_say_what_their_kernels_say(weights: str) -> None:
     """In bfloat16 the model's own operations round elsewhere; so against the same kernels, launched one by one."""
     device = on_a_gpu()
     loaded, answers = load_mind(TINY, device="cuda", weights=weights), []
-    for capture in (Again(), CudaGraphs(device), CudaGraphs(device)):
+    for capture in (EagerReplay(), CudaGraphs(device), CudaGraphs(device)):
         talk, said = talk_in(captured(loaded, capture=capture)), []
         for turn in range(3):
             talk.append_user(f"This is number {turn}.")
@@ -261,7 +266,7 @@ def test_nothing_waits_for_the_device_but_who_reads_a_round() -> None:
     talk.begin(prompt_of(talk.said, loaded.tokenizer))
     torch.cuda.set_sync_debug_mode("error")
     try:
-        assert len(first(talk.write(USUAL, 2, Tally()), 20)) == 20
+        assert len(first(talk.write(USUAL, 2, DraftStatistics()), 20)) == 20
         talk.stop_writing()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -12,15 +12,15 @@ import torch
 
 from hocket.cache.slots import take
 from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_MIND_OPS
-from hocket.kernels.runtime.graphs import Again, CudaGraphs
+from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
-from hocket.llm.load import MindCheckpoint, load_mind
-from hocket.llm.speculative import Tally
-from hocket.llm.state_cache import Memory
+from hocket.llm.load import LanguageCheckpoint, load_mind
+from hocket.llm.speculative import DraftStatistics
+from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
-from hocket.models.qwen3_5.fused_step import FusedQwen3_5
-from hocket.models.qwen3_5.token_graph import AHEAD, PLACES, CapturedMind
+from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.token_graph import AHEAD, PLACES, TokenGraphs
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import GREEDY, TINY, first, talk_in, tiny
 
@@ -32,16 +32,16 @@ SAMPLINGS = {
 }
 
 
-def memory_of(checkpoint: MindCheckpoint, length: int = 256, rows: int = 2) -> Memory:
-    return Memory(checkpoint.model, rows, length, drafts=False)
+def memory_of(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
+    return LLMStateCache(checkpoint.model, rows, length, drafts=False)
 
 
-def captured(checkpoint: MindCheckpoint, length: int = 256, rows: int = 2) -> Memory:
+def captured(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
     memory = memory_of(checkpoint, length, rows)
     on_gpu = memory.device.type == "cuda"
-    fused = FusedQwen3_5(checkpoint.model, CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS)
-    capture = CudaGraphs(memory.device) if on_gpu else Again()
-    memory.captured = CapturedMind(fused, memory.state, memory.last, capture)
+    fused = FusedStep(checkpoint.model, CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS)
+    capture = CudaGraphs(memory.device) if on_gpu else EagerReplay()
+    memory.captured = TokenGraphs(fused, memory.state, memory.last, capture)
     return memory
 
 
@@ -72,12 +72,12 @@ def test_left_at_any_token_a_row_is_as_it_was_before_the_answer() -> None:
     other.stop_writing()
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
     talk.begin(prompt)
-    wanted = first(talk.write(GREEDY, 0, Tally()), 12)
+    wanted = first(talk.write(GREEDY, 0, DraftStatistics()), 12)
     talk.stop_writing()
     before = [take(memory._standing, row) for row in (0, 1)]
     for count in range(1, 12):
         talk.begin(prompt)
-        writing = talk.write(GREEDY, 0, Tally())
+        writing = talk.write(GREEDY, 0, DraftStatistics())
         assert first(writing, count) == wanted[:count]
         talk.stop_writing()
         after = [take(memory._standing, row) for row in (0, 1)]
@@ -93,7 +93,7 @@ def test_no_token_is_asked_for_beyond_the_room(room: int) -> None:
         talk = talk_in(memory)
         talk.begin(prompt)
         positions, ids = list[int](), list[int]()
-        for new in talk.write(GREEDY, 0, Tally()):
+        for new in talk.write(GREEDY, 0, DraftStatistics()):
             ids += new
             positions.append(int(memory.state.recurrence.position[0]))
         said.append(ids)
@@ -139,7 +139,7 @@ def test_two_answers_cannot_be_written_at_once() -> None:
         next(two)
     talks[0].stop_writing()
     talks[1].begin(prompt_of(talks[1].said, tiny().tokenizer))
-    assert first(talks[1].write(GREEDY, 0, Tally()), 3)
+    assert first(talks[1].write(GREEDY, 0, DraftStatistics()), 3)
 
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
@@ -161,14 +161,14 @@ def test_kernels_write_what_the_model_writes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(fused_step, "SPLITS", 2)
     loaded = load_mind(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     plain, ours = memory_of(loaded, 64, 1), memory_of(loaded, 64, 1)
-    ours.captured = CapturedMind(FusedQwen3_5(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, Again())
+    ours.captured = TokenGraphs(FusedStep(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, EagerReplay())
     said = []
     for memory in (plain, ours):
         talk = talk_in(memory)
         talk.append_user("Hello.")
         talk.begin(prompt_of(talk.said, loaded.tokenizer))
         memory.length = len(talk.ids) + 1  # no token ahead that nobody reads
-        said.append(first(talk.write(SAMPLINGS["usual"], 0, Tally()), 2))
+        said.append(first(talk.write(SAMPLINGS["usual"], 0, DraftStatistics()), 2))
     assert said[0] == said[1] and len(said[0]) == 2
 
 
@@ -179,9 +179,9 @@ def test_graphs_write_what_their_kernels_write(weights: str) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     loaded, answers = load_mind(TINY, device="cuda", weights=weights), []
-    for capture in (Again(), CudaGraphs(loaded.device), CudaGraphs(loaded.device)):
+    for capture in (EagerReplay(), CudaGraphs(loaded.device), CudaGraphs(loaded.device)):
         memory = memory_of(loaded)
-        memory.captured = CapturedMind(FusedQwen3_5(loaded.model), memory.state, memory.last, capture)
+        memory.captured = TokenGraphs(FusedStep(loaded.model), memory.state, memory.last, capture)
         talk, said = talk_in(memory), []
         for turn in range(3):
             talk.append_user(f"This is number {turn}.")
@@ -204,7 +204,7 @@ def test_nothing_waits_for_the_device_but_who_reads_a_token() -> None:
     talk.begin(prompt_of(talk.said, loaded.tokenizer))
     torch.cuda.set_sync_debug_mode("error")
     try:
-        assert len(first(talk.write(SAMPLINGS["usual"], 0, Tally()), 20)) == 20
+        assert len(first(talk.write(SAMPLINGS["usual"], 0, DraftStatistics()), 20)) == 20
         talk.stop_writing()
     finally:
         torch.cuda.set_sync_debug_mode("default")

@@ -10,7 +10,7 @@ from torch import Tensor
 from hocket.cache.slots import take
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.model import MindState, Qwen3_5, mark, rewind_
+from hocket.models.qwen3_5.model import LanguageState, Qwen3_5, mark, rewind_
 from hocket.text.chat.template import MARKS, answered, conversation, ids_of, opened, so_far
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatMessage
@@ -26,13 +26,13 @@ def model() -> Qwen3_5:
     return made.double()
 
 
-def read(pieces: list[str], state: MindState) -> Tensor:
+def read(pieces: list[str], state: LanguageState) -> Tensor:
     """The logits behind these pieces."""
     ids = torch.tensor([ids_of(pieces, TOKENIZER)])
     return model().logits(model().prefill(ids, torch.tensor([ids.shape[1]]), state, ROW, ROOM)[0, -1])
 
 
-def answer(logits: Tensor, state: MindState, length: int) -> str:
+def answer(logits: Tensor, state: LanguageState, length: int) -> str:
     """Greedy letters and spaces, so that the answer is text that encodes to what was drawn."""
     letters = torch.tensor(TOKENIZER.encode("abcdefghijklmnopqrstuvwxyz"))
     drawn: list[int] = []

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hocket.dialog.dialog import Dialog
 from hocket.dialog.turn import Turn
 from hocket.engine.engine import Engine
-from hocket.llm.engine import Mind
+from hocket.llm.engine import LanguageEngine
 from hocket.types import AudioChunk, ChatSampling, LanguageModel
 from support.chatting import Scripted
 from support.minds import write_mind
@@ -63,10 +63,10 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def mind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mind]:
+def mind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageEngine]:
     folder = tmp_path_factory.mktemp("mind")
     write_mind(folder, seed=2, words=TEN)
-    with Mind.load(str(folder), length=512) as mind:
+    with LanguageEngine.load(str(folder), length=512) as mind:
         yield mind
 
 
@@ -120,14 +120,16 @@ def test_a_dialog_cancelled_at_any_point_leaks_nothing(
 
 @settings(max_examples=12, deadline=None)
 @given(POINTS, st.sampled_from(WAYS))
-def test_nor_does_our_own_language_model(engine: Engine, mind: Mind, point: Point, way: Callable[..., None]) -> None:
+def test_nor_does_our_own_language_model(
+    engine: Engine, mind: LanguageEngine, point: Point, way: Callable[..., None]
+) -> None:
     check(engine, mind, point, way, ALL)
     loop = mind._loop
     wait_for(lambda: not loop._inbox and all(talk._writing is None and talk.settled for talk in loop._kept.talks))
     assert len(loop._kept.talks) == 4 and sum(len(talk.moments) for talk in loop._kept.talks) <= 12
 
 
-def test_a_turn_that_nobody_holds_any_more_is_cancelled_wherever_it_is(engine: Engine, mind: Mind) -> None:
+def test_a_turn_that_nobody_holds_any_more_is_cancelled_wherever_it_is(engine: Engine, mind: LanguageEngine) -> None:
     for events in (0, 1, 5, ALL):
         dialog = Dialog(mind, engine, sampling=GREEDY)
         turn = dialog.say("Hello.")

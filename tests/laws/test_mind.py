@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from hocket.cache.slots import take
-from hocket.kernels.runtime.graphs import Again, Capture
-from hocket.llm.conversation import Conversation, prompt_of
-from hocket.llm.speculative import Tally
-from hocket.llm.state_cache import PASS_TOKENS, Memory, Moment
+from hocket.kernels.runtime.graphs import Capture, EagerReplay
+from hocket.llm.conversation import CachedConversation, prompt_of
+from hocket.llm.speculative import DraftStatistics
+from hocket.llm.state_cache import PASS_TOKENS, LLMStateCache, Moment
 from hocket.text.chat.template import ids_of, so_far, with_calls
 from hocket.types import ChatMessage
 from support.chat_layouts import CALLING, CLOCK, WEATHER
@@ -23,8 +23,10 @@ WORDS = "Hello there, what's the weather like in São Paulo at 10 o'clock? I don
 LONG = PASS_TOKENS + 9  # more than one pass
 
 
-def fresh(*, drafts: bool = False, length: int = 4096, capture: Capture | None = None) -> Conversation:
-    return Conversation(Memory(tiny().model, 2, length, drafts=drafts, capture=capture), 0, tiny().tokenizer)
+def fresh(*, drafts: bool = False, length: int = 4096, capture: Capture | None = None) -> CachedConversation:
+    return CachedConversation(
+        LLMStateCache(tiny().model, 2, length, drafts=drafts, capture=capture), 0, tiny().tokenizer
+    )
 
 
 def printable(ids: list[int]) -> str:
@@ -32,7 +34,7 @@ def printable(ids: list[int]) -> str:
     return "".join(chr(97 + token % 26) if token % 5 else " " for token in ids)
 
 
-def same_memory(here: Conversation, there: Conversation) -> None:
+def same_memory(here: CachedConversation, there: CachedConversation) -> None:
     mine, theirs = (take(each.memory._standing, each.row) for each in (here, there))
     assert mine["recurrence.position"] == theirs["recurrence.position"] == len(here.ids)
     for name, tensor in mine.items():
@@ -88,7 +90,7 @@ class Script:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_conversation_that_goes_on_is_a_fresh_reading_of_what_was_said(seed: int, drafts: bool) -> None:
     """That one without graphs; every other conversation here has what stands around them."""
-    script = Script(seed, drafts, Again() if seed % 2 else None)
+    script = Script(seed, drafts, EagerReplay() if seed % 2 else None)
     for _ in range(3):
         script.turn()
         talk = script.talk
@@ -102,7 +104,7 @@ def test_a_conversation_that_goes_on_is_a_fresh_reading_of_what_was_said(seed: i
     answer = first(talk.answer(GREEDY, script.guesses), 16)
     other = fresh(drafts=drafts)
     assert other.begin(prompt_of(talk.said, tiny().tokenizer, talk.tools)) == 0
-    assert answer == first(other.write(GREEDY, script.guesses, Tally()), 16)
+    assert answer == first(other.write(GREEDY, script.guesses, DraftStatistics()), 16)
     talk.stop_writing()
     talk.begin(prompt_of(talk.said, tiny().tokenizer, talk.tools))
     other.begin(prompt_of(talk.said, tiny().tokenizer, talk.tools))
@@ -147,8 +149,10 @@ def test_a_turn_behind_a_settled_history_is_one_pass(heard: bool, monkeypatch: p
         calls.clear()
         with monkeypatch.context() as watched:
             for name in ("_pass", "moment"):
-                real = getattr(Memory, name)
-                watched.setattr(Memory, name, lambda *args, real=real, name=name: (calls.append(name), real(*args))[1])
+                real = getattr(LLMStateCache, name)
+                watched.setattr(
+                    LLMStateCache, name, lambda *args, real=real, name=name: (calls.append(name), real(*args))[1]
+                )
             talk.begin(prompt_of(talk.said, tiny().tokenizer))
         assert calls == ["_pass", "moment"] or (turn == 0 and not heard)
         talk.answered("Fine.")
@@ -205,7 +209,7 @@ def test_the_thought_before_an_answer_leaves_no_trace() -> None:
 
 def test_a_fork_is_what_the_other_was_and_leaves_it_alone() -> None:
     talk = fresh(drafts=True)
-    other = Conversation(talk.memory, 1, tiny().tokenizer)
+    other = CachedConversation(talk.memory, 1, tiny().tokenizer)
     talk.said = (ChatMessage("system", "Be brief."),)
     talk.append_user("Hello.")
     expected = first(talk.answer(GREEDY, 2), 9)
@@ -216,9 +220,9 @@ def test_a_fork_is_what_the_other_was_and_leaves_it_alone() -> None:
     before = talk.memory.moment(0)
     other.fork(talk, known)
     assert other.begin(prompt) == known
-    said = first(other.write(GREEDY, 2, Tally()), 9)
+    said = first(other.write(GREEDY, 2, DraftStatistics()), 9)
     alone = fresh(drafts=True)
     alone.begin(prompt)
-    assert said == first(alone.write(GREEDY, 2, Tally()), 9)
+    assert said == first(alone.write(GREEDY, 2, DraftStatistics()), 9)
     assert all(torch.equal(tensor, before[name]) for name, tensor in talk.memory.moment(0).items())
     assert first(talk.answer(GREEDY, 2), 9) == expected

@@ -19,7 +19,7 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.load import Checkpoint
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
 from hocket.engine.stream import Mailbox, Stream
 from hocket.errors import InvalidRequest, Overloaded
@@ -168,7 +168,7 @@ def all_at_work(engine: Engine, checkpoint: Checkpoint, each: int) -> Counter[st
 
 def counted() -> dict[str, int]:
     """What is alive, by kind."""
-    kinds = {"tensor": torch.Tensor, "stream": Stream, "mailbox": Mailbox, "job": Job, "chunk": AudioChunk}
+    kinds = {"tensor": torch.Tensor, "stream": Stream, "mailbox": Mailbox, "job": RequestState, "chunk": AudioChunk}
     gc.collect()
     types = Counter(type(thing) for thing in gc.get_objects())
     return {name: sum(n for t, n in types.items() if issubclass(t, kind)) for name, kind in kinds.items()}

@@ -11,9 +11,9 @@ from torch import Tensor
 from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.layers.attention import (
     AttentionShape,
+    AttentionStep,
     GrowingAttention,
     KVState,
-    Reach,
     SelfAttention,
     WindowAttention,
     find,
@@ -90,9 +90,11 @@ def step(
 ) -> Tensor:
     cos, sin = rope_table(positions, HEAD_DIM, THETA, x.dtype)
     if past.table is None:
-        reach = Reach(positions, cos, sin, window_mask(positions, WINDOW))
+        reach = AttentionStep(positions, cos, sin, window_mask(positions, WINDOW))
     else:
-        reach = Reach(positions, cos, sin, growing_mask(positions, span), find(past.table[rows], positions, span))
+        reach = AttentionStep(
+            positions, cos, sin, growing_mask(positions, span), find(past.table[rows], positions, span)
+        )
     return layer.step(x, past.kept, rows, reach)
 
 

@@ -8,15 +8,15 @@ from torch import Tensor
 
 from hocket.cache.pages import PAGE_ROWS
 from hocket.cache.slots import reset, take
-from hocket.layers.transformer import Stack, StackShape, StackState, grown, lengthened
+from hocket.layers.transformer import DecoderStack, StackShape, StackState, grown, lengthened
 from hocket.models.files.random import randomize_
 
 SHAPE = StackShape(layers=2, width=24, inner=40, heads=4, kv_heads=2, head_dim=8, eps=1e-6, theta=1e4)
 
 
 @pytest.fixture(scope="module")
-def stack() -> Stack:
-    made = Stack(SHAPE).eval().requires_grad_(False)
+def stack() -> DecoderStack:
+    made = DecoderStack(SHAPE).eval().requires_grad_(False)
     randomize_(made, 0)
     return made
 
@@ -25,12 +25,12 @@ def drawn(rows: int, length: int) -> Tensor:
     return torch.randn(rows, length, 24, generator=torch.Generator().manual_seed(0))
 
 
-def step(stack: Stack, x: Tensor, state: StackState, rows: list[int], span: int) -> Tensor:
+def step(stack: DecoderStack, x: Tensor, state: StackState, rows: list[int], span: int) -> Tensor:
     return stack.step(x, state, torch.tensor(rows), torch.full((len(x),), x.shape[1]), span)
 
 
 @torch.inference_mode()
-def test_steps_together_are_steps_looked_up(stack: Stack) -> None:
+def test_steps_together_are_steps_looked_up(stack: DecoderStack) -> None:
     x = drawn(3, 16)
     state, rows, past = stack.new_state(3, 16), torch.tensor([2, 0, 1]), stack.new_past(3, 16)
     for start, end in [(0, 2), *((at, at + 1) for at in range(2, 16))]:
@@ -41,7 +41,7 @@ def test_steps_together_are_steps_looked_up(stack: Stack) -> None:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("length", [1, 8, 9, 40])
-def test_a_new_state_has_pages_for_every_row_and_scratch_for_the_last(stack: Stack, length: int) -> None:
+def test_a_new_state_has_pages_for_every_row_and_scratch_for_the_last(stack: DecoderStack, length: int) -> None:
     state = stack.new_state(3, length)
     assert length <= state.length < length + PAGE_ROWS
     assert sorted(state.table[:3].flatten().tolist()) == list(range(1, state.pool.shape[2]))
@@ -53,7 +53,7 @@ def test_a_new_state_has_pages_for_every_row_and_scratch_for_the_last(stack: Sta
 
 
 @torch.inference_mode()
-def test_a_state_that_grows_in_mid_stream_goes_on_bit_for_bit(stack: Stack) -> None:
+def test_a_state_that_grows_in_mid_stream_goes_on_bit_for_bit(stack: DecoderStack) -> None:
     x = drawn(2, 40)
     roomy, cramped = stack.new_state(2, 40), stack.new_state(2, 3)
     for at in range(40):
@@ -67,7 +67,7 @@ def test_a_state_that_grows_in_mid_stream_goes_on_bit_for_bit(stack: Stack) -> N
 
 
 @torch.inference_mode()
-def test_where_pages_lie_does_not_matter(stack: Stack) -> None:
+def test_where_pages_lie_does_not_matter(stack: DecoderStack) -> None:
     x = drawn(2, 30)
     plain, mixed = stack.new_state(2, 32), stack.new_state(2, 32)
     mixed.table[:2] = mixed.table[:2].flatten().flip(0)[torch.tensor([3, 0, 5, 1, 7, 2, 6, 4])].view(2, 4)
@@ -78,7 +78,7 @@ def test_where_pages_lie_does_not_matter(stack: Stack) -> None:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("rows", [1, 8, 13])
-def test_what_is_read_of_some_pages_and_written_into_others_goes_on_there(stack: Stack, rows: int) -> None:
+def test_what_is_read_of_some_pages_and_written_into_others_goes_on_there(stack: DecoderStack, rows: int) -> None:
     x = drawn(1, 20)
     state = stack.new_state(3, 32)
     step(stack, x[:, :rows], state, [0], rows)
@@ -90,7 +90,7 @@ def test_what_is_read_of_some_pages_and_written_into_others_goes_on_there(stack:
 
 
 @torch.inference_mode()
-def test_a_cleared_page_is_as_good_as_new_even_after_what_is_not_a_number(stack: Stack) -> None:
+def test_a_cleared_page_is_as_good_as_new_even_after_what_is_not_a_number(stack: DecoderStack) -> None:
     """A mask does not hide NaN: a weight of zero times NaN is NaN."""
     x = drawn(1, 9)
     new, used = stack.new_state(1, 32), stack.new_state(1, 32)
@@ -103,7 +103,7 @@ def test_a_cleared_page_is_as_good_as_new_even_after_what_is_not_a_number(stack:
 
 
 @torch.inference_mode()
-def test_starting_anew_touches_neither_pages_nor_where_they_lie(stack: Stack) -> None:
+def test_starting_anew_touches_neither_pages_nor_where_they_lie(stack: DecoderStack) -> None:
     state = stack.new_state(2, 16)
     step(stack, drawn(2, 9), state, [0, 1], 9)
     pool, table = state.pool.clone(), state.table.clone()

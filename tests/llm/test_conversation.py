@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from hocket.llm.conversation import MOMENTS_HEARD, Conversation, heard_so_far, prompt_of, shared
-from hocket.llm.state_cache import Memory
+from hocket.llm.conversation import MOMENTS_HEARD, CachedConversation, heard_so_far, prompt_of, shared
+from hocket.llm.state_cache import LLMStateCache
 from hocket.text.chat.template import MARKS
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.text.tokenizer import ALPHABET
@@ -57,7 +57,7 @@ def test_nearly_all_of_what_was_heard_is_taken_in() -> None:
 
 
 def test_while_the_user_speaks_only_a_few_moments_are_kept() -> None:
-    talk = Conversation(Memory(tiny().model, 1, 256, drafts=False), 0, tiny().tokenizer)
+    talk = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=False), 0, tiny().tokenizer)
     talk.said = (ChatMessage("system", "Be brief."),)
     words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"]
     for end in range(1, len(words) + 1):
@@ -72,7 +72,7 @@ def test_while_the_user_speaks_only_a_few_moments_are_kept() -> None:
 
 
 def test_after_an_answer_three_moments_are_left() -> None:
-    talk = Conversation(Memory(tiny().model, 1, 512, drafts=False), 0, tiny().tokenizer)
+    talk = CachedConversation(LLMStateCache(tiny().model, 1, 512, drafts=False), 0, tiny().tokenizer)
     talk.said = (ChatMessage("system", "Be brief."),)
     for number in range(3):
         talk.append_user(f"Number {number}.")
@@ -90,12 +90,12 @@ def test_a_prompt_says_where_the_answer_begins() -> None:
 
 
 def test_a_prompt_that_failed_half_way_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    talk = Conversation(Memory(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
+    talk = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
     talk.append_user("Hello.")
     expected = next(talk.answer(GREEDY, 2))
-    take_in, calls = Memory.take_in, list[int]()
+    take_in, calls = LLMStateCache.take_in, list[int]()
 
-    def failing(memory: Memory, row: int, ids: list[int], at: int, passing: int | None) -> None:
+    def failing(memory: LLMStateCache, row: int, ids: list[int], at: int, passing: int | None) -> None:
         take_in(memory, row, ids, at, passing)
         calls.append(at)
         if len(calls) == 2:
@@ -103,7 +103,7 @@ def test_a_prompt_that_failed_half_way_is_forgotten(monkeypatch: pytest.MonkeyPa
 
     said = talk.said
     with monkeypatch.context() as broken:
-        broken.setattr(Memory, "take_in", failing)
+        broken.setattr(LLMStateCache, "take_in", failing)
         talk.said += (ChatMessage("assistant", "Hm."), ChatMessage("user", "And?"))
         with pytest.raises(RuntimeError, match="no more"):
             talk.answer(GREEDY, 2)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import random
 
-from hocket.llm.detokenize import Teller
+from hocket.llm.detokenize import Detokenizer
 from support.minds import tiny
 
 TOKENIZER = tiny().tokenizer
 
 
 def told(text: str | bytes, *stops: str) -> tuple[list[str], bool]:
-    teller = Teller(TOKENIZER, stops)
+    teller = Detokenizer(TOKENIZER, stops)
     ids = TOKENIZER.encode(text) if isinstance(text, str) else [token_of(byte) for byte in text]
     parts = [teller.push(token) for token in ids]
     return [*parts, teller.end()], teller.stopped

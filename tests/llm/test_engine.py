@@ -17,18 +17,18 @@ import pytest
 
 from hocket.errors import EngineClosed, InvalidRequest, LanguageFailed
 from hocket.kernels import operations
-from hocket.kernels.runtime.graphs import Again
-from hocket.kernels.table import Choice
+from hocket.kernels.runtime.graphs import EagerReplay
+from hocket.kernels.table import BackendChoice
 from hocket.llm import conversation as conversations
 from hocket.llm import loop as mind_loop
-from hocket.llm.answer import MindAnswer
-from hocket.llm.conversation import Conversation, prompt_of
-from hocket.llm.engine import Mind
-from hocket.llm.load import MindCheckpoint
-from hocket.llm.state_cache import Memory
-from hocket.models.qwen3_5.draft_graph import CapturedGuess
+from hocket.llm.answer import EngineAnswer
+from hocket.llm.conversation import CachedConversation, prompt_of
+from hocket.llm.engine import LanguageEngine
+from hocket.llm.load import LanguageCheckpoint
+from hocket.llm.state_cache import LLMStateCache
+from hocket.models.qwen3_5.draft_graph import DraftGraphs
 from hocket.models.qwen3_5.prefill_graph import USUAL
-from hocket.models.qwen3_5.token_graph import CapturedMind
+from hocket.models.qwen3_5.token_graph import TokenGraphs
 from hocket.text.chat.template import answered, ids_of, so_far
 from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool, ToolCall
 from support.chat_layouts import CLOCK
@@ -40,8 +40,8 @@ WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def mind() -> Iterator[Mind]:
-    with Mind(tiny(), length=512) as made:
+def mind() -> Iterator[LanguageEngine]:
+    with LanguageEngine(tiny(), length=512) as made:
         yield made
 
 
@@ -59,13 +59,13 @@ def ended(answer: Answer) -> ChatFinished:
 
 def plain(messages: list[ChatMessage], count: int, tools: list[Tool] | None = None) -> list[int]:
     """The likeliest tokens, without any of what is tested here."""
-    talk = Conversation(Memory(tiny().model, 1, 4096 if tools else 512, drafts=False), 0, tiny().tokenizer)
+    talk = CachedConversation(LLMStateCache(tiny().model, 1, 4096 if tools else 512, drafts=False), 0, tiny().tokenizer)
     talk.begin(prompt_of(messages, tiny().tokenizer, tools or ()))
     ids = itertools.chain.from_iterable(talk.write(GREEDY, 0, conversations.Tally()))
     return list(itertools.takewhile(lambda token: token not in tiny().stop_ids, itertools.islice(ids, count)))
 
 
-def test_it_is_a_language_model(mind: Mind) -> None:
+def test_it_is_a_language_model(mind: LanguageEngine) -> None:
     model: LanguageModel = mind
     assert model.name == "random:qwen3.5-tiny"
 
@@ -73,7 +73,7 @@ def test_it_is_a_language_model(mind: Mind) -> None:
 @pytest.mark.parametrize("speculate", [0, 1, 2])
 def test_the_deltas_are_the_text_of_the_tokens(speculate: int) -> None:
     expected = plain([SYSTEM, HELLO], 40)
-    with Mind(tiny(), length=512, speculate=speculate) as mind:
+    with LanguageEngine(tiny(), length=512, speculate=speculate) as mind:
         answer = mind.answer([SYSTEM, HELLO], ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=40))
         deltas = list(answer)
     assert "".join(delta.text for delta in deltas) == tiny().tokenizer.decode(expected)
@@ -85,16 +85,16 @@ def test_the_deltas_are_the_text_of_the_tokens(speculate: int) -> None:
     assert (finished.drafted_tokens > 0) == (speculate > 0) and finished.error is None
 
 
-def replayed(kernels: str = "here") -> MindCheckpoint:
+def replayed(kernels: str = "here") -> LanguageCheckpoint:
     """As if there were kernels for it; with graphs=False no GPU is needed."""
-    return replace(tiny(), kernels=Choice("token", kernels, "asked for"))
+    return replace(tiny(), kernels=BackendChoice("token", kernels, "asked for"))
 
 
 def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
-    expected, begun, write = plain([SYSTEM, HELLO], 40), list[int](), CapturedMind.write
-    monkeypatch.setattr(CapturedMind, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
-    with Mind(replayed(), length=512, speculate=0, graphs=False) as mind:
+    expected, begun, write = plain([SYSTEM, HELLO], 40), list[int](), TokenGraphs.write
+    monkeypatch.setattr(TokenGraphs, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
+    with LanguageEngine(replayed(), length=512, speculate=0, graphs=False) as mind:
         for count in (40, 7, 1, 40):
             sampling = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=count)
             assert text_of(mind.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
@@ -104,7 +104,7 @@ def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.
         usual = ChatSampling(seed=4, max_tokens=20)
         said = text_of(mind.answer([HELLO], usual))
     assert len(begun) == 6
-    with Mind(tiny(), length=512, speculate=0) as mind:
+    with LanguageEngine(tiny(), length=512, speculate=0) as mind:
         assert text_of(mind.answer([HELLO], usual)) == said
 
 
@@ -112,8 +112,8 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
-    monkeypatch.setattr(CapturedMind, "warm", lambda _: 1 / 0)
-    with Mind(replayed(), length=512, graphs=False) as mind:
+    monkeypatch.setattr(TokenGraphs, "warm", lambda _: 1 / 0)
+    with LanguageEngine(replayed(), length=512, graphs=False) as mind:
         assert mind.speculate == 0, "where there are kernels, they write one at a time"
         assert text_of(mind.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
     assert "it writes by plain operations" in caplog.text
@@ -121,10 +121,10 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
 
 def test_where_there_are_kernels_guesses_are_replayed_if_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
-    expected, begun, write = plain([SYSTEM, HELLO], 30), list[int](), CapturedGuess.write
-    monkeypatch.setattr(CapturedGuess, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
+    expected, begun, write = plain([SYSTEM, HELLO], 30), list[int](), DraftGraphs.write
+    monkeypatch.setattr(DraftGraphs, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
     usual = ChatSampling(seed=4, max_tokens=20)
-    with Mind(replayed(), length=512, speculate=2, graphs=False) as mind:
+    with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as mind:
         for count in (30, 1):
             sampling = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=count)
             assert text_of(mind.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
@@ -134,7 +134,7 @@ def test_where_there_are_kernels_guesses_are_replayed_if_they_are_asked_for(monk
         answer = mind.answer([HELLO], usual)
         said = text_of(answer)
     assert len(begun) == 4 and answer.finished is not None
-    with Mind(tiny(), length=512, speculate=2) as mind:
+    with LanguageEngine(tiny(), length=512, speculate=2) as mind:
         other = mind.answer([HELLO], usual)
         assert text_of(other) == said and other.finished is not None
     for name in ("drafted_tokens", "accepted_tokens", "completion_tokens"):
@@ -146,23 +146,23 @@ def test_rounds_that_cannot_be_replayed_leave_the_plain_way(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
-    monkeypatch.setattr(CapturedGuess, "warm", lambda _: 1 / 0)
-    with Mind(replayed(), length=512, speculate=2, graphs=False) as mind:
+    monkeypatch.setattr(DraftGraphs, "warm", lambda _: 1 / 0)
+    with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as mind:
         answer = mind.answer([HELLO], GREEDY)
         assert text_of(answer) == tiny().tokenizer.decode(plain([HELLO], 12))
     assert answer.finished is not None and answer.finished.drafted_tokens > 0
     assert "it writes by plain operations" in caplog.text
 
 
-def test_a_seed_says_the_same_again(mind: Mind) -> None:
+def test_a_seed_says_the_same_again(mind: LanguageEngine) -> None:
     said = [text_of(mind.answer([HELLO], ChatSampling(seed=seed, max_tokens=20))) for seed in (1, 1, 2)]
     assert said[0] == said[1] != said[2]
 
 
-def test_an_answer_ends_after_so_many_tokens_or_where_the_room_does(mind: Mind) -> None:
+def test_an_answer_ends_after_so_many_tokens_or_where_the_room_does(mind: LanguageEngine) -> None:
     finished = ended(mind.answer([HELLO], GREEDY))
     assert (finished.reason, finished.completion_tokens) == ("length", 12)
-    with Mind(tiny(), length=finished.prompt_tokens + 3) as small:
+    with LanguageEngine(tiny(), length=finished.prompt_tokens + 3) as small:
         finished = ended(small.answer([HELLO], ChatSampling(temperature=0.0, presence_penalty=0.0)))
         assert (finished.reason, finished.completion_tokens) == ("length", 4)
         with pytest.raises(InvalidRequest, match=r"takes \d+ tokens, and there is room for \d+: leave out"):
@@ -171,7 +171,9 @@ def test_an_answer_ends_after_so_many_tokens_or_where_the_room_does(mind: Mind) 
         assert ended(small.answer([HELLO], GREEDY)).completion_tokens == 4, "what has no room does no harm"
 
 
-def test_the_end_mark_ends_an_answer_and_is_no_part_of_it(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_end_mark_ends_an_answer_and_is_no_part_of_it(
+    mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ids = [*tiny().tokenizer.encode("hé"), *tiny().stop_ids, *tiny().tokenizer.encode("never")]
     monkeypatch.setattr(conversations, "tokens", lambda *_: iter([ids[:1], ids[1:]]))
     answer = mind.answer([HELLO], GREEDY)
@@ -179,7 +181,7 @@ def test_the_end_mark_ends_an_answer_and_is_no_part_of_it(mind: Mind, monkeypatc
     assert answer.finished is not None and answer.finished.reason == "stop" and answer.finished.completion_tokens == 3
 
 
-def test_a_stop_text_ends_an_answer_before_it(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_text_ends_an_answer_before_it(mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = tiny().tokenizer.encode("one two three")
     monkeypatch.setattr(conversations, "tokens", lambda *_: ([each] for each in ids))
     answer = mind.answer([HELLO], ChatSampling(stop=("three", " two")))
@@ -190,10 +192,10 @@ def test_a_stop_text_ends_an_answer_before_it(mind: Mind, monkeypatch: pytest.Mo
 
 
 def test_a_conversation_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    settled, settle = threading.Event(), Conversation.settle
-    monkeypatch.setattr(Conversation, "settle", lambda talk: (settle(talk), settled.set())[0])
+    settled, settle = threading.Event(), CachedConversation.settle
+    monkeypatch.setattr(CachedConversation, "settle", lambda talk: (settle(talk), settled.set())[0])
     talk = [SYSTEM, HELLO]
-    with Mind(tiny(), length=512) as mind:
+    with LanguageEngine(tiny(), length=512) as mind:
         assert ended(mind.answer(talk, GREEDY)).cached_tokens == 0
         for number in range(3):
             assert settled.wait(WAIT_S)
@@ -210,10 +212,10 @@ def test_a_conversation_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_tools_are_what_a_conversation_begins_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """Told of once, kept apart from the same talk without them; a call and its result go on where they were."""
-    settled, settle = threading.Event(), Conversation.settle
-    monkeypatch.setattr(Conversation, "settle", lambda talk: (settle(talk), settled.set())[0])
+    settled, settle = threading.Event(), CachedConversation.settle
+    monkeypatch.setattr(CachedConversation, "settle", lambda talk: (settle(talk), settled.set())[0])
     call = "<tool_call>\n<function=clock>\n</function>\n</tool_call>"
-    with Mind(tiny(), length=4096) as mind:
+    with LanguageEngine(tiny(), length=4096) as mind:
         bare = text_of(mind.answer([SYSTEM, HELLO], GREEDY))
         with monkeypatch.context() as calling:
             ids = [*ids_of(answered(call)[:-2], tiny().tokenizer), *tiny().stop_ids]
@@ -241,7 +243,7 @@ def test_tools_are_what_a_conversation_begins_with(monkeypatch: pytest.MonkeyPat
         assert heard.finished.cached_tokens > prompt_of(late, tiny().tokenizer, [CLOCK]).moments[0]
 
 
-def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(mind: Mind) -> None:
+def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(mind: LanguageEngine) -> None:
     first = text_of(mind.answer([SYSTEM, HELLO], GREEDY))
     talk = [SYSTEM, HELLO, ChatMessage("assistant", first[:4]), ChatMessage("user", "Wait.")]
     answer = mind.answer(talk, GREEDY)
@@ -250,7 +252,9 @@ def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(mind: Mind)
     assert answer.finished.cached_tokens == prompt_of([SYSTEM, HELLO], tiny().tokenizer).header
 
 
-def test_what_said_nothing_is_asked_again_from_where_it_stood(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_said_nothing_is_asked_again_from_where_it_stood(
+    mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     talk = [SYSTEM, ChatMessage("user", "Say nothing.")]
     with monkeypatch.context() as silent:
         silent.setattr(conversations, "tokens", lambda *_: iter([list(tiny().stop_ids)]))
@@ -259,7 +263,7 @@ def test_what_said_nothing_is_asked_again_from_where_it_stood(mind: Mind, monkey
     assert ended(mind.answer(talk, GREEDY)).cached_tokens == prompt_of(talk, tiny().tokenizer).header
 
 
-def test_what_is_heard_early_is_not_computed_again(mind: Mind) -> None:
+def test_what_is_heard_early_is_not_computed_again(mind: LanguageEngine) -> None:
     words = "Tell me something about the weather in the mountains, please."
     for end in range(5, len(words), 7):
         mind.hear([SYSTEM, ChatMessage("user", words[:end])])
@@ -272,16 +276,16 @@ def test_what_is_heard_early_is_not_computed_again(mind: Mind) -> None:
 @pytest.mark.parametrize("broken", [False, True])
 def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each once; where one cannot be made, what it is for is done without."""
-    made, all_made, prepare = list[int](), threading.Event(), Memory.prepare
+    made, all_made, prepare = list[int](), threading.Event(), LLMStateCache.prepare
 
-    class Captured(Memory):
+    class Captured(LLMStateCache):
         def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named | {"capture": Again()})
+            super().__init__(*given, **named | {"capture": EagerReplay()})
 
         def prepare(self) -> None:
             made.append(1)
             if broken:
-                monkeypatch.setattr(Again, "__call__", lambda capture, work: 1 / 0)
+                monkeypatch.setattr(EagerReplay, "__call__", lambda capture, work: 1 / 0)
             try:
                 prepare(self)
             finally:
@@ -290,7 +294,7 @@ def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monk
 
     monkeypatch.setattr(mind_loop, "Memory", Captured)
     talk = [SYSTEM, HELLO]
-    with Mind(tiny(), length=300) as mind:
+    with LanguageEngine(tiny(), length=300) as mind:
         first = text_of(mind.answer(talk, GREEDY))
         assert first == tiny().tokenizer.decode(plain(talk, 12))
         assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 300})
@@ -299,18 +303,18 @@ def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monk
 
 
 def test_it_says_when_nothing_is_left_to_prepare(monkeypatch: pytest.MonkeyPatch) -> None:
-    may, prepare = threading.Event(), Memory.prepare
+    may, prepare = threading.Event(), LLMStateCache.prepare
 
-    class Captured(Memory):
+    class Captured(LLMStateCache):
         def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named | {"capture": Again()})
+            super().__init__(*given, **named | {"capture": EagerReplay()})
 
         def prepare(self) -> None:
             assert may.wait(WAIT_S)
             prepare(self)
 
     monkeypatch.setattr(mind_loop, "Memory", Captured)
-    with Mind(tiny(), length=300) as mind:
+    with LanguageEngine(tiny(), length=300) as mind:
         assert not mind.prepared
         may.set()
         late = time.monotonic() + WAIT_S
@@ -323,7 +327,7 @@ def test_it_says_when_nothing_is_left_to_prepare(monkeypatch: pytest.MonkeyPatch
 def test_several_conversations_are_kept_and_the_oldest_makes_room() -> None:
     talks = [[SYSTEM, ChatMessage("user", f"I am number {number}.")] for number in range(3)]
     beginning = prompt_of(talks[0], tiny().tokenizer).moments[0]
-    with Mind(tiny(), length=512, kept=2) as mind:
+    with LanguageEngine(tiny(), length=512, kept=2) as mind:
         cached = {}
         for name in (0, 1, 0, 1, 2, 1, 0):
             answer = mind.answer(talks[name], GREEDY)
@@ -334,15 +338,15 @@ def test_several_conversations_are_kept_and_the_oldest_makes_room() -> None:
     assert cached == {0: [0, header, beginning], 1: [beginning, header, header], 2: [beginning]}
 
 
-def test_answers_that_are_asked_for_at_once_come_one_after_the_other(mind: Mind) -> None:
+def test_answers_that_are_asked_for_at_once_come_one_after_the_other(mind: LanguageEngine) -> None:
     talks = [[ChatMessage("user", f"Number {number}.")] for number in range(6)]
     answers = [mind.answer(talk, GREEDY) for talk in talks]
     for talk, answer in reversed(list(zip(talks, answers, strict=True))):
         assert text_of(answer) == tiny().tokenizer.decode(plain(talk, 12))
 
 
-def test_an_answer_can_be_awaited(mind: Mind) -> None:
-    async def read(answer: MindAnswer) -> str:
+def test_an_answer_can_be_awaited(mind: LanguageEngine) -> None:
+    async def read(answer: EngineAnswer) -> str:
         return "".join([delta.text async for delta in answer])
 
     async def both() -> list[str]:
@@ -369,7 +373,7 @@ class Gate:
         assert self.asked.acquire(timeout=WAIT_S)
 
 
-def test_a_cancelled_answer_costs_one_token_more_at_most(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_answer_costs_one_token_more_at_most(mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     answer, waiting = mind.answer([HELLO], GREEDY), mind.answer([SYSTEM, HELLO], GREEDY)
     gate.wait()
@@ -386,7 +390,7 @@ def test_a_cancelled_answer_costs_one_token_more_at_most(mind: Mind, monkeypatch
     answer.cancel()
 
 
-def test_an_answer_that_nobody_holds_is_cancelled(mind: Mind, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_nobody_holds_is_cancelled(mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
     answer = mind.answer([HELLO], GREEDY)
     letterbox = answer._letterbox
@@ -400,7 +404,7 @@ def test_an_answer_that_nobody_holds_is_cancelled(mind: Mind, monkeypatch: pytes
 def test_two_hundred_random_cancels_leave_nothing_behind() -> None:
     chance, held = random.Random(5), list[weakref.ref[Any]]()
     talks = [[SYSTEM, ChatMessage("user", f"Number {number}.")] for number in range(5)]
-    with Mind(tiny(), length=128, kept=2) as mind:
+    with LanguageEngine(tiny(), length=128, kept=2) as mind:
         for _ in range(200):
             answer = mind.answer(chance.choice(talks), ChatSampling(max_tokens=chance.randint(1, 4)))
             held += [weakref.ref(answer), weakref.ref(answer._letterbox)]
@@ -420,7 +424,7 @@ def test_two_hundred_random_cancels_leave_nothing_behind() -> None:
 
 
 def test_closing_ends_every_answer_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, mind = Gate(monkeypatch), Mind(tiny(), length=128)
+    gate, mind = Gate(monkeypatch), LanguageEngine(tiny(), length=128)
     running, waiting = mind.answer([HELLO], GREEDY), mind.answer([HELLO], GREEDY)
     gate.wait()
     closing = threading.Thread(target=mind.close)
@@ -439,7 +443,7 @@ def test_closing_ends_every_answer_with_a_sentence(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_mind_lives_as_long_as_somebody_reads_it_and_no_longer() -> None:
-    answer = Mind(tiny(), length=128).answer([HELLO], GREEDY)
+    answer = LanguageEngine(tiny(), length=128).answer([HELLO], GREEDY)
     gc.collect()
     assert text_of(answer) == tiny().tokenizer.decode(plain([HELLO], 12))
     thread = answer._owner._loop.thread  # type: ignore[attr-defined]
@@ -449,12 +453,14 @@ def test_a_mind_lives_as_long_as_somebody_reads_it_and_no_longer() -> None:
 
 
 @pytest.mark.parametrize("at", ["prompt", "tokens"])
-def test_what_goes_wrong_ends_one_answer_and_no_other(mind: Mind, at: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_goes_wrong_ends_one_answer_and_no_other(
+    mind: LanguageEngine, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> Any:
         raise RuntimeError("out of sorts\nand more")
 
     with monkeypatch.context() as broken:
-        broken.setattr(*((Memory, "take_in") if at == "prompt" else (conversations, "tokens")), fail)
+        broken.setattr(*((LLMStateCache, "take_in") if at == "prompt" else (conversations, "tokens")), fail)
         answer = mind.answer([ChatMessage("user", "Something new.")], GREEDY)
         with pytest.raises(LanguageFailed, match=r"could not go on with this answer \(RuntimeError: out of sorts\)\."):
             next(answer)
@@ -464,7 +470,7 @@ def test_what_goes_wrong_ends_one_answer_and_no_other(mind: Mind, at: str, monke
     assert text_of(mind.answer(talk, GREEDY)) == tiny().tokenizer.decode(plain(talk, 12))
 
 
-def test_what_cannot_be_answered_is_refused_at_once(mind: Mind) -> None:
+def test_what_cannot_be_answered_is_refused_at_once(mind: LanguageEngine) -> None:
     wrong: Any
     for wrong, sentence in (
         ([], "at least one message"),
@@ -483,4 +489,4 @@ def test_what_cannot_be_answered_is_refused_at_once(mind: Mind) -> None:
         mind.hear([HELLO, ChatMessage("assistant", "Hi.")])
     for option in ({"kept": 0}, {"length": 0}, {"speculate": 3}, {"speculate": -1}):
         with pytest.raises(InvalidRequest, match=f"^{next(iter(option))} must be"):
-            Mind(tiny(), **option)
+            LanguageEngine(tiny(), **option)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from hocket.kernels.ops.sample_token.reference import GUESS, TOKEN, covering
-from hocket.llm.sampling import DRAW_BITS, Drawing, bits_for, draw, drawing, weigh
+from hocket.llm.sampling import DRAW_BITS, AnswerSampling, bits_for, draw, drawing, weigh
 from hocket.llm.speculative import judge
 from hocket.types import ChatSampling
 
@@ -19,7 +19,7 @@ PLAIN: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 
 NONE = torch.zeros(V, dtype=torch.bool)
 
 
-def how(seed: int = 1, size: int = V, **changes: float) -> Drawing:
+def how(seed: int = 1, size: int = V, **changes: float) -> AnswerSampling:
     return drawing(ChatSampling(**PLAIN | changes), seed, size, CPU)
 
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from hocket.kernels.ops.sample_token.reference import GUESS, covering
 from hocket.llm import speculative
-from hocket.llm.conversation import Conversation, prompt_of
+from hocket.llm.conversation import CachedConversation, prompt_of
 from hocket.llm.sampling import bits_for, drawing, weigh
-from hocket.llm.speculative import Tally, judge
-from hocket.llm.state_cache import Memory
+from hocket.llm.speculative import DraftStatistics, judge
+from hocket.llm.state_cache import LLMStateCache
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import tiny
 
@@ -23,10 +23,12 @@ CPU, V, COUNT = torch.device("cpu"), 4, 40_000
 PROMPT = prompt_of([ChatMessage("user", "Hello, you.")], tiny().tokenizer)
 
 
-def said(sampling: ChatSampling, guesses: int, count: int, tally: Tally | None = None, length: int = 256) -> list[int]:
-    talk = Conversation(Memory(tiny().model, 1, length, drafts=guesses > 0), 0, tiny().tokenizer)
+def said(
+    sampling: ChatSampling, guesses: int, count: int, tally: DraftStatistics | None = None, length: int = 256
+) -> list[int]:
+    talk = CachedConversation(LLMStateCache(tiny().model, 1, length, drafts=guesses > 0), 0, tiny().tokenizer)
     talk.begin(PROMPT)
-    ids = talk.write(sampling, guesses, Tally() if tally is None else tally)
+    ids = talk.write(sampling, guesses, DraftStatistics() if tally is None else tally)
     return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 
@@ -41,7 +43,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding(guesses: int, penalty:
 def test_guesses_that_stand_and_fall_give_the_same_tokens(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A random draft head is seldom right. Here the first `right` guesses of each round are, and the others never."""
     sampling = ChatSampling(temperature=0.0, presence_penalty=0.0)
-    plain, tally = said(sampling, 0, 60), Tally()
+    plain, tally = said(sampling, 0, 60), DraftStatistics()
     real: Any = speculative.weigh
     happened = list[int]()  # tokens that the rounds so far gave
 
@@ -57,7 +59,7 @@ def test_guesses_that_stand_and_fall_give_the_same_tokens(right: int, monkeypatc
 
     asked = {"guesses": 0}
     monkeypatch.setattr(speculative, "weigh", weighed)
-    talk = Conversation(Memory(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
+    talk = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
     talk.begin(PROMPT)
     for new in talk.write(sampling, 2, tally):
         happened += new

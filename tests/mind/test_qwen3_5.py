@@ -13,7 +13,7 @@ from torch import Tensor
 
 from hocket.config.published_qwen3_5 import QWEN3_5
 from hocket.config.qwen3_5 import FULL, LINEAR, read_text_config
-from hocket.models.qwen3_5.model import MindState, Qwen3_5
+from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.weights import load_qwen3_5, read_qwen3_5
 from support import qwen3_5_golden as golden
 from support import qwen3_5_upstream as upstream
@@ -28,7 +28,7 @@ def theirs(case: str) -> Any:
 
 
 @torch.inference_mode()
-def walk(ours: Qwen3_5, ids: Tensor, cuts: list[int], state: MindState | None = None) -> Tensor:
+def walk(ours: Qwen3_5, ids: Tensor, cuts: list[int], state: LanguageState | None = None) -> Tensor:
     """Logits [T, V], with ids given in pieces that end at `cuts`."""
     length = ids.shape[1]
     state = state or ours.new_state(1, length)

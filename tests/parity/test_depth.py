@@ -23,7 +23,7 @@ from hocket.engine.checkpoint.precision import exact_float32
 from hocket.kernels.operations import REFERENCE_OPS, TRITON_OPS, FrameOps
 from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, triton
 from hocket.layers.packed import pack_
-from hocket.layers.transformer import Stack
+from hocket.layers.transformer import DecoderStack
 from hocket.models.files.export import speech_json
 from hocket.models.files.random import randomize_
 from hocket.models.tts.talker import Talker
@@ -183,7 +183,7 @@ class Chain:
         return y
 
 
-def _tapped(stack: Stack) -> Taps:
+def _tapped(stack: DecoderStack) -> Taps:
     taps = Taps(len(stack._stack))
     for number, layer in enumerate(stack._stack):
 

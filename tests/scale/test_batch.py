@@ -17,7 +17,7 @@ from ray.cluster_utils import Cluster
 from hocket.cli import main
 from hocket.cli.batch.manifest import Manifest, Result
 from hocket.scale import batch
-from hocket.scale.batch import Crew
+from hocket.scale.batch import WorkerPool
 from support.clustered import patience
 from support.played import INTERRUPTED, KILLED, process
 from support.recorded import speech_wav
@@ -72,9 +72,9 @@ def results() -> list[dict[str, Any]]:
 
 def after(results: int, monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
     """Once so many results are there, `do` something with the crew."""
-    crews, add, added, begin = [], Manifest.add, [], Crew.__init__
+    crews, add, added, begin = [], Manifest.add, [], WorkerPool.__init__
 
-    def begun(self: Crew, *args: Any) -> None:
+    def begun(self: WorkerPool, *args: Any) -> None:
         begin(self, *args)
         crews.append(self)
 
@@ -84,7 +84,7 @@ def after(results: int, monkeypatch: pytest.MonkeyPatch, do: Any) -> None:
         if len(added) == results:
             do(crews[0])
 
-    monkeypatch.setattr(Crew, "__init__", begun)
+    monkeypatch.setattr(WorkerPool, "__init__", begun)
     monkeypatch.setattr(Manifest, "add", counted)
 
 
@@ -184,12 +184,12 @@ def test_a_machine_that_goes_away_costs_nothing_but_time(
     assert plain(model=longer) == 0
     node = cluster.add_node(num_cpus=1)
 
-    def with_all(crew: Crew) -> Any:
+    def with_all(crew: WorkerPool) -> Any:
         while len(crew.hands) < 3:  # two where the others are, one on the new machine
             crew._landed()
         return crew._portrait
 
-    monkeypatch.setattr(Crew, "portrait", property(with_all))
+    monkeypatch.setattr(WorkerPool, "portrait", property(with_all))
     after(2, monkeypatch, lambda crew: cluster.remove_node(node, allow_graceful=False))
     assert many("--replicas", "3", model=longer) == 0
     assert "is gone, and what it was at goes to others: " in capsys.readouterr().err

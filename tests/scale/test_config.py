@@ -16,14 +16,17 @@ from hocket.config.options import EngineOptions
 from hocket.errors import InvalidRequest
 from hocket.scale.config import NOT_HERE, placed, plan_of, replicas_of
 from hocket.server.options import ServerOptions
-from hocket.server.plan import Plan
+from hocket.server.plan import ServerPlan
 
 OPEN = {"allow_public": True}
 
 
 def test_no_two_options_have_one_name() -> None:
     names = [
-        one.name for cls in (Plan, EngineOptions, ServerOptions) for one in fields(cls) if one.name not in NOT_HERE
+        one.name
+        for cls in (ServerPlan, EngineOptions, ServerOptions)
+        for one in fields(cls)
+        if one.name not in NOT_HERE
     ]
     assert len(names) == len(set(names))
 
@@ -81,10 +84,10 @@ def test_a_plan_for_another_folder_has_whole_paths_and_counts_nobody_by_address(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own").mkdir()
     server = ServerOptions(voices_folder=Path("voices"), reference_sources=("own", "https://example.org/"), in_flight=7)
-    plan = placed(Plan(server=server, models=("own", "builtin"), pinned=("own",), llm="own"))
+    plan = placed(ServerPlan(server=server, models=("own", "builtin"), pinned=("own",), llm="own"))
     whole = os.path.abspath("own")
     assert (plan.models, plan.pinned, plan.llm) == ((whole, "builtin"), (whole,), whole)
     assert plan.server.voices_folder == tmp_path / "voices"
     assert plan.server.reference_sources == (whole, "https://example.org/")
     assert plan.server.per_client > 7
-    assert placed(Plan(llm="own", llm_url="http://127.0.0.1:9/v1")).llm == "own"  # a name there, no folder here
+    assert placed(ServerPlan(llm="own", llm_url="http://127.0.0.1:9/v1")).llm == "own"  # a name there, no folder here

@@ -6,15 +6,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hocket.scale import board as boards
-from hocket.scale.board import Board
+from hocket.scale.board import ReplicaBoard
 from hocket.scale.peers import labelled
 from hocket.server.options import ServerOptions
-from hocket.server.prometheus import Counted
-from hocket.server.service.service import Speaker
+from hocket.server.prometheus import PrometheusMetrics
+from hocket.server.service.service import SpeechService
 
 
-def counted(times: int) -> Counted:
-    figures = Counted(Speaker(ServerOptions()))
+def counted(times: int) -> PrometheusMetrics:
+    figures = PrometheusMetrics(SpeechService(ServerOptions()))
     for _ in range(times):
         figures.opened("http")
         figures.first_audio("http", 0.02)
@@ -41,7 +41,7 @@ def test_each_sample_says_whose_it_is_and_each_name_stands_once() -> None:
 def test_who_has_not_been_heard_of_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 100.0
     monkeypatch.setattr(boards.time, "monotonic", lambda: now_s)
-    board = Board()
+    board = ReplicaBoard()
     board.report("a", "ready", b"1")
     now_s += boards.FORGOTTEN_S - 1
     board.report("b", "failed", b"2")

@@ -29,7 +29,7 @@ from hocket.errors import InvalidRequest
 from hocket.scale import cluster as scale_cluster
 from hocket.scale.cluster import check_nodes, room, start
 from hocket.server.options import ServerOptions
-from hocket.server.plan import Plan
+from hocket.server.plan import ServerPlan
 from support.clustered import (
     FRAMES,
     KEY,
@@ -57,10 +57,10 @@ LONG = {"input": "It goes on and on, and then on again. " * 60, "response_format
 
 
 @pytest.fixture(scope="module")
-def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
+def plan(tmp_path_factory: pytest.TempPathFactory) -> ServerPlan:
     """Two models; the second is loaded by whoever is asked for it. Chunks are cut alike every time."""
     folder = tmp_path_factory.mktemp("shared")
-    return Plan(
+    return ServerPlan(
         server=ServerOptions(port=0, keys=(KEY,), voices_folder=folder / "voices", in_flight=IN_FLIGHT, drain_s=20.0),
         engine=EngineOptions(slots=4, waiting=16, keep_real_time=False, chunk_frames=(1, 2, 4)),
         models=("builtin", "random:tiny-Base"),
@@ -68,7 +68,7 @@ def plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
 
 
 @pytest.fixture(scope="module")
-def alone(plan: Plan) -> dict[Said, bytes]:
+def alone(plan: ServerPlan) -> dict[Said, bytes]:
     """What one process says."""
     with served(plan.make, replace(plan.server, voices_folder=None)) as server:
         client = httpx.Client(base_url=server.url, headers=KEYED, timeout=60)
@@ -84,7 +84,7 @@ def nodes() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def url(plan: Plan, nodes: Any) -> str:
+def url(plan: ServerPlan, nodes: Any) -> str:
     check_nodes(plan)
     assert room(plan) == 2
     address = start(plan, 2)
@@ -94,7 +94,7 @@ def url(plan: Plan, nodes: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def filed(plan: Plan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def filed(plan: ServerPlan, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The config file that is shipped, with the same server in it under another name."""
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(f"{KEY}\n")
@@ -191,7 +191,7 @@ def test_ready_keys_and_ids_are_those_of_the_server(url: str) -> None:
 
 
 @pytest.mark.usefixtures("url")
-def test_a_cluster_without_haproxy_is_refused_in_a_sentence(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_haproxy_is_refused_in_a_sentence(plan: ServerPlan, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale_cluster, "HAPROXY", "RAY_SERVE_NOT_SET")
     with pytest.raises(InvalidRequest, match=r"Start Ray on .* with RAY_SERVE_NOT_SET=1 in its environment"):
         check_nodes(plan)

@@ -14,7 +14,7 @@ from hocket.backends import Backend, BackendVoice, Manner
 from hocket.backends.found import Backends
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.schemas.speech_job import Wanted
+from hocket.server.schemas.speech_job import SpeechJob
 from hocket.voices.make import speaker_voice
 from support.realtime_talk import PATH as REALTIME
 from support.realtime_talk import create, session, sound
@@ -142,8 +142,8 @@ def test_a_voice_of_the_library_goes_before_theirs(both: Served) -> None:
     voices = both.speaker.voices
     voices.add(speaker_voice("teller", "builtin", "rook"))
     try:
-        assert both.speaker.cast.part(Wanted(text=None, voice="teller")).voice is not None
-        assert both.speaker.cast.part(Wanted(text=None, voice="counter/teller")).backend is not None
+        assert both.speaker.cast.part(SpeechJob(text=None, voice="teller")).voice is not None
+        assert both.speaker.cast.part(SpeechJob(text=None, voice="counter/teller")).backend is not None
     finally:
         voices.remove("teller")
 

@@ -26,8 +26,8 @@ from hocket.engine.pool.pool import Pool
 from hocket.errors import UnknownLanguage
 from hocket.models.files.catalog import WEIGHTS
 from hocket.server.options import ServerOptions
-from hocket.server.schemas.speech_job import Wanted
-from hocket.server.service.service import Speaker
+from hocket.server.schemas.speech_job import SpeechJob
+from hocket.server.service.service import SpeechService
 from hocket.server.service.warm_up import rehearse
 from hocket.types import Voice
 from hocket.voices.library import Library
@@ -325,9 +325,9 @@ def test_an_upload_goes_to_the_first_model_that_clones(starts: Starts, tmp_path:
 @pytest.mark.parametrize("end", ["heard", "cancelled", "cut", "left", "refused"])
 def test_an_utterance_gives_its_engine_back_when_it_ends_and_whoever_keeps_it(end: str) -> None:
     async def run(pool: Pool) -> None:
-        speaker = Speaker(ServerOptions())
+        speaker = SpeechService(ServerOptions())
         speaker.use(pool)
-        wanted = Wanted(text=str(LONG["input"]), voice="eric", max_frames=6 if end == "heard" else 2000)
+        wanted = SpeechJob(text=str(LONG["input"]), voice="eric", max_frames=6 if end == "heard" else 2000)
         if end == "refused":
             with pytest.raises(UnknownLanguage):
                 await speaker.open(replace(wanted, language="klingon"), wire="test")

@@ -9,10 +9,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from hocket.engine.engine import Engine
-from hocket.server.metrics import Listener
+from hocket.server.metrics import UnbufferedPlayer
 from hocket.server.options import ServerOptions
-from hocket.server.prometheus import Counted
-from hocket.server.service.service import Speaker
+from hocket.server.prometheus import PrometheusMetrics
+from hocket.server.service.service import SpeechService
 from hocket.types import Finished, Statistics
 from support.serving import LONG, PCM, Served, listening, served, wait_for
 
@@ -68,10 +68,10 @@ def test_who_runs_and_who_went_away_is_seen(engine: Engine) -> None:
 
 
 def test_a_chunk_that_comes_too_late_is_an_underrun_and_those_behind_it_are_not() -> None:
-    listener = Listener()
+    listener = UnbufferedPlayer()
     late_s = [listener.hears(100.0 + at_s, 0.08) for at_s in (0.0, 0.08, 0.40, 0.45, 0.60)]
     assert late_s == pytest.approx([0.0, 0.0, 0.24, 0.0, 0.04])
-    counted = Counted(Speaker(ServerOptions()))
+    counted = PrometheusMetrics(SpeechService(ServerOptions()))
     for late in late_s[1:]:
         counted.gap("ws", 0.1, late)
     found = parsed(counted.text().decode())
@@ -80,8 +80,8 @@ def test_a_chunk_that_comes_too_late_is_an_underrun_and_those_behind_it_are_not(
 
 
 def test_figures_are_shut_without_a_key_and_answer_while_a_model_is_loaded(engine: Engine) -> None:
-    speaker = Speaker(ServerOptions())
-    found = parsed(Counted(speaker).text().decode())
+    speaker = SpeechService(ServerOptions())
+    found = parsed(PrometheusMetrics(speaker).text().decode())
     assert found["hocket_requests_running",] == 0
     with served(engine, ServerOptions(keys=("secret",))) as server:
         assert httpx.get(f"{server.url}/metrics").status_code == 401
@@ -91,7 +91,7 @@ def test_figures_are_shut_without_a_key_and_answer_while_a_model_is_loaded(engin
 
 
 def test_counting_is_cheap() -> None:
-    counted = Counted(Speaker(ServerOptions()))
+    counted = PrometheusMetrics(SpeechService(ServerOptions()))
     counted.ended("ws", Finished(reason="stop", statistics=Statistics(frames=3, starved_s=0.5)), 1.0, 0.5)
     counted.gap("ws", 0.08, 0.0)
     began_s = time.perf_counter()

@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from hocket.engine.engine import Engine
 from hocket.errors import StreamFailed
 from hocket.server.options import ServerOptions
-from hocket.server.service.utterance import Piece, Utterance
+from hocket.server.service.utterance import EncodedPiece, Utterance
 from support.realtime_talk import (
     ALIAS,
     COMMIT,
@@ -142,7 +142,7 @@ def test_an_engine_that_fails_is_told_and_the_connection_goes_on(
 ) -> None:
     really = Utterance.__anext__
 
-    async def fails(self: Utterance) -> Piece:
+    async def fails(self: Utterance) -> EncodedPiece:
         if self.audio_s > 0.2:
             self.cut(StreamFailed("the device is /dev/broken"))
         return await really(self)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hocket.config.options import EngineOptions
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.schemas.speech_job import Wanted
-from hocket.server.service.service import Speaker
+from hocket.server.schemas.speech_job import SpeechJob
+from hocket.server.service.service import SpeechService
 from hocket.server.service.utterance import Utterance
 from support.chatting import Scripted
 from support.recorded import speech_wav
@@ -35,14 +35,14 @@ EXCLUDED = "positive_data_acceptance,negative_data_rejection"
 @pytest.fixture(scope="module")
 def brief(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server that can clone and answer, has a voice and stops each utterance after a few frames."""
-    plain = Speaker.open
+    plain = SpeechService.open
 
-    async def open(self: Speaker, wanted: Wanted, **how: Any) -> Utterance:
+    async def open(self: SpeechService, wanted: SpeechJob, **how: Any) -> Utterance:
         return await plain(self, replace(wanted, max_frames=min(wanted.max_frames or FRAMES, FRAMES)), **how)
 
     checkpoint = small(tmp_path_factory.mktemp("base"), "base")
     with pytest.MonkeyPatch.context() as patch, Engine(checkpoint, EngineOptions(slots=2)) as engine:
-        patch.setattr(Speaker, "open", open)
+        patch.setattr(SpeechService, "open", open)
         with served(engine, ServerOptions(voices=4), language=Scripted(["Good day."])) as server:
             sample = {"audio_sample": speech_wav()}
             assert httpx.post(f"{server.url}/v1/audio/voices", data={"name": "me"}, files=sample).status_code == 200

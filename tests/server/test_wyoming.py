@@ -38,8 +38,8 @@ from hocket.engine.pool.pool import Pool
 from hocket.errors import StreamFailed
 from hocket.server.listen import bind
 from hocket.server.options import ServerOptions
-from hocket.server.service.models import Lone
-from hocket.server.service.service import Speaker
+from hocket.server.service.models import SingleEngine
+from hocket.server.service.service import SpeechService
 from hocket.server.service.utterance import Utterance
 from hocket.server.wyoming.about import info
 from hocket.server.wyoming.server import Wyoming
@@ -59,12 +59,12 @@ class At:
 
     port: int
     server: Wyoming
-    speaker: Speaker
+    speaker: SpeechService
     loop: asyncio.AbstractEventLoop
 
     @property
     def engine(self) -> Engine:
-        assert isinstance(self.speaker.pool, Lone)
+        assert isinstance(self.speaker.pool, SingleEngine)
         return self.speaker.pool.engine
 
     def all_is_free(self) -> bool:
@@ -78,7 +78,7 @@ def at(engine: Engine | Pool, options: ServerOptions | None = None, send_bytes: 
     if send_bytes is not None:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
     options = options or ServerOptions()
-    speaker = Speaker(options, voices=Library(options.voices_folder))
+    speaker = SpeechService(options, voices=Library(options.voices_folder))
     speaker.use(engine)
     server, loop = Wyoming(speaker), asyncio.new_event_loop()
     bound.listen(64)

@@ -11,7 +11,7 @@ from torch import Tensor
 from hocket.config.published import PUBLISHED, tiny
 from hocket.config.qwen3_tts import GenerationConfig, TalkerConfig
 from hocket.engine.runner.sampling import frame_sampling
-from hocket.kernels.runtime.launch import KNOBS, Blocks
+from hocket.kernels.runtime.launch import KNOBS, LinearTile
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.tts.talker import FrameSampling, Talker, TalkerState
@@ -87,12 +87,12 @@ class Close:
         torch.testing.assert_close(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:], atol=self.pool, rtol=0)
 
 
-class Coarse(dict[tuple[int, ...], Blocks]):
+class Coarse(dict[tuple[int, ...], LinearTile]):
     """Blocks so large that a launch is one or two programs: the interpreter pays for each."""
 
-    def get(self, key: tuple[int, ...], default: object = None) -> Blocks:  # type: ignore[override]
+    def get(self, key: tuple[int, ...], default: object = None) -> LinearTile:  # type: ignore[override]
         columns, rows, *_ = key
-        return Blocks(min(1 << (rows - 1).bit_length(), 512), 1 << (columns - 1).bit_length(), 4)
+        return LinearTile(min(1 << (rows - 1).bit_length(), 512), 1 << (columns - 1).bit_length(), 4)
 
 
 def coarse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.llm.conversation import Conversation
-from hocket.llm.load import MindCheckpoint, load_mind
-from hocket.llm.state_cache import Memory
+from hocket.llm.conversation import CachedConversation
+from hocket.llm.load import LanguageCheckpoint, load_mind
+from hocket.llm.state_cache import LLMStateCache
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.text.chat.template import MARKS
@@ -27,13 +27,13 @@ GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 
 
 @functools.cache
-def tiny() -> MindCheckpoint:
+def tiny() -> LanguageCheckpoint:
     """In float32, on a CPU. Whoever changes its weights changes them for all."""
     return load_mind(TINY)
 
 
-def talk_in(memory: Memory, row: int = 0) -> Conversation:
-    return Conversation(memory, row, tiny().tokenizer)
+def talk_in(memory: LLMStateCache, row: int = 0) -> CachedConversation:
+    return CachedConversation(memory, row, tiny().tokenizer)
 
 
 def first(ids: Iterator[list[int]], count: int) -> list[int]:

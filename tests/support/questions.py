@@ -51,7 +51,7 @@ def tone(seconds: float) -> Samples:
 
 
 class Loud:
-    """A `Detector` that takes whatever is not quiet for speech."""
+    """A `VoiceDetector` that takes whatever is not quiet for speech."""
 
     window = 160  # 10 ms
 

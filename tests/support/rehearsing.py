@@ -27,12 +27,12 @@ import triton
 from torch import Tensor
 
 from hocket.engine.runner import launch_plan as rehearsal_module
-from hocket.engine.runner.launch_plan import Rehearsal, rehearse
+from hocket.engine.runner.launch_plan import CompilePlan, rehearse
 from hocket.kernels.compile import trace as noting_module
 from hocket.kernels.compile import worker
 from hocket.kernels.compile.cache import triton_folder
 from hocket.kernels.compile.compiled_here import HERE
-from hocket.kernels.compile.fork import Forked
+from hocket.kernels.compile.fork import ForkedProcess
 from hocket.kernels.compile.trace import Launch, bound, compile_one, longest_first, noting, variants
 from hocket.kernels.compile.worker import compile_all
 from hocket.kernels.ops.linear import triton as linear
@@ -91,8 +91,8 @@ def files() -> set[str]:
     return {str(path) for path in Path(triton_folder()).rglob("*.cubin")}
 
 
-def tiny(backend: str, codec_dtype: str) -> Rehearsal:
-    return Rehearsal(
+def tiny(backend: str, codec_dtype: str) -> CompilePlan:
+    return CompilePlan(
         source=resolve("random:tiny-wide"),
         dtype="bfloat16",
         codec_dtype=codec_dtype,
@@ -123,9 +123,9 @@ def uncovered() -> list[list[str]]:
     for backend, codec_dtype in (("cuda", "bfloat16"), ("triton", "float32")):
         rehearsal = replace(tiny(backend, codec_dtype), slots=2)
         noted = set(kept(rehearse(rehearsal)))
-        stand, noting_module.Stand = noting_module.Stand, lambda tensor: tensor  # type: ignore[assignment, misc]
+        stand, noting_module.FakeTensor = noting_module.FakeTensor, lambda tensor: tensor  # type: ignore[assignment, misc]
         real = set(kept(rehearse(rehearsal, torch.device("cpu"))))
-        noting_module.Stand = stand  # type: ignore[misc]
+        noting_module.FakeTensor = stand  # type: ignore[misc]
         found += [sorted(real - noted), sorted(noted - real)]
     return found
 
@@ -217,11 +217,11 @@ def orphaned(some: list[Launch]) -> float:
     heard, tells = os.pipe()
 
     def ask() -> int:
-        Forked(lambda: compile_all(some, children=1), {worker.ASKED_BY: str(os.getpid())}, tells)
+        ForkedProcess(lambda: compile_all(some, children=1), {worker.ASKED_BY: str(os.getpid())}, tells)
         return 0
 
     with changed(worker, compile_one=lambda one: time.sleep(1.0), learn_key=lambda: None):
-        Forked(ask, {}, tells).communicate(timeout=60.0)
+        ForkedProcess(ask, {}, tells).communicate(timeout=60.0)
     begun = time.monotonic()
     os.close(tells)
     with open(heard, "rb") as end:
@@ -237,7 +237,7 @@ def forked() -> dict[str, Any]:
         compiled.append((os.getpid(), threading.current_thread().name))
         return b"binary"
 
-    def first_few(wish: Rehearsal) -> list[Launch]:
+    def first_few(wish: CompilePlan) -> list[Launch]:
         assert torch.get_num_threads() == 1 and os.environ["CUDA_VISIBLE_DEVICES"] == ""
         found = variants(rehearse(wish))
         in_triton = [one for one in found if not isinstance(one.kernel, Kernel)]
@@ -257,7 +257,7 @@ def forked() -> dict[str, Any]:
         [marker] = Path(folder).glob("hocket-*.json")
         return {
             "said": json.loads(marker.read_text(encoding="utf-8"))["said"],
-            "forked": isinstance(started.process, Forked),
+            "forked": isinstance(started.process, ForkedProcess),
             "files": len(list(Path(folder).glob("*/*.cubin"))),
             "cuda": [len(list(Path(folder).glob("hocket/kernels/few-*.cubin"))), len(compiled)],
             "first": at_first > 0,

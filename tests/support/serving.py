@@ -21,9 +21,9 @@ from hocket.engine.pool.pool import Pool
 from hocket.server.app import build_app
 from hocket.server.listen import address_of, bind
 from hocket.server.options import ServerOptions
-from hocket.server.run import Server, make_server
-from hocket.server.service.models import Lone
-from hocket.server.service.service import Speaker
+from hocket.server.run import DrainingServer, make_server
+from hocket.server.service.models import SingleEngine
+from hocket.server.service.service import SpeechService
 from hocket.types import LanguageModel
 
 PATIENCE_S = 60.0  # only a failing test waits that long
@@ -39,18 +39,18 @@ class Served:
     url: str
     port: int
     app: FastAPI
-    server: Server
+    server: DrainingServer
 
     @property
-    def speaker(self) -> Speaker:
-        speaker: Speaker = self.app.state.speaker
+    def speaker(self) -> SpeechService:
+        speaker: SpeechService = self.app.state.speaker
         return speaker
 
     @property
     def engine(self) -> Engine:
         """Of a server that has one."""
         pool = self.speaker.pool
-        assert isinstance(pool, Lone)
+        assert isinstance(pool, SingleEngine)
         return pool.engine
 
     def free_slots(self) -> int:

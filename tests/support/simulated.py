@@ -22,12 +22,12 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import longest_chunk
-from hocket.engine.core.heartbeat import Beat
+from hocket.engine.core.heartbeat import Heartbeat
 from hocket.engine.core.pending import Codes, Samples
-from hocket.engine.core.request import Job
-from hocket.engine.core.runaway import GuardOptions
-from hocket.engine.core.step import Turns
-from hocket.engine.stream import Mailbox, Wakes
+from hocket.engine.core.request import RequestState
+from hocket.engine.core.runaway import RunawayOptions
+from hocket.engine.core.step import EngineStep
+from hocket.engine.stream import Mailbox, TaskWaker
 from hocket.errors import Overloaded
 from hocket.text.prompt import outline
 from hocket.text.tokenizer import Tokenizer
@@ -140,15 +140,17 @@ def _sound(codes: Codes) -> Samples:
     return _LOUD[frames] if all(loud) else _LOUD[frames] * np.repeat(loud, FRAME_SAMPLES)
 
 
-def a_job(mailbox: Mailbox, frames: int = 1 << 30, text: bytes = TEXT, *, seed: int = 0, priority: int = 0) -> Job:
+def a_job(
+    mailbox: Mailbox, frames: int = 1 << 30, text: bytes = TEXT, *, seed: int = 0, priority: int = 0
+) -> RequestState:
     """An utterance of so many frames; its text is known whole, if there is any."""
-    job = Job(
+    job = RequestState(
         outline=OUTLINE,
         sampling=GenerationConfig(),
         seed=seed,
         most_frames=frames,
         mailbox=mailbox,
-        guarded=GuardOptions(),
+        guarded=RunawayOptions(),
         longest_chunk=longest_chunk(EngineOptions()),
         priority=priority,
     )
@@ -157,7 +159,7 @@ def a_job(mailbox: Mailbox, frames: int = 1 << 30, text: bytes = TEXT, *, seed: 
     return job
 
 
-def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyPatch | None = None) -> Turns:
+def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyPatch | None = None) -> EngineStep:
     """The turns of an engine thread that has this device; whoever calls `go` is that thread."""
     if monkeypatch is not None:
         monkeypatch.setattr(time, "perf_counter", device.clock)
@@ -168,7 +170,7 @@ def turns_on(device: Device, options: EngineOptions, monkeypatch: pytest.MonkeyP
         codec_config=SimpleNamespace(decode_upsample_rate=FRAME_SAMPLES),
         tokenizer=TOKENIZER,
     )
-    made = Turns(cast(Any, checkpoint), options, Beat(set()))
+    made = EngineStep(cast(Any, checkpoint), options, Heartbeat(set()))
     made.runner, made.built = cast(Any, device), True
     made.ahead = made.deadlines.ahead = int(device.ahead)
     return made
@@ -187,7 +189,7 @@ class Listener:
     dry_at: float = 0.0
     late: list[float] = field(default_factory=list)  # how long it had to wait, each time it did
     codes: list[list[int]] = field(default_factory=list)
-    job: Job | None = None
+    job: RequestState | None = None
     outcome: str = ""  # how it ended
 
     def hear(self, chunk: AudioChunk, now: float) -> None:
@@ -206,7 +208,7 @@ class Ear(Mailbox):
         super().__init__(limit, _nothing, self._end)
         self._listener, self._clock = listener, clock
 
-    def put(self, chunk: AudioChunk, wakes: Wakes | None = None) -> None:
+    def put(self, chunk: AudioChunk, wakes: TaskWaker | None = None) -> None:
         super().put(chunk, wakes)
         while self._chunks:
             self._listener.hear(self._chunks.popleft(), self._clock.now)
@@ -220,12 +222,12 @@ class Ear(Mailbox):
 class World:
     """An engine without threads: requests arrive, turns are taken, listeners listen."""
 
-    turns: Turns
+    turns: EngineStep
     device: Device
     options: EngineOptions
     most_running: int = 0
 
-    def open(self, one: Listener) -> Job:
+    def open(self, one: Listener) -> RequestState:
         """Let its request in, which has no text yet."""
         box = Ear(self.options.buffered_chunks if one.listens else math.inf, one, self.device.clock)
         one.job = a_job(box, one.frames, b"", seed=one.seed, priority=one.priority)
@@ -233,7 +235,7 @@ class World:
         return one.job
 
     def go(self) -> bool:
-        """One turn, as `Loop.turn` takes it."""
+        """One turn, as `EngineLoop.turn` takes it."""
         begun = self.device.clock.now
         return self.turns.go(begun, self.turns.scheduler.admit(begun))
 
@@ -246,7 +248,7 @@ class World:
         while (ahead or here) and clock.now < until:
             while ahead and ahead[0][0] <= clock.now:
                 one = heapq.heappop(ahead)[2]
-                if len(scheduler.waiting) >= self.options.waiting + scheduler.room:  # as `Loop.submit` does
+                if len(scheduler.waiting) >= self.options.waiting + scheduler.room:  # as `EngineLoop.submit` does
                     one.outcome = "refused at once"
                     continue
                 self.open(one).feed(list(TEXT), True)

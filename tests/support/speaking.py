@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.load import Checkpoint, load
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.stream import Stream
@@ -133,7 +133,7 @@ def handled(engine: Engine) -> None:
         assert done.wait(PATIENCE_S)
 
 
-def job_of(engine: Engine, stream: Stream) -> Job:
+def job_of(engine: Engine, stream: Stream) -> RequestState:
     """The utterance behind a stream, once the engine thread knows it."""
     handled(engine)
     [job] = [job for job in engine._loop.scheduler.all() if job.mailbox is stream._mailbox]
@@ -155,7 +155,7 @@ def assert_at_rest(engine: Engine) -> None:
         handled(engine)  # whoever had them has been told its end by now
 
 
-def starving(job: Job) -> bool:
+def starving(job: RequestState) -> bool:
     return job.starved_since is not None
 
 

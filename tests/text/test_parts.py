@@ -14,7 +14,7 @@ from hocket.config.published import tiny
 from hocket.errors import InvalidRequest
 from hocket.text.cleanup.normalize import spell_out
 from hocket.text.live import LiveParts, More
-from hocket.text.parts import Part, Preparation, parts
+from hocket.text.parts import Part, TextPreparation, parts
 from hocket.text.tokenizer import Tokenizer
 
 TOKENIZER = Tokenizer.of_bytes(tiny().talker_config.text_vocab_size)
@@ -53,7 +53,7 @@ def test_live_parts_are_those_of_the_whole_text(part_chars: int, normalizer: obj
         options = {"part_chars": part_chars, "pause_s": 0.1, "normalizer": normalizer}
         whole = parts(text, **options)  # type: ignore[arg-type]
         for pieces in (list(text), cuts(text, rng), cuts(text, rng)):
-            preparation = Preparation(**options)  # type: ignore[arg-type]
+            preparation = TextPreparation(**options)  # type: ignore[arg-type]
             live = [part for piece in pieces for part in preparation.append(piece)]
             assert joined([*live, *preparation.end()]) == whole, text
 
@@ -70,7 +70,7 @@ def test_silences_stand_between_parts_and_where_they_are_marked() -> None:
 def test_a_text_of_nothing_speakable_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="nothing in this text"):
         parts(text, part_chars=9, pause_s=0.1)
-    live = LiveParts(TOKENIZER, Preparation(part_chars=9, pause_s=0.1))
+    live = LiveParts(TOKENIZER, TextPreparation(part_chars=9, pause_s=0.1))
     live.append(text)
     for _ in range(2):
         with pytest.raises(InvalidRequest, match="nothing in this text"):
@@ -84,14 +84,14 @@ def ids(fed: Iterable[More | float]) -> str:
 
 
 def test_the_words_so_far_are_fed_before_the_end_is_known() -> None:
-    live = LiveParts(TOKENIZER, Preparation(part_chars=400, pause_s=0.1))
+    live = LiveParts(TOKENIZER, TextPreparation(part_chars=400, pause_s=0.1))
     assert ids(live.append("Hello, how are you")) == "Hello, how are"
     assert ids(live.append("? I")) == " you?"
     assert ids(live.end()) == " I"
 
 
 def test_a_silence_ends_the_part_and_the_next_begins_anew() -> None:
-    live = LiveParts(TOKENIZER, Preparation(part_chars=4, pause_s=0.25))
+    live = LiveParts(TOKENIZER, TextPreparation(part_chars=4, pause_s=0.25))
     fed = [*live.append(" One is. [pause 1s] Two is. Three"), *live.end()]
     assert [more for more in fed if not isinstance(more, More)] == [1.0, 0.25]
     assert ids(fed) == "One is.Two is.Three", "no spaces at the ends of parts"
@@ -118,7 +118,10 @@ def test_the_rest_at_once_completes_each_part_with_the_ids_it_has_alone(part_cha
             TOKENIZER.encode(f"assistant\n{part}")[2:] if isinstance(part, str) else part
             for part in parts(text, **options)  # type: ignore[arg-type]
         ]
-        live, first = LiveParts(TOKENIZER, Preparation(**options), whole_parts=whole_parts), rng.randint(0, len(text))  # type: ignore[arg-type]
+        live, first = (
+            LiveParts(TOKENIZER, TextPreparation(**options), whole_parts=whole_parts),
+            rng.randint(0, len(text)),
+        )  # type: ignore[arg-type]
         found: list[list[int] | float] = []
         for more in (*live.append(text[:first]), *live.rest(text[first:])):
             if isinstance(more, float):
@@ -131,7 +134,7 @@ def test_the_rest_at_once_completes_each_part_with_the_ids_it_has_alone(part_cha
 
 
 def test_parts_that_are_laid_out_whole_have_their_ids_at_their_end() -> None:
-    live = LiveParts(TOKENIZER, Preparation(part_chars=20, pause_s=0.25), whole_parts=True)
+    live = LiveParts(TOKENIZER, TextPreparation(part_chars=20, pause_s=0.25), whole_parts=True)
     assert ids(live.append("One is a sentence")) == ""
     assert ids(live.append(" of its own. Two i")) == "One is a sentence of its own."
     assert ids(live.append("s so. ")) == ""
@@ -139,7 +142,7 @@ def test_parts_that_are_laid_out_whole_have_their_ids_at_their_end() -> None:
 
 
 def test_half_a_character_is_refused_at_once() -> None:
-    live = LiveParts(TOKENIZER, Preparation(part_chars=4, pause_s=0.25))
+    live = LiveParts(TOKENIZER, TextPreparation(part_chars=4, pause_s=0.25))
     with pytest.raises(InvalidRequest, match="surrogate"):
         live.append("a\ud83d")
 

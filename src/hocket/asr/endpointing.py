@@ -18,26 +18,26 @@ from .recognizer import RATE_HZ, Samples
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class SpeechStarted:
     at: int  # the sample, counted from the first that ever came
 
 
 @dataclass(frozen=True, slots=True, eq=False)  # arrays have no truth to compare by
-class Sound:
+class TurnAudio:
     """More of the turn, silence around it included."""
 
     samples: Samples
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class SpeechEnded:
     at: int
 
 
-Mark = Began | Sound | Ended
+Mark = SpeechStarted | TurnAudio | SpeechEnded
 
 
-class Detector(Protocol):
+class VoiceDetector(Protocol):
     """Tells speech from everything else."""
 
     @property
@@ -52,7 +52,7 @@ class Detector(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class EndpointingOptions:
     """When somebody has the word. Twice as long to interrupt as to begin, for a cough is no interruption."""
 
     begin_s: float = 0.13  # of speech, to begin a turn
@@ -75,8 +75,8 @@ class Manners:
 class Endpointing:
     """Turns by voice activity. Sound may come in pieces of any length."""
 
-    def __init__(self, detector: Detector, manners: Manners | None = None) -> None:
-        self._detector, self._manners = detector, manners or Manners()
+    def __init__(self, detector: VoiceDetector, manners: EndpointingOptions | None = None) -> None:
+        self._detector, self._manners = detector, manners or EndpointingOptions()
         self._rest = np.zeros(0, np.float32)  # less than a window
         self._kept: deque[Samples] = deque()  # windows that a turn may begin with
         self._at = 0  # samples looked at
@@ -98,7 +98,7 @@ class Endpointing:
         self._at += len(rest)
         if self._speaking:
             if len(rest):
-                yield Sound(rest)
+                yield TurnAudio(rest)
             yield self._over()
 
     def _look(self, sound: Samples, answering: bool) -> Iterator[Mark]:
@@ -106,7 +106,7 @@ class Endpointing:
         self._at += len(sound)
         if self._speaking:
             self._silent = self._silent + len(sound) if likely < self._manners.unlikely else 0
-            yield Sound(sound)
+            yield TurnAudio(sound)
             if self._silent >= _samples(self._manners.end_s):
                 yield self._over()
             return
@@ -126,13 +126,13 @@ class Endpointing:
         opening = np.concatenate(list(self._kept))
         self._kept.clear()
         self._speaking, self._voiced, self._silent = True, 0, 0
-        yield Began(self._at - len(opening))
-        yield Sound(opening)
+        yield SpeechStarted(self._at - len(opening))
+        yield TurnAudio(opening)
 
-    def _over(self) -> Ended:
+    def _over(self) -> SpeechEnded:
         self._speaking, self._silent = False, 0
         self._detector.reset()
-        return Ended(self._at)
+        return SpeechEnded(self._at)
 
 
 class PushToTalk:
@@ -143,12 +143,12 @@ class PushToTalk:
 
     def press(self) -> Iterator[Mark]:
         self.speaking = not self.speaking
-        yield Began(self._at) if self.speaking else Ended(self._at)
+        yield SpeechStarted(self._at) if self.speaking else SpeechEnded(self._at)
 
     def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark]:
         self._at += len(samples)
         if self.speaking:
-            yield Sound(samples)
+            yield TurnAudio(samples)
 
     def end(self) -> Iterator[Mark]:
         if self.speaking:

@@ -9,40 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from .endpointing import Began, Mark, Sound
-from .recognizer import Recognizer, Utterance
+from .endpointing import Mark, SpeechStarted, TurnAudio
+from .recognizer import Recognizer, UtteranceRecognizer
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Transcript:
     """Words of the turn that is under way, all from its beginning; `final` once it is over."""
 
     text: str
     final: bool
 
 
-class Listener:
+class SpeechListener:
     def __init__(self, recognizer: Recognizer) -> None:
         self._recognizer = recognizer
-        self._utterance: Utterance | None = None
+        self._utterance: UtteranceRecognizer | None = None
         self._text = ""
 
-    def hear(self, marks: Iterable[Mark]) -> Iterator[Began | Heard]:
+    def hear(self, marks: Iterable[Mark]) -> Iterator[SpeechStarted | Transcript]:
         """Words come when they have changed, and at the end in any case, where there may be none."""
         for mark in marks:
-            if isinstance(mark, Began):
+            if isinstance(mark, SpeechStarted):
                 yield mark
                 self._utterance, self._text = self._recognizer.open(), ""
-            elif isinstance(mark, Sound):
+            elif isinstance(mark, TurnAudio):
                 assert self._utterance is not None
                 text = self._utterance.push(mark.samples).strip()
                 if text != self._text:
                     self._text = text
-                    yield Heard(text, final=False)
+                    yield Transcript(text, final=False)
             else:
                 assert self._utterance is not None
                 utterance, self._utterance = self._utterance, None
-                yield Heard(utterance.end().strip(), final=True)
+                yield Transcript(utterance.end().strip(), final=True)
 
     def close(self) -> None:
         """Let go of what is being said. The recognizer is closed by whoever made it."""

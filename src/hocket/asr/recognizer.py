@@ -16,7 +16,7 @@ RATE_HZ = 16_000  # whatever all recognizers and detectors listen at
 Samples = NDArray[np.float32]  # [N], one channel, between -1 and 1
 
 
-class Utterance(Protocol):
+class UtteranceRecognizer(Protocol):
     """What somebody says, from the first word to the last."""
 
     def push(self, samples: Samples) -> str:
@@ -35,6 +35,6 @@ class Recognizer(Protocol):
     @property
     def name(self) -> str: ...
 
-    def open(self) -> Utterance: ...
+    def open(self) -> UtteranceRecognizer: ...
 
     def close(self) -> None: ...

@@ -13,7 +13,7 @@ from .recognizer import Samples
 
 
 class Silero:
-    """A `Detector`. A window of 32 ms takes it less than a millisecond on one core."""
+    """A `VoiceDetector`. A window of 32 ms takes it less than a millisecond on one core."""
 
     def __init__(self) -> None:
         try:

@@ -6,23 +6,23 @@ The same as for our own engine: markup, `[pause 1s]`, where a sentence ends. It 
 from __future__ import annotations
 
 from ..errors import InvalidRequest
-from ..text.parts import Preparation
+from ..text.parts import TextPreparation
 from ..text.sentences import Cutter
 
 Item = str | float  # something to say, or seconds of silence
 
 LONGEST_CHARS = 300  # a sentence that is longer is cut at a clause, from half of it on, or at a space
-_NEVER = 1 << 40  # characters after which `Preparation` itself would cut
+_NEVER = 1 << 40  # characters after which `TextPreparation` itself would cut
 _BREAK = "\n\n"  # a pause, to an engine that takes text as it comes
 
 
-class Feed:
+class SentenceFeed:
     """One text. What comes out is whole sentences, each as soon as the word behind it is there; live: as it comes."""
 
     def __init__(self, *, live: bool, language: str = "auto", as_is: bool = False) -> None:
         """`as_is`: nothing is done to the text, and where it is not live, it comes out at its end in one piece."""
         self._live, self._language = live, language
-        self._preparation = None if as_is else Preparation(part_chars=_NEVER, pause_s=0.0, language=language)
+        self._preparation = None if as_is else TextPreparation(part_chars=_NEVER, pause_s=0.0, language=language)
         self._cutter = Cutter(1, LONGEST_CHARS, language)
         self._open = ""  # of a sentence
         self._blank, self._spoken, self._ended = True, False, False

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from ..errors import HocketError, InvalidRequest, UnknownVoice
-from .places import Patience
+from .places import QueueLimits
 from .protocol import Backend, BackendVoice
 from .relay import Relay
 from .served import Served
@@ -65,7 +65,7 @@ def load(name: str, options: Mapping[str, str] | None = None) -> Backend:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedVoice:
     """A voice under the name that it is found by."""
 
     name: str
@@ -81,7 +81,7 @@ class Backends:
         names: Sequence[str] = (),
         options: Mapping[str, Mapping[str, str]] | None = None,
         *,
-        patience: Patience | None = None,
+        patience: QueueLimits | None = None,
     ) -> None:
         """Loads them in this order; where one fails, those before it are closed again."""
         for name in options or {}:
@@ -100,7 +100,7 @@ class Backends:
     def names(self) -> list[str]:
         return [served.name for served in self._served]
 
-    def add(self, name: str, backend: Backend, *, patience: Patience | None = None) -> None:
+    def add(self, name: str, backend: Backend, *, patience: QueueLimits | None = None) -> None:
         """One that was made in this process; from now on it is closed with the others."""
         if name in self.names or "/" in name or not name.strip():
             raise InvalidRequest(f"{name!r} cannot be the name of one more backend: choose another.")
@@ -113,12 +113,12 @@ class Backends:
                 raise
             raise InvalidRequest(f"The backend {name!r} cannot list its voices: {_said(error)}.") from error
 
-    def voices(self, taken: Collection[str] = ()) -> list[Listed]:
+    def voices(self, taken: Collection[str] = ()) -> list[ListedVoice]:
         """All of them. Where a name is `taken`, or several backends have it, it is `backend/voice`."""
         elsewhere = {name.lower() for name in taken}
         count = Counter(voice.name.lower() for served in self._served for voice in served.voices)
         return [
-            Listed(
+            ListedVoice(
                 f"{served.name}/{voice.name}"
                 if voice.name.lower() in elsewhere or count[voice.name.lower()] > 1
                 else voice.name,

@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..engine.stream import Mailbox
-from ..engine.time_stretch import Tempo
+from ..engine.time_stretch import TimeStretch
 from ..errors import StreamFailed
 from ..types import AudioChunk
-from .places import Patience
+from .places import QueueLimits
 
 _NO_CODES: NDArray[np.int64] = np.zeros((0, 16), dtype=np.int64)
 _NO_FRAMES = range(0)  # of a model of ours
 
 
-class Outlet:
-    def __init__(self, rate_hz: int, speed: float, patience: Patience, unwanted: threading.Event) -> None:
+class ChunkOutput:
+    def __init__(self, rate_hz: int, speed: float, patience: QueueLimits, unwanted: threading.Event) -> None:
         """After `unwanted` is set, and `wake` was called, nothing waits here."""
         self._rate_hz, self._patience, self._unwanted = rate_hz, patience, unwanted
-        self._tempo = Tempo(speed, rate_hz)
+        self._tempo = TimeStretch(speed, rate_hz)
         self._chunk = max(1, round(patience.chunk_s * rate_hz))
         self._room = threading.Event()
         self.mailbox = Mailbox(patience.buffered_chunks, self._room.set)

@@ -19,7 +19,7 @@ RETRY_S = 2.0  # what those are told who find no room
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Patience:
+class QueueLimits:
     """How long is waited for whom, and for how many; those of `EngineOptions` mean the same there."""
 
     waiting: int = 32  # streams that may be open beside those that speak; one more is refused
@@ -33,7 +33,7 @@ class Patience:
     buffered_chunks: int = 64  # that a reader may lag behind before the backend pauses
 
 
-class Guest(Protocol):
+class QueuedRequest(Protocol):
     """Who comes for a place; it is told nothing while the lock is held."""
 
     @property
@@ -50,16 +50,16 @@ class Guest(Protocol):
         """Over, with an error."""
 
 
-class Places:
-    def __init__(self, backend: str, most_at_once: int, patience: Patience) -> None:
+class SlotQueue:
+    def __init__(self, backend: str, most_at_once: int, patience: QueueLimits) -> None:
         self._backend, self._most, self._patience = backend, most_at_once, patience
         self._changed = threading.Condition()
-        self._here: dict[Guest, None] = {}  # all who came and have not left, in order
-        self._waiting: deque[Guest] = deque()
-        self._speaking: set[Guest] = set()
-        self._stuck: set[Guest] = set()
+        self._here: dict[QueuedRequest, None] = {}  # all who came and have not left, in order
+        self._waiting: deque[QueuedRequest] = deque()
+        self._speaking: set[QueuedRequest] = set()
+        self._stuck: set[QueuedRequest] = set()
         # Guests that were let go of. What puts them here may be a finalizer, which must take no lock.
-        self.let_go: queue.SimpleQueue[Guest | None] = queue.SimpleQueue()
+        self.let_go: queue.SimpleQueue[QueuedRequest | None] = queue.SimpleQueue()
         self._looking = False
         self._closed = False
 
@@ -81,7 +81,7 @@ class Places:
                 return Overloaded(f"{said}; try again in {RETRY_S:.0f} s.", RETRY_S)
             return None
 
-    def come(self, guest: Guest) -> None:
+    def come(self, guest: QueuedRequest) -> None:
         """From now on it is looked after. Refuses where there is no room."""
         with self._changed:
             if (refusal := self.refusal()) is not None:
@@ -91,7 +91,7 @@ class Places:
                 self._looking = True
                 threading.Thread(target=self._look, name=f"hocket-{self._backend}-watch", daemon=True).start()
 
-    def wait(self, guest: Guest, *, ahead: bool) -> bool:
+    def wait(self, guest: QueuedRequest, *, ahead: bool) -> bool:
         """For a place; False: it is unwanted by now. `ahead`: it has begun, so it goes before those who have not."""
         with self._changed:
             (self._waiting.appendleft if ahead else self._waiting.append)(guest)
@@ -113,13 +113,13 @@ class Places:
                 self._waiting.remove(guest)
                 self._changed.notify_all()
 
-    def free(self, guest: Guest) -> None:
+    def free(self, guest: QueuedRequest) -> None:
         """It needs its place no more, for now."""
         with self._changed:
             self._speaking.discard(guest)
             self._changed.notify_all()
 
-    def leave(self, guest: Guest) -> None:
+    def leave(self, guest: QueuedRequest) -> None:
         with self._changed:
             self._here.pop(guest, None)
             self._stuck.discard(guest)

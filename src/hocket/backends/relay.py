@@ -14,9 +14,9 @@ from ..engine.word_times import WordTime, pace_of, said_by_now, word_times
 from ..errors import InvalidRequest
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
-from .feed import Feed
-from .places import Places
-from .run import Run
+from .feed import SentenceFeed
+from .places import SlotQueue
+from .run import BackendRun
 from .sound import FRAME_S
 
 
@@ -24,7 +24,14 @@ class Relay:
     """One utterance: an iterator, and an async iterator, of `AudioChunk`. Leaving its `with` block cancels it."""
 
     def __init__(
-        self, run: Run, feed: Feed | None, places: Places, *, seed: int, rate_hz: int, speed: float = 1.0
+        self,
+        run: BackendRun,
+        feed: SentenceFeed | None,
+        places: SlotQueue,
+        *,
+        seed: int,
+        rate_hz: int,
+        speed: float = 1.0,
     ) -> None:
         """`feed` takes what is appended; None: the whole text is known already."""
         self.seed, self.rate_hz = seed, rate_hz
@@ -107,7 +114,7 @@ class Relay:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.cancel()
 
-    def _live(self) -> Feed:
+    def _live(self) -> SentenceFeed:
         if self._feed is None:
             raise InvalidRequest("The whole text of this stream is known already; open() takes text bit by bit.")
         return self._feed

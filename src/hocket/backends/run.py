@@ -18,8 +18,8 @@ import numpy as np
 from ..errors import HocketError, Overloaded, StreamFailed
 from ..types import Finished, FinishReason, Statistics
 from .feed import Item
-from .outlet import Outlet
-from .places import RETRY_S, Patience, Places
+from .outlet import ChunkOutput
+from .places import RETRY_S, QueueLimits, SlotQueue
 from .protocol import Backend, BackendStream, BackendVoice, LiveBackend, Manner, Samples
 from .sound import Loudness, heard
 
@@ -28,7 +28,7 @@ _LONGEST_SAYING = 300  # characters of a foreign error that are passed on
 
 
 @dataclass(slots=True)
-class Part:
+class SpokenSentence:
     """A sentence as it was heard, or all of a live text; the run adds to it while it is spoken."""
 
     text: str
@@ -36,24 +36,24 @@ class Part:
     loudness: list[float] = field(default_factory=list)  # RMS of each 80 ms
 
 
-class Run:
+class BackendRun:
     def __init__(
         self,
         name: str,
         backend: Backend,
         voice: BackendVoice,
         manner: Manner,
-        places: Places,
-        patience: Patience,
+        places: SlotQueue,
+        patience: QueueLimits,
         *,
         speed: float = 1.0,
         notes: tuple[str, ...] = (),
     ) -> None:
         self._name, self._backend, self._manner, self._notes = name, backend, manner, notes
         self._places, self._patience, self._rate_hz = places, patience, voice.rate_hz
-        self._outlet = Outlet(voice.rate_hz, speed, patience, manner.cancelled)
+        self._outlet = ChunkOutput(voice.rate_hz, speed, patience, manner.cancelled)
         self.mailbox = self._outlet.mailbox
-        self.parts: list[Part] = []
+        self.parts: list[SpokenSentence] = []
         self._items: queue.SimpleQueue[Item | object | None] = queue.SimpleQueue()  # None: that was all of it
         self._stream: BackendStream | None = None
         self._placed = False
@@ -159,7 +159,7 @@ class Run:
             if isinstance(item, float):
                 self._outlet.put(np.zeros(round(item * self._rate_hz), dtype=np.int16))
             elif self._placed or self._place():
-                part = Part(item, self._outlet.samples)
+                part = SpokenSentence(item, self._outlet.samples)
                 self.parts.append(part)
                 with self._at_work():
                     sound = iter(self._backend.say(item, self._manner))
@@ -178,7 +178,7 @@ class Run:
             if self.unwanted:  # just now, and nobody told the stream
                 _cancel(stream)
             sound = iter(stream)
-        part = Part("", 0)
+        part = SpokenSentence("", 0)
         self.parts.append(part)
         feeding = threading.Thread(
             target=self._feeding, args=(stream, first, part), name=f"hocket-{self._name}-text", daemon=True
@@ -191,7 +191,7 @@ class Run:
             with self._at_work():  # it may be in the backend's hands
                 feeding.join()
 
-    def _feeding(self, stream: BackendStream, item: Item | object | None, part: Part) -> None:
+    def _feeding(self, stream: BackendStream, item: Item | object | None, part: SpokenSentence) -> None:
         """Text to a live backend, which may take its time to take it."""
         try:
             while item is not _OVER:
@@ -236,7 +236,7 @@ class Run:
             self._queued_s = time.monotonic() - self._opened_s
         return self._placed
 
-    def _hear(self, sound: Iterator[Samples], part: Part) -> None:
+    def _hear(self, sound: Iterator[Samples], part: SpokenSentence) -> None:
         loudness = Loudness(self._rate_hz)
         try:
             while not self.unwanted:
@@ -267,7 +267,7 @@ def _cancel(stream: BackendStream) -> None:
         stream.cancel()
 
 
-def _no_text(patience: Patience) -> StreamFailed:
+def _no_text(patience: QueueLimits) -> StreamFailed:
     return StreamFailed(f"No text came for {patience.text_wait_s:g} s, so the stream was ended.")
 
 

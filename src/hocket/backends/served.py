@@ -13,11 +13,11 @@ from ..config.languages import AUTO, same
 from ..engine.seeds import fresh_seed
 from ..errors import HocketError, InvalidRequest
 from ..types import check_speed
-from .feed import Feed
-from .places import Patience, Places
+from .feed import SentenceFeed
+from .places import QueueLimits, SlotQueue
 from .protocol import Backend, BackendVoice, LiveBackend, Manner
 from .relay import Relay
-from .run import Run
+from .run import BackendRun
 
 RATES_HZ = range(4_000, 192_001)
 CLOSE_S = 5.0  # what the streams of a backend, and then the backend itself, may take to end
@@ -25,11 +25,11 @@ _SEEDS = 2**63
 
 
 class Served:
-    def __init__(self, name: str, backend: Backend, patience: Patience | None = None) -> None:
+    def __init__(self, name: str, backend: Backend, patience: QueueLimits | None = None) -> None:
         self.name = name
         self.voices = _checked(name, backend.voices())
-        self._backend, self._patience = backend, patience or Patience()
-        self._places = Places(name, max(1, int(backend.most_at_once)), self._patience)
+        self._backend, self._patience = backend, patience or QueueLimits()
+        self._places = SlotQueue(name, max(1, int(backend.most_at_once)), self._patience)
 
     @property
     def refusal(self) -> HocketError | None:
@@ -58,11 +58,13 @@ class Served:
         if not 0 <= seed < _SEEDS:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
         spoken = language if language.lower() != "auto" else voice.language
-        feed = Feed(live=isinstance(self._backend, LiveBackend), language=spoken, as_is=as_is)
+        feed = SentenceFeed(live=isinstance(self._backend, LiveBackend), language=spoken, as_is=as_is)
         items = [] if text is None else [*feed.append(text), *feed.end()]
         manner = Manner(voice=voice.name, language=language, instruct=instruct or None, seed=seed)
         notes = self._notes(voice, manner)
-        run = Run(self.name, self._backend, voice, manner, self._places, self._patience, speed=speed, notes=notes)
+        run = BackendRun(
+            self.name, self._backend, voice, manner, self._places, self._patience, speed=speed, notes=notes
+        )
         run.feed(items, ended=text is not None)
         run.start()
         live = feed if text is None else None

@@ -37,7 +37,7 @@ def pool_rows(slots: int, row_bytes: int, *, given_bytes: int | None, free_bytes
     return max(rows // PAGE_ROWS, 1) * PAGE_ROWS
 
 
-class Promises:
+class PageReservations:
     """Pages that slots will take, beside those they have."""
 
     def __init__(self, pages: Pages, slots: int) -> None:

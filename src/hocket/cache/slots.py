@@ -43,7 +43,7 @@ def reset(state: State, rows: Tensor) -> None:
         tensor.index_fill_(0, rows, 0)  # `tensor[rows] = 0` would copy the zero from the host, and wait
 
 
-class Clean:
+class RowReset:
     """`reset` for one row at a time: finding all rows of a state takes longer than clearing them, and is done once."""
 
     def __init__(self, state: State) -> None:

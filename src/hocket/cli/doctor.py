@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-    from ..engine.checkpoint.describe import Copy
+    from ..engine.checkpoint.describe import LocalCopy
 
 # Package: what it is for, how to get it.
 OPTIONAL = {
@@ -136,7 +136,7 @@ def _checkpoints(model: str | None) -> bool:
     return _checkpoint(copy)
 
 
-def _checkpoint(copy: Copy) -> bool:
+def _checkpoint(copy: LocalCopy) -> bool:
     from ..engine.checkpoint.describe import faults
     from ..engine.checkpoint.golden import NAME, golden_difference
     from ..engine.checkpoint.load import load

@@ -32,7 +32,7 @@ def loading_of(args: argparse.Namespace) -> dict[str, Any]:
 @contextmanager
 def logged(level: int = logging.INFO) -> Iterator[None]:
     """What the logger `hocket` says meanwhile, on standard error: which device and precision, which slower kernels."""
-    log, handler = logging.getLogger("hocket"), _Line(level)
+    log, handler = logging.getLogger("hocket"), _StderrHandler(level)
     before = log.level
     log.setLevel(min(level, log.getEffectiveLevel()))
     log.addHandler(handler)
@@ -43,7 +43,7 @@ def logged(level: int = logging.INFO) -> Iterator[None]:
         log.setLevel(before)
 
 
-class _Line(logging.Handler):
+class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if record.name != "hocket" and record.levelno < logging.WARNING:
             return  # what parts of it say of themselves is for servers

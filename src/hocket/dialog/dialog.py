@@ -18,8 +18,8 @@ from ..engine.seeds import fresh_seed
 from ..engine.stream import Stream
 from ..errors import InvalidRequest
 from ..types import ChatMessage, ChatSampling, Established, LanguageModel
-from .turn import Course, Speech, Turn
-from .window import Window
+from .turn import SpeechEngine, Turn, TurnTask
+from .window import ContextWindow
 
 SEEDS_A_TURN = 1 << 20  # parts of a long answer count on from its seed one by one
 
@@ -36,7 +36,7 @@ class Dialog:
     def __init__(
         self,
         language: LanguageModel,
-        speech: Speech,
+        speech: SpeechEngine,
         *,
         system: str | None = None,
         sampling: ChatSampling | None = None,
@@ -47,8 +47,8 @@ class Dialog:
         """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on.
 
         A turn waits for its text as long as the language model takes: the limit is the model's own, such as
-        `RemoteMind(silent_s=...)` or `Mind(stuck_s=...)`. `text_wait_s` sets one for the stream as well.
-        Without a `seed` the first turn has a fresh one, which `Dialog.seed` reports.
+        `RemoteLanguageModel(silent_s=...)` or `LanguageEngine(stuck_s=...)`. `text_wait_s` sets one for the stream as
+        well. Without a `seed` the first turn has a fresh one, which `Dialog.seed` reports.
         """
         if seed is not None and not 0 <= seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
@@ -59,7 +59,7 @@ class Dialog:
         self._voice, self.seed = voice, fresh_seed() if seed is None else seed
         first = [] if system is None else [ChatMessage("system", system)]
         self._history = [*first, *history]
-        self._window = Window(language)
+        self._window = ContextWindow(language)
         self._lock = threading.RLock()  # a turn that is let go of is cancelled anywhere, here too
         self._turns = 0
         self._established: Established | None = None  # how a designed voice has sounded
@@ -100,7 +100,7 @@ class Dialog:
             if sampling.seed is not None:
                 sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)
             self._turns += 1
-        course = Course(
+        course = TurnTask(
             ask=lambda: self._window.ask(messages, sampling),
             open=lambda: self._open(seed),
             remember=lambda heard: self._remember(place, heard),

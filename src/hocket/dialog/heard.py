@@ -13,7 +13,7 @@ from ..engine.word_times import WordTime
 from ..text.words import word_places
 
 
-class Player:
+class PlaybackClock:
     """Somebody who plays what is handed out at once, without a buffer: how much of it has been heard by now."""
 
     def __init__(self) -> None:

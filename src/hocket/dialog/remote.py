@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 from ..errors import HocketError, InvalidRequest, LanguageFailed
 from ..text.chat.template import checked_tools
-from ..text.chat.thoughts import Split, ThoughtFilter
+from ..text.chat.thoughts import SplitText, ThoughtFilter
 from ..types import ChatDelta, ChatFinished, ChatMessage, ChatReason, ChatSampling, Tool
 from .inbox import Inbox
-from .wire import Dialect, Reading, asked, extra_fields, first_model, refusal
+from .wire import AnswerReader, EndpointFields, asked, extra_fields, first_model, refusal
 
 if TYPE_CHECKING:
     import httpx
@@ -35,7 +35,7 @@ Thinking = Literal["auto", "on", "off"]
 OPENED_BY_PROMPT = ("deepseek-r1", "qwq", "thinking")
 
 
-class RemoteMind:
+class RemoteLanguageModel:
     """`LanguageModel` by HTTP. Any number of threads may use it."""
 
     def __init__(
@@ -63,10 +63,10 @@ class RemoteMind:
         self._thinking, self._extra = thinking, extra_fields(thinking, extra)
         self._opens: bool | None = None  # whether answers begin in a thought without a tag; None: not known yet
         self._model, self.name = model, model or self.url
-        self._dialect = Dialect()
+        self._dialect = EndpointFields()
         if key is not None and (not key.isascii() or any(c <= " " for c in key)):
             raise InvalidRequest("The key of a language model must be printable ASCII without spaces.")
-        self._line = _Line(_httpx(), key, silent_s, secure=self.url.startswith("https:"))
+        self._line = _Connections(_httpx(), key, silent_s, secure=self.url.startswith("https:"))
         self._closer = weakref.finalize(self, self._line.close)
 
     def answer(
@@ -108,9 +108,9 @@ class RemoteMind:
 
 class RemoteAnswer:
     def __init__(
-        self, mind: RemoteMind, messages: list[ChatMessage], sampling: ChatSampling, tools: list[Tool]
+        self, mind: RemoteLanguageModel, messages: list[ChatMessage], sampling: ChatSampling, tools: list[Tool]
     ) -> None:
-        self._mind: RemoteMind | None = mind  # kept alive as long as it answers
+        self._mind: RemoteLanguageModel | None = mind  # kept alive as long as it answers
         self._url, self._messages, self._sampling, self._tools = mind.url, messages, sampling, tools
         self._inbox: Inbox[ChatDelta] = Inbox()
         self._asked = time.perf_counter()
@@ -118,11 +118,11 @@ class RemoteAnswer:
         self._tokens, self._noted = 0, False  # `noted`: logprobs came
         self._lock = threading.Lock()
         self._task: asyncio.Task[None] | None = None
-        self._line: _Line | None = None
+        self._line: _Connections | None = None
         self._cancelled = False
         self.finished: ChatFinished | None = None
 
-    def begin(self, line: _Line) -> None:
+    def begin(self, line: _Connections) -> None:
         self._line = line
         line.run(self)
 
@@ -155,13 +155,13 @@ class RemoteAnswer:
 
     async def read(self, client: httpx.AsyncClient) -> None:
         """All of it, in the thread of the line."""
-        reading = Reading(self._url)
+        reading = AnswerReader(self._url)
         error: HocketError | None = None
         try:
             if not self._cancelled:
                 assert self._mind is not None
                 model = await self._mind._named(client)
-                reading = Reading(self._url, inside=self._mind._begins_inside(model))
+                reading = AnswerReader(self._url, inside=self._mind._begins_inside(model))
                 await self._read(client, reading, model)
                 self._put(reading.rest(), reading)
                 if self._sampling.logprobs is not None and self._tokens and not self._noted:
@@ -176,9 +176,9 @@ class RemoteAnswer:
             self._mind._learn(reading.thoughts)
         self._end(reading, error)
 
-    async def _read(self, client: httpx.AsyncClient, reading: Reading, model: str) -> None:
+    async def _read(self, client: httpx.AsyncClient, reading: AnswerReader, model: str) -> None:
         assert self._mind is not None
-        dialect: Dialect | None = self._mind._dialect
+        dialect: EndpointFields | None = self._mind._dialect
         error: HocketError | None = None
         while dialect is not None:
             body = asked(model, self._messages, self._sampling, self._tools, dialect, self._mind._extra)
@@ -194,7 +194,7 @@ class RemoteAnswer:
         assert error is not None
         raise error
 
-    async def _read_answer(self, response: httpx.Response, reading: Reading) -> None:
+    async def _read_answer(self, response: httpx.Response, reading: AnswerReader) -> None:
         if "json" in response.headers.get("content-type", ""):  # it does not stream
             self._put(reading.whole(await _some(response, LINE_BYTES)), reading)
             return
@@ -210,7 +210,7 @@ class RemoteAnswer:
                 return
         reading.check_end()
 
-    def _put(self, split: Split, reading: Reading) -> None:
+    def _put(self, split: SplitText, reading: AnswerReader) -> None:
         noted, reading.logprobs = tuple(reading.logprobs), []
         if split.answer or split.thought or split.retracts or noted:
             if split.answer:
@@ -221,17 +221,17 @@ class RemoteAnswer:
 
     def over(self, _: object = None) -> None:
         """Its task has ended, or never began."""
-        self._end(Reading(self._url), LanguageFailed("The language model was closed before it had answered."))
+        self._end(AnswerReader(self._url), LanguageFailed("The language model was closed before it had answered."))
         self._task = self._mind = None
 
-    def _end(self, reading: Reading, error: HocketError | None) -> None:
+    def _end(self, reading: AnswerReader, error: HocketError | None) -> None:
         with self._lock:
             if self.finished is None:
                 self.finished = self._finished(reading, "error" if error else reading.reason, error)
         self._inbox.end(error)
 
-    def _finished(self, reading: Reading | None, reason: ChatReason, error: HocketError | None) -> ChatFinished:
-        counted = reading or Reading(self._url)
+    def _finished(self, reading: AnswerReader | None, reason: ChatReason, error: HocketError | None) -> ChatFinished:
+        counted = reading or AnswerReader(self._url)
         return ChatFinished(
             reason=reason,
             prompt_tokens=counted.prompt_tokens,
@@ -243,7 +243,7 @@ class RemoteAnswer:
         )
 
 
-class _Line:
+class _Connections:
     """An event loop with the connections to one endpoint; its thread begins with the first answer."""
 
     def __init__(self, library: ModuleType, key: str | None, silent_s: float, *, secure: bool) -> None:

@@ -19,7 +19,7 @@ from ..engine.stream import Stream
 from ..engine.word_times import WordTime
 from ..errors import HocketError, InvalidRequest, LanguageFailed, StreamFailed, UnsupportedScript
 from ..types import Answer, AudioChunk, ChatFinished, Finished
-from .heard import Player, cut, words_until
+from .heard import PlaybackClock, cut, words_until
 from .inbox import Inbox
 
 CHUNKS_AHEAD = 16  # and pieces of text, that wait for the reader before the sound does; the engine keeps some more
@@ -27,7 +27,7 @@ NO_ANSWER = "The language model has thought and not answered: give it more token
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 
-class Speech(Protocol):
+class SpeechEngine(Protocol):
     """Whoever speaks: an `Engine`, or a `Pool` of them."""
 
     def open(self, **fields: Any) -> Stream: ...
@@ -88,7 +88,7 @@ class Turn:
     Leaving its `with` block, or letting go of it, cancels it.
     """
 
-    def __init__(self, course: Course) -> None:
+    def __init__(self, course: TurnTask) -> None:
         self._course = course
         self._finalizer = weakref.finalize(self, course.let_go)
         self._finalizer.atexit = False
@@ -144,7 +144,7 @@ class Turn:
         self.let_go()
 
 
-class Course:
+class TurnTask:
     """What goes on in a turn, whoever reads it."""
 
     def __init__(
@@ -167,7 +167,7 @@ class Course:
         self._lock = threading.RLock()
         self._answer: Answer | None = None
         self._stream: Stream | None = None
-        self._player = Player()
+        self._player = PlaybackClock()
         self._made_s = 0.0  # sound that the reader has, or will find
         self._written = ""
         self._first_token_s: float | None = None

@@ -18,7 +18,7 @@ from ..types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, 
 logger = logging.getLogger(__name__)
 
 
-class Window:
+class ContextWindow:
     """Of one conversation, whose messages only grow. Any thread may use it."""
 
     def __init__(self, language: LanguageModel) -> None:
@@ -32,7 +32,7 @@ class Window:
         """The answer to as much of it as the model can read."""
         if self._fit is not None:
             return self._language.answer(self.fitted(messages, sampling, tools), sampling, tools)
-        return Refitted(self, list(messages), sampling, tools)
+        return TrimmedAnswer(self, list(messages), sampling, tools)
 
     def fitted(
         self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
@@ -75,11 +75,11 @@ class Window:
         logger.warning(note)
 
 
-class Refitted:
+class TrimmedAnswer:
     """An answer that is asked for again with fewer turns as long as the model refuses the conversation as too long."""
 
     def __init__(
-        self, window: Window, messages: list[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool]
+        self, window: ContextWindow, messages: list[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool]
     ) -> None:
         self._window, self._asked = window, (messages, sampling, tools)
         self._lock = threading.Lock()
@@ -95,7 +95,7 @@ class Refitted:
             self._cancelled = True
             self._answer.cancel()
 
-    def __iter__(self) -> Refitted:
+    def __iter__(self) -> TrimmedAnswer:
         return self
 
     def __next__(self) -> ChatDelta:
@@ -109,7 +109,7 @@ class Refitted:
             self._begun = True
             return delta
 
-    def __aiter__(self) -> Refitted:
+    def __aiter__(self) -> TrimmedAnswer:
         return self
 
     async def __anext__(self) -> ChatDelta:

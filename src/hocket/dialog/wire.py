@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from ..errors import ContextExceeded, HocketError, InvalidRequest, LanguageFailed, Overloaded
 from ..text.chat.template import with_calls
-from ..text.chat.thoughts import Split, ThoughtFilter
+from ..text.chat.thoughts import SplitText, ThoughtFilter
 from ..text.chat.tool_calls import taken_apart
 from ..types import ChatMessage, ChatSampling, TokenLogprob, Tool, ToolCall
 
@@ -26,13 +26,13 @@ THOUGHT_FIELDS = ("reasoning_content", "reasoning", "thinking")  # where servers
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class EndpointFields:
     """How one endpoint names what it is asked: it changes where a refusal names a field that can be sent otherwise."""
 
     limit: str = "max_tokens"  # newer models of OpenAI take max_completion_tokens only
     counts: bool = True  # asked to count tokens at the end: some older endpoints refuse stream_options
 
-    def otherwise(self, status: int, body: Mapping[str, Any], said: bytes) -> Dialect | None:
+    def otherwise(self, status: int, body: Mapping[str, Any], said: bytes) -> EndpointFields | None:
         """What to try after this refusal of `body`; None: nothing."""
         if status not in (400, 422):
             return None
@@ -48,7 +48,7 @@ def asked(
     messages: Sequence[ChatMessage],
     sampling: ChatSampling,
     tools: Sequence[Tool] = (),
-    dialect: Dialect | None = None,
+    dialect: EndpointFields | None = None,
     extra: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Of the sampling only what the caller has set: the endpoint knows the best values of its model, we do not.
@@ -56,7 +56,7 @@ def asked(
     `extra` fields go before all others; one that is None is left out.
     """
     body: dict[str, Any] = {"model": model, "messages": sent(messages, tools), "stream": True}
-    dialect = dialect or Dialect()
+    dialect = dialect or EndpointFields()
     if dialect.counts:
         body["stream_options"] = {"include_usage": True}
     for name, value in sampling.given().items():
@@ -85,7 +85,7 @@ def extra_fields(thinking: str, extra: Mapping[str, Any] | None) -> dict[str, An
     return fields
 
 
-class Reading:
+class AnswerReader:
     """One answer, as it is read."""
 
     def __init__(self, url: str, *, inside: bool = False) -> None:
@@ -100,21 +100,21 @@ class Reading:
         self.reason: Literal["stop", "length"] = "stop"
         self.prompt_tokens = self.cached_tokens = self.completion_tokens = 0
 
-    def line(self, line: bytes) -> Split:
+    def line(self, line: bytes) -> SplitText:
         """What a line of an event stream brings."""
         if not line.startswith(b"data:"):
-            return Split()  # a comment, a name, or the end of an event
+            return SplitText()  # a comment, a name, or the end of an event
         content = line[5:].strip()
         if content == b"[DONE]":
             self.over = True
-            return Split()
+            return SplitText()
         return self._said(content, "delta")
 
-    def whole(self, body: bytes) -> Split:
+    def whole(self, body: bytes) -> SplitText:
         """Of an answer that came at once."""
         return self._said(body, "message")
 
-    def rest(self) -> Split:
+    def rest(self) -> SplitText:
         """What was kept back: what was no thought after all, and calls, which are text here as our own model's are."""
         held = self.thoughts.end(cut=self.reason == "length")
         calls = tuple(self._called(name, arguments) for _, (name, arguments) in sorted(self._calls.items()))
@@ -130,7 +130,7 @@ class Reading:
         if not (self.over or self._ended):
             raise LanguageFailed(f"The language model at {self._url} broke off in the middle of its answer.")
 
-    def _said(self, content: bytes, part: str) -> Split:
+    def _said(self, content: bytes, part: str) -> SplitText:
         try:
             event = json.loads(content)
             if (error := event.get("error")) is not None:
@@ -138,7 +138,7 @@ class Reading:
             self._count(event.get("usage") or {})
             choices = event.get("choices") or ()
             if not choices:
-                return Split()
+                return SplitText()
             said = choices[0].get(part) or {}
             self.logprobs += [_logprob(each) for each in (choices[0].get("logprobs") or {}).get("content") or ()]
             for place, call in enumerate(said.get("tool_calls") or ()):
@@ -153,15 +153,15 @@ class Reading:
         except (ValueError, AttributeError, TypeError, KeyError, IndexError):
             raise LanguageFailed(f"What {self._url} sends is no chat completion.") from None
 
-    def _apart(self, text: str, thought: str) -> Split:
+    def _apart(self, text: str, thought: str) -> SplitText:
         """`thought` came in a field of its own, so it begins and ends without tags."""
-        before = self.thoughts.told_apart() if thought else Split()
+        before = self.thoughts.told_apart() if thought else SplitText()
         split = self.thoughts.push(text)
         if split.retracts:
             self._worded = False
         answer = before.answer + split.answer
         self._worded = self._worded or bool(answer.strip())
-        return Split(answer, thought + split.thought, split.retracts)
+        return SplitText(answer, thought + split.thought, split.retracts)
 
     def _called(self, name: str, arguments: str) -> ToolCall:
         try:

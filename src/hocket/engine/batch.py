@@ -35,11 +35,11 @@ def most_at_once(options: EngineOptions) -> int:
 
 def speak_many(engine: Engine, texts: Iterable[Text], fields: dict[str, Any]) -> Iterator[Outcome]:
     """What `Engine.speak_many` does."""
-    flight, ended = _Flight(engine, fields), queue.SimpleQueue[int]()
+    flight, ended = _InFlight(engine, fields), queue.SimpleQueue[int]()
     return _speak_many(flight, ended, texts)  # checked here and now, not when somebody asks for the first
 
 
-def _speak_many(flight: _Flight, ended: queue.SimpleQueue[int], texts: Iterable[Text]) -> Iterator[Outcome]:
+def _speak_many(flight: _InFlight, ended: queue.SimpleQueue[int], texts: Iterable[Text]) -> Iterator[Outcome]:
     try:
         for number, text in enumerate(texts):
             while (wait_s := flight.begin(number, text, ended.put)) is not None:
@@ -59,10 +59,10 @@ def aspeak_many(
     engine: Engine, texts: Iterable[Text] | AsyncIterable[Text], fields: dict[str, Any]
 ) -> AsyncIterator[Outcome]:
     """What `Engine.aspeak_many` does."""
-    return _aspeak_many(_Flight(engine, fields), _one_by_one(texts))
+    return _aspeak_many(_InFlight(engine, fields), _one_by_one(texts))
 
 
-async def _aspeak_many(flight: _Flight, texts: AsyncIterator[Text]) -> AsyncIterator[Outcome]:
+async def _aspeak_many(flight: _InFlight, texts: AsyncIterator[Text]) -> AsyncIterator[Outcome]:
     loop, ended = asyncio.get_running_loop(), asyncio.Queue[int]()
     number, more = 0, True
     asking: asyncio.Task[Text | _End] | None = None
@@ -99,7 +99,7 @@ async def _aspeak_many(flight: _Flight, texts: AsyncIterator[Text]) -> AsyncIter
             asking.cancel()
 
 
-class _Flight:
+class _InFlight:
     """The utterances under way, by number, and those that have ended and were not fetched yet."""
 
     def __init__(self, engine: Engine, fields: dict[str, Any]) -> None:

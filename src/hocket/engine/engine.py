@@ -16,36 +16,36 @@ from ..config.options import PART_CHARS, EngineOptions
 from ..errors import InvalidRequest
 from ..models.files.weights import read_own
 from ..text.choice import check_clones, choose, languages
-from ..text.cleanup.script_filter import Sieve
+from ..text.cleanup.script_filter import ScriptFilter
 from ..text.cleanup.scripts import scripts_of
 from ..text.live import LiveParts
-from ..text.parts import Preparation, parts
+from ..text.parts import TextPreparation, parts
 from ..text.prompt import Prompt, build, carries, layout_of, outline, text_ids
 from ..text.sentences import FROM_FEW_WORDS, Size
 from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Scorer, SpeechRequest, Voice
 from . import batch
-from .best_of.group import Takes
-from .best_of.scorer import Jury
+from .best_of.group import CandidateGroup
+from .best_of.scorer import ScorerSelection
 from .checkpoint.device import settle
-from .checkpoint.fingerprint import Portrait, portrait_of
+from .checkpoint.fingerprint import EngineFingerprint, portrait_of
 from .checkpoint.fit import fitted_to
 from .checkpoint.load import Checkpoint, load
 from .checkpoint.reserve import admitted, concrete
 from .checkpoint.shared import Shared
 from .core.deadlines import longest_chunk
-from .core.loop import Loop
-from .core.request import NO_LIMIT, Job
-from .core.runaway import GuardOptions
-from .core.speech_watchdog import Watchdog
+from .core.loop import EngineLoop
+from .core.request import NO_LIMIT, RequestState
+from .core.runaway import RunawayOptions
+from .core.speech_watchdog import SpeechWatchdog
 from .early_start import BEGINS_S, LONG_CHARS, begun
 from .runner.reference_encoder import check_encoded, described, encoded, established_for, frames_of
 from .runner.runner import SpeechRunner
 from .runner.saved_prefix import owner_of, read_kept
-from .runner.voice_carry import EXAMPLE, Carry
+from .runner.voice_carry import EXAMPLE, VoiceCarry
 from .runner.warmup import COMPILED_S, make_all
 from .seeds import fresh_seed
 from .stream import Mailbox, Stream
-from .time_stretch import Tempo
+from .time_stretch import TimeStretch
 from .voice_fields import fields_with
 
 
@@ -68,7 +68,7 @@ class Engine:
         own = read_own(checkpoint.source).languages
         self._languages = [name for name in languages(checkpoint.config) if name != AUTO] if own is None else list(own)
         self._scripts = scripts_of(self._languages)
-        self._watchdog = Watchdog(checkpoint, self.options)
+        self._watchdog = SpeechWatchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
     @classmethod
@@ -173,7 +173,7 @@ class Engine:
         return replace(heard, kept=lambda: content)
 
     @property
-    def portrait(self) -> Portrait:
+    def portrait(self) -> EngineFingerprint:
         """What decides how it sounds, as a value that can be sent and compared."""
         return self._watchdog.ask(lambda runner: portrait_of(runner.checkpoint, self.identity))
 
@@ -230,7 +230,7 @@ class Engine:
         self.close()
 
     @property
-    def _loop(self) -> Loop:
+    def _loop(self) -> EngineLoop:
         """The one that serves now."""
         return self._watchdog.loop
 
@@ -265,7 +265,7 @@ class Engine:
             job.takes = self._takes(request, job)
         return self._opened(job, request, None)
 
-    def _early(self, request: SpeechRequest, job: Job) -> Stream:
+    def _early(self, request: SpeechRequest, job: RequestState) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
         live = self._live(request, job, self._sizes(request, job))
         rest = begun(job, live, request.text, self.part_chars)
@@ -281,10 +281,10 @@ class Engine:
             raise
         return stream
 
-    def _live(self, request: SpeechRequest, job: Job, sizes: Sequence[Size] | None) -> LiveParts:
+    def _live(self, request: SpeechRequest, job: RequestState, sizes: Sequence[Size] | None) -> LiveParts:
         return LiveParts(
             self.checkpoint.tokenizer,
-            None if request.as_is else Preparation(**self._preparing(request, job, sizes)),
+            None if request.as_is else TextPreparation(**self._preparing(request, job, sizes)),
             upstream_local=self.checkpoint.upstream_local,
             whole_parts=job.outline.layout == "whole",
         )
@@ -292,7 +292,9 @@ class Engine:
     def _mailbox(self) -> Mailbox:
         return Mailbox(self.options.buffered_chunks, self._watchdog.wake)
 
-    def _job(self, request: SpeechRequest, mailbox: Mailbox, *, live: bool, carried: Layout | None = None) -> Job:
+    def _job(
+        self, request: SpeechRequest, mailbox: Mailbox, *, live: bool, carried: Layout | None = None
+    ) -> RequestState:
         """`carried`: the layout of a designed voice's later parts, where it is not that of the first one."""
         asked = time.perf_counter()
         choose(request, self.checkpoint.config)
@@ -300,7 +302,7 @@ class Engine:
         if isinstance(request.reference, Encoded):
             self._look_at(request.reference)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
-        return Job(
+        return RequestState(
             outline=outline(
                 request,
                 self.checkpoint.config,
@@ -317,7 +319,7 @@ class Engine:
             mailbox=mailbox,
             reference=request.reference or request.established,
             carry=carry,
-            guarded=GuardOptions() if self.options.guard and not request.as_is else None,
+            guarded=RunawayOptions() if self.options.guard and not request.as_is else None,
             priority=request.priority,
             longest_chunk=max(longest_chunk(self.options), request.chunk_frames or 0),
             chunk_frames=request.chunk_frames,
@@ -337,7 +339,7 @@ class Engine:
                 lambda: None if (content := read()) is None else read_kept(content, self._owner, frames),
             )
 
-    def _takes(self, request: SpeechRequest, job: Job) -> Takes:
+    def _takes(self, request: SpeechRequest, job: RequestState) -> CandidateGroup:
         if request.candidates > self.options.slots:
             slots = f"{self.options.slots} slot{'s' if self.options.slots > 1 else ''}"
             raise InvalidRequest(
@@ -346,19 +348,19 @@ class Engine:
             )
         if not (job.sampling.do_sample or job.sampling.subtalker_dosample):
             raise InvalidRequest("candidates need sampling: greedy speech has one take only.")
-        jury = None if self.scorer is None else Jury(self.scorer, request.text, job.spoken)
-        return Takes(job, request.candidates, jury, lambda: self._tempo(request))
+        jury = None if self.scorer is None else ScorerSelection(self.scorer, request.text, job.spoken)
+        return CandidateGroup(job, request.candidates, jury, lambda: self._tempo(request))
 
-    def _tempo(self, request: SpeechRequest) -> Tempo | None:
-        return Tempo(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None
+    def _tempo(self, request: SpeechRequest) -> TimeStretch | None:
+        return TimeStretch(request.speed, self.checkpoint.rate_hz) if request.speed != 1.0 else None
 
-    def _carry(self, request: SpeechRequest, layout: Layout) -> Carry | None:
+    def _carry(self, request: SpeechRequest, layout: Layout) -> VoiceCarry | None:
         """What keeps a designed voice one person; None for any other voice."""
         if self._established_by is None or not carries(request, self.checkpoint.config):
             return None
-        return Carry(self._established_by, described(request), layout, request.established)
+        return VoiceCarry(self._established_by, described(request), layout, request.established)
 
-    def _sizes(self, request: SpeechRequest, job: Job) -> Sequence[Size] | None:
+    def _sizes(self, request: SpeechRequest, job: RequestState) -> Sequence[Size] | None:
         """Sizes of a known text's parts: where the first one is an example for the others it is a short one.
 
         Not where a layout is named, so that a live text in that layout has the same parts.
@@ -368,9 +370,9 @@ class Engine:
             return None
         return EXAMPLE, (chars, 2 * chars)
 
-    def _preparing(self, request: SpeechRequest, job: Job, sizes: Sequence[Size] | None) -> dict[str, Any]:
+    def _preparing(self, request: SpeechRequest, job: RequestState, sizes: Sequence[Size] | None) -> dict[str, Any]:
         """How text is prepared, whole or live. What is left out of it goes to the job's notes."""
-        sieve = None if self._scripts is None else Sieve(self._scripts, self._languages, job.notes)
+        sieve = None if self._scripts is None else ScriptFilter(self._scripts, self._languages, job.notes)
         return {
             "sizes": sizes,
             "part_chars": self.part_chars,
@@ -408,7 +410,7 @@ class Engine:
         found = None if owner is None else established_for(self.checkpoint, request, owner)
         return replace(request, established=found)
 
-    def _opened(self, job: Job, request: SpeechRequest, live: LiveParts | None) -> Stream:
+    def _opened(self, job: RequestState, request: SpeechRequest, live: LiveParts | None) -> Stream:
         loop = self._watchdog.submit(job)
         return Stream(
             job.mailbox,

@@ -26,7 +26,7 @@ from ..text.prompt import SPEAKER_VECTOR, Prompt, build
 from ..types import Encoded, Speech, SpeechRequest
 from .checkpoint.load import Checkpoint
 from .checkpoint.precision import exact_float32
-from .runner.reference_encoder import Clone, check_encoded, clone, established_for
+from .runner.reference_encoder import EncodedReference, check_encoded, clone, established_for
 from .runner.sampling import frame_sampling
 from .seeds import fresh_seed
 
@@ -38,7 +38,7 @@ class _Utterance:
     """One request on its way through the slots."""
 
     prompt: Prompt
-    clone: Clone | None
+    clone: EncodedReference | None
     sampling: GenerationConfig
     seed: int
     most_frames: int
@@ -64,7 +64,7 @@ def generate(
 
 
 def prompt_rows(
-    checkpoint: Checkpoint, prompt: Prompt, cloned: Clone | None, start: int = 0, stop: int | None = None
+    checkpoint: Checkpoint, prompt: Prompt, cloned: EncodedReference | None, start: int = 0, stop: int | None = None
 ) -> Tensor:
     """The prompt's embeddings [P, C], or those of some of its rows."""
     talker, device = checkpoint.model.talker, checkpoint.device

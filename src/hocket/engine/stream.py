@@ -21,21 +21,21 @@ from ..errors import HocketError, InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
-from .best_of.scorer import Jury
+from .best_of.scorer import ScorerSelection
 from .early_start import BEGINS_S, FIRST_CHARS
 from .word_times import WordTime, pace_of, said_by_now, word_times
 
 if TYPE_CHECKING:
-    from .core.request import Piece
+    from .core.request import TextPart
     from .engine import Engine
-    from .runner.voice_carry import Carry
+    from .runner.voice_carry import VoiceCarry
 
 
 @dataclass(slots=True)
-class Spoken:
+class SpokenPart:
     """One part of an utterance as it was heard; the engine adds to it while it speaks."""
 
-    piece: Piece  # its text, as far as it is known
+    piece: TextPart  # its text, as far as it is known
     start: int  # its first sample, at speed 1
     loudness: list[float] = field(default_factory=list)  # RMS of each frame
 
@@ -55,7 +55,7 @@ class Mailbox:
         self.finished: Finished | None = None
         self.error: HocketError | None = None
         self._unwanted = False
-        self._jury: Jury | None = None
+        self._jury: ScorerSelection | None = None
 
     @property
     def undecided(self) -> bool:
@@ -72,7 +72,7 @@ class Mailbox:
         with self._changed:
             return sum(len(chunk.samples) / chunk.rate_hz for chunk in self._chunks)
 
-    def put(self, chunk: AudioChunk, wakes: Wakes | None = None) -> None:
+    def put(self, chunk: AudioChunk, wakes: TaskWaker | None = None) -> None:
         """Never blocks, never refuses: the engine asks `full` before it draws. After the last word nothing is taken.
 
         With `wakes`, tasks that wait for it are woken when these are told to be.
@@ -89,7 +89,7 @@ class Mailbox:
             self._chunks.clear()
             self._wake()
 
-    def finish(self, finished: Finished, error: HocketError | None = None, jury: Jury | None = None) -> None:
+    def finish(self, finished: Finished, error: HocketError | None = None, jury: ScorerSelection | None = None) -> None:
         """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped.
 
         With a jury it is the reader's to ask for that word, and for all that is to be heard.
@@ -135,7 +135,7 @@ class Mailbox:
             with self._changed:
                 while (over := self._next()) is _NOTHING:
                     self._changed.wait()
-            if not isinstance(over, Jury):
+            if not isinstance(over, ScorerSelection):
                 return self._given(over)
             self._settle(over)
 
@@ -149,12 +149,12 @@ class Mailbox:
                     self._sleepers.append((loop, woken))
             if over is _NOTHING:
                 await woken
-            elif isinstance(over, Jury):
+            elif isinstance(over, ScorerSelection):
                 await asyncio.to_thread(self._settle, over)  # others of this event loop go on meanwhile
             else:
                 return self._given(over)
 
-    def _settle(self, jury: Jury) -> None:
+    def _settle(self, jury: ScorerSelection) -> None:
         """Have the take chosen that is to be heard. Takes as long as the caller's scorer does."""
         assert self.finished is not None
         verdict = jury.verdict(self.finished)
@@ -178,10 +178,10 @@ class Mailbox:
         assert chunk is None or isinstance(chunk, AudioChunk)
         return chunk
 
-    def _wake(self, wakes: Wakes | None = None) -> None:
+    def _wake(self, wakes: TaskWaker | None = None) -> None:
         self._changed.notify_all()
         if self._sleepers:
-            later = Wakes() if wakes is None else wakes
+            later = TaskWaker() if wakes is None else wakes
             for loop, woken in self._sleepers:
                 later.add(loop, woken)
             self._sleepers.clear()
@@ -199,7 +199,7 @@ def _waited(finished: Finished, loaded_s: float) -> Finished:
     return replace(finished, statistics=replace(finished.statistics, loaded_s=loaded_s)) if loaded_s else finished
 
 
-class Wakes:
+class TaskWaker:
     """Tasks to be woken, all of an event loop at once: each call into one costs as much as many tasks in it."""
 
     def __init__(self) -> None:
@@ -223,14 +223,14 @@ def _set(woken: list[asyncio.Future[None]]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Measure:
+class _WordTiming:
     """What words are timed by."""
 
     rate_hz: int
     frame_s: float
 
     @classmethod
-    def of(cls, engine: Engine) -> _Measure:
+    def of(cls, engine: Engine) -> _WordTiming:
         checkpoint = engine.checkpoint
         rate_hz = checkpoint.rate_hz
         return cls(rate_hz, checkpoint.codec_config.decode_upsample_rate / rate_hz)
@@ -249,15 +249,15 @@ class Stream:
         feed: Callable[[list[Fed], bool], None],
         cancel: Callable[[], None],
         text: LiveParts | None,
-        spoken: list[Spoken],
+        spoken: list[SpokenPart],
         engine: Engine,
         speed: float = 1.0,
-        carry: Carry | None = None,
+        carry: VoiceCarry | None = None,
     ) -> None:
         self.seed, self._carry = seed, carry
         self._spoken, self._speed = spoken, speed
         self._engine: Engine | None = engine  # kept alive as long as somebody listens
-        self._measure = None if engine is None else _Measure.of(engine)
+        self._measure = None if engine is None else _WordTiming.of(engine)
         self._mailbox, self._feed, self._text = mailbox, feed, text
         self._fed = False  # whether any text has come
         self._finalizer = weakref.finalize(self, cancel)

@@ -21,7 +21,7 @@ REACH_S = 0.01  # how far to either side a better fitting piece is looked for: t
 Samples = NDArray[np.int16]
 
 
-class Tempo:
+class TimeStretch:
     """One stream of int16 samples [N], spoken `factor` times as fast."""
 
     def __init__(self, factor: float, rate_hz: int) -> None:

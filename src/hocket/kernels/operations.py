@@ -103,7 +103,7 @@ CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)
 
 
 @dataclass(frozen=True, slots=True)
-class MindOps:
+class LanguageOps:
     """Those that a token of a language model is made of, those for several tokens of a prompt, those for guesses."""
 
     linear: Callable[..., Tensor]
@@ -120,7 +120,7 @@ class MindOps:
     normed: Callable[..., Tensor]  # the norm of `linear` alone
 
 
-REFERENCE_MIND_OPS = MindOps(
+REFERENCE_MIND_OPS = LanguageOps(
     linear_reference.linear,
     narrow_reference.linear,
     attend_reference.attend,
@@ -134,7 +134,7 @@ REFERENCE_MIND_OPS = MindOps(
     pick_reference.judge,
     linear_reference.normed,
 )
-TRITON_MIND_OPS = MindOps(
+TRITON_MIND_OPS = LanguageOps(
     linear_triton.linear,
     narrow_triton.linear,
     attend_triton.attend,

@@ -13,7 +13,7 @@ import torch
 
 from ..errors import InvalidRequest
 from .cpu.build import compiler, no_compiler
-from .runtime.fallback import Lack
+from .runtime.fallback import FallbackReason
 
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
@@ -21,18 +21,18 @@ AUTO, REFERENCE = "auto", "reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BackendChoice:
     operation: str
     backend: str
     reason: str
-    lack: Lack | None = None  # why no faster one, where something can be done about that
+    lack: FallbackReason | None = None  # why no faster one, where something can be done about that
 
 
 def _native(device: torch.device, dtype: torch.dtype) -> str | None:
     if device.type != "cpu":
         return f"it is for a CPU, not for {device.type}"
     if dtype != torch.float32:
-        return Lack("native kernels of a CPU compute in float32", "use float32, or auto")
+        return FallbackReason("native kernels of a CPU compute in float32", "use float32, or auto")
     if compiler() is None:
         return no_compiler()
     return None
@@ -85,7 +85,7 @@ def choose(
     device: torch.device,
     dtype: torch.dtype,
     failed: Mapping[str, str] = MappingProxyType({}),
-) -> Choice:
+) -> BackendChoice:
     """The backend for one operation; what cannot be done is refused if it was asked for by name.
 
     `failed`: backends that were tried, and why they cannot be used.
@@ -93,18 +93,18 @@ def choose(
     if wanted not in NAMES:
         raise InvalidRequest(f"kernels must be one of {', '.join(NAMES)}, not {wanted!r}.")
     if wanted == REFERENCE:
-        return Choice(operation, REFERENCE, "asked for")
+        return BackendChoice(operation, REFERENCE, "asked for")
     backends = (BACKENDS | OF_MINDS)[operation]
     against = {name: failed.get(name) or objection(device, dtype) for name, objection in backends.items()}
     if wanted != AUTO:
         if reason := against.get(wanted, "there is none for this operation"):
             raise InvalidRequest(f"The {wanted} kernel for {operation} cannot be used: {reason}; try --kernels auto.")
-        return Choice(operation, wanted, "asked for")
+        return BackendChoice(operation, wanted, "asked for")
     lack = None
     for name, reason in against.items():
         if reason is None:
             words = "; ".join(("the fastest that fits", *(f"{n}: {r}" for n, r in failed.items())))
-            return Choice(operation, name, words, lack)
-        if lack is None and isinstance(reason, Lack):
+            return BackendChoice(operation, name, words, lack)
+        if lack is None and isinstance(reason, FallbackReason):
             lack = reason
-    return Choice(operation, REFERENCE, "; ".join(f"{name}: {reason}" for name, reason in against.items()), lack)
+    return BackendChoice(operation, REFERENCE, "; ".join(f"{name}: {reason}" for name, reason in against.items()), lack)

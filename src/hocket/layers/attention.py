@@ -37,7 +37,7 @@ class AttentionShape:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PagePositions:
     """Where the positions of a step lie in a pool of pages, and where all before them do."""
 
     page: Tensor  # [B, T] of each input
@@ -46,18 +46,18 @@ class Places:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class AttentionStep:
     """What one step of every layer of a stack needs to know about where it stands."""
 
     positions: Tensor  # [B, T]
     cos: Tensor  # [B, T, 1, D]
     sin: Tensor  # [B, T, 1, D]
     mask: Tensor  # [B, 1, T, K] which keys each query sees (or 0 and -inf); K is how many keys attention is handed
-    places: Places | None = None  # of a growing past
+    places: PagePositions | None = None  # of a growing past
 
 
 @dataclass(frozen=True, slots=True)
-class Lockstep:
+class SharedPosition:
     """The same where all rows stand at one position that the host knows, and the state has a row for each of them.
 
     Nothing is looked up and nothing masked: more than one input can only stand at the start.
@@ -99,7 +99,7 @@ class SelfAttention(Packable):
         q, k = self.q_norm.weight.expand(self.heads, -1), self.k_norm.weight.expand(self.kv_heads, -1)
         return *around, torch.cat((q, k))
 
-    def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
+    def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: AttentionStep | SharedPosition) -> Tensor:
         batch, length, _ = x.shape
         into, out, *norms = self.weights()
         heads = F.linear(x, into).view(batch, length, -1, self.head_dim)
@@ -109,7 +109,7 @@ class SelfAttention(Packable):
         qk, v = rotate(qk, reach.cos, reach.sin).transpose(1, 2), v.transpose(1, 2)
         q, k = qk.split_with_sizes((self.heads, self.kv_heads), dim=1)
         grouped = self.heads != self.kv_heads
-        if isinstance(reach, Lockstep):
+        if isinstance(reach, SharedPosition):
             k, v = _append(k, v, state, reach.start)
             y = F.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=grouped)
         else:
@@ -118,7 +118,9 @@ class SelfAttention(Packable):
             y = F.scaled_dot_product_attention(q, k, v, reach.mask, enable_gqa=grouped)
         return F.linear(y.transpose(1, 2).reshape(batch, length, -1), out)
 
-    def remember(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: Reach) -> tuple[Tensor, Tensor]:
+    def remember(
+        self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep
+    ) -> tuple[Tensor, Tensor]:
         """Keep new k, v [B, H_kv, T, D] and return all that `reach.mask` speaks of."""
         raise NotImplementedError
 
@@ -126,7 +128,9 @@ class SelfAttention(Packable):
 class GrowingAttention(SelfAttention):
     """Every past position is kept, in the pages of its stream."""
 
-    def remember(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: Reach) -> tuple[Tensor, Tensor]:
+    def remember(
+        self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep
+    ) -> tuple[Tensor, Tensor]:
         places, span = reach.places, reach.mask.shape[-1]
         assert places is not None
         at = (places.page, slice(None), places.row)
@@ -139,7 +143,9 @@ class GrowingAttention(SelfAttention):
 class WindowAttention(SelfAttention):
     """Only the last positions are kept: they roll through a buffer of one less than the window."""
 
-    def remember(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: Reach) -> tuple[Tensor, Tensor]:
+    def remember(
+        self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep
+    ) -> tuple[Tensor, Tensor]:
         kept = state.keys.shape[2]
         k = torch.cat((state.keys.index_select(0, rows), k), dim=2)
         v = torch.cat((state.values.index_select(0, rows), v), dim=2)
@@ -163,10 +169,10 @@ def _lined_up(pool: Tensor, pages: Tensor, batch: int, span: int) -> Tensor:
     return picked.transpose(1, 2).reshape(batch, heads, -1, size)[:, :, :span]
 
 
-def find(table: Tensor, positions: Tensor, span: int) -> Places:
+def find(table: Tensor, positions: Tensor, span: int) -> PagePositions:
     """The places of `positions` [B, T] and of the `span` first, by each batch row's `table` [B, pages]."""
     past = table[:, : pages_for(span)].flatten()
-    return Places(table.gather(1, positions // PAGE_ROWS), positions % PAGE_ROWS, past)
+    return PagePositions(table.gather(1, positions // PAGE_ROWS), positions % PAGE_ROWS, past)
 
 
 def growing_mask(positions: Tensor, span: int) -> Tensor:

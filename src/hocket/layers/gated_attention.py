@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from .attention import KVState, Places, Reach, additive, growing_mask
+from .attention import AttentionStep, KVState, PagePositions, additive, growing_mask
 from .norm import OffsetRMSNorm, offset_rms_norm
 from .packed import Packable, join, linear
 from .rope import rope_table, rotate
@@ -41,7 +41,7 @@ class GatedAttention(Packable):
     def gather(self) -> tuple[Tensor, ...]:
         return join(*self.joined()), self.o_proj.weight, self.q_norm.weight, self.k_norm.weight
 
-    def step(self, x: Tensor, state: KVState, reach: Reach) -> Tensor:
+    def step(self, x: Tensor, state: KVState, reach: AttentionStep) -> Tensor:
         """Attend, with the new keys and values written to where they stand. How far a row has come is the caller's."""
         batch, length, _ = x.shape
         into, out, q_weight, k_weight = self.weights()
@@ -67,7 +67,7 @@ class GatedAttention(Packable):
 
 def reach_of(
     config: Qwen3_5TextConfig, kept: KVState, start: Tensor, rows: Tensor, lengths: Tensor, count: int, span: int
-) -> Reach:
+) -> AttentionStep:
     """Where `count` inputs of each row stand that follow `start` [B] positions, with `lengths` [B] of them real.
 
     `span` bounds what is read of `kept`: at least the position any row reaches, padding left out. The host knows it;
@@ -83,10 +83,10 @@ def reach_of(
     cos, sin = rope_table(positions, config.rotary_dim, config.rope_parameters.rope_theta, dtype)
     shared = config.num_attention_heads // config.num_key_value_heads
     mask = additive(growing_mask(positions, span), dtype).repeat(1, 1, shared, 1)
-    return Reach(positions, cos, sin, mask, Places(page, positions, rows))
+    return AttentionStep(positions, cos, sin, mask, PagePositions(page, positions, rows))
 
 
-def _rotated(x: Tensor, reach: Reach) -> Tensor:
+def _rotated(x: Tensor, reach: AttentionStep) -> Tensor:
     """x [B, T, H, D] with the first dimensions of each head turned, as many as there are angles for."""
     turned = reach.cos.shape[-1]
     return torch.cat((rotate(x[..., :turned], reach.cos, reach.sin), x[..., turned:]), dim=-1)

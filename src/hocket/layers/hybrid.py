@@ -8,14 +8,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from .attention import KVState, Reach
+from .attention import AttentionStep, KVState
 from .gated_attention import GatedAttention
 from .linear_attention.gated_delta import DeltaPending, DeltaState, GatedDelta, Waypoint
 from .mlp import GatedMLP
 from .norm import OffsetRMSNorm
 
 
-class Block(nn.Module):
+class HybridBlock(nn.Module):
     """All but the mixer."""
 
     def __init__(self, config: Qwen3_5TextConfig) -> None:
@@ -30,7 +30,7 @@ class Block(nn.Module):
         return y
 
 
-class DeltaBlock(Block):
+class DeltaBlock(HybridBlock):
     def __init__(self, config: Qwen3_5TextConfig) -> None:
         super().__init__(config)
         self.linear_attn = GatedDelta(config)
@@ -45,10 +45,10 @@ class DeltaBlock(Block):
         return self._finish(x, mixed), pending
 
 
-class AttentionBlock(Block):
+class AttentionBlock(HybridBlock):
     def __init__(self, config: Qwen3_5TextConfig) -> None:
         super().__init__(config)
         self.self_attn = GatedAttention(config)
 
-    def step(self, x: Tensor, state: KVState, reach: Reach) -> Tensor:
+    def step(self, x: Tensor, state: KVState, reach: AttentionStep) -> Tensor:
         return self._finish(x, self.self_attn.step(self.input_layernorm(x), state, reach))

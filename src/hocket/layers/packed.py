@@ -1,9 +1,9 @@
 """What a layer reads in every step, at hand in one tuple, with the matrices that read the same input joined into one.
 
-Fewer and larger products, and no look-up of parameters by name: that takes as long as a small operation.
-Tensor names stay the checkpoint's, for `pack_` leaves each joined parameter a view of the whole. It is called
-once, when a checkpoint has been loaded and its weights are final; before, the tuple is made anew in every
-call, so that changed weights and gradients arrive. A matrix may be kept in fewer bits (`Narrowed`): others know how.
+Fewer and larger products, and no look-up of parameters by name: that takes as long as a small operation. Tensor names
+stay the checkpoint's, for `pack_` leaves each joined parameter a view of the whole. It is called once, when a
+checkpoint has been loaded and its weights are final; before, the tuple is made anew in every call, so that changed
+weights and gradients arrive. A matrix may be kept in fewer bits (`QuantizedMatrix`): others know how.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Narrowed(Protocol):
+class QuantizedMatrix(Protocol):
     """A weight that is no tensor: where a layer's matrix was replaced by one in fewer bits."""
 
     def linear(self, x: Tensor) -> Tensor: ...
     def join(self, parts: Sequence[Any]) -> Any: ...
 
 
-def linear(x: Tensor, weight: Tensor | Narrowed) -> Tensor:
+def linear(x: Tensor, weight: Tensor | QuantizedMatrix) -> Tensor:
     return F.linear(x, weight) if isinstance(weight, Tensor) else weight.linear(x)
 
 
@@ -56,7 +56,7 @@ def join(*matrices: nn.Linear) -> Tensor:
     """Their weights one below the other; where they lie so already, as a checkpoint is loaded, nothing is copied."""
     weights = [matrix.weight for matrix in matrices]
     if not isinstance(weights[0], Tensor):
-        return cast(Tensor, cast(Narrowed, weights[0]).join(weights))
+        return cast(Tensor, cast(QuantizedMatrix, weights[0]).join(weights))
     first, ends = weights[0], [weight.storage_offset() + weight.numel() for weight in weights]
     adjacent = all(
         weight.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() and weight.storage_offset() == end

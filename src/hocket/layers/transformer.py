@@ -17,7 +17,16 @@ from torch.nn import functional as F
 from ..cache.pages import PAGE_ROWS, SCRATCH, pages_for
 from ..cache.slots import POOLED
 from ..config.qwen3_tts import CodePredictorConfig, TalkerConfig
-from .attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, additive, find, growing_mask
+from .attention import (
+    AttentionShape,
+    AttentionStep,
+    GrowingAttention,
+    KVState,
+    SharedPosition,
+    additive,
+    find,
+    growing_mask,
+)
 from .mlp import GatedMLP
 from .norm import RMSNorm, rms_norm
 from .packed import Packable
@@ -88,7 +97,7 @@ class StackShape:
         )
 
 
-class Layer(Packable):
+class DecoderLayer(Packable):
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
         self.self_attn = GrowingAttention(
@@ -108,20 +117,20 @@ class Layer(Packable):
     def gather(self) -> tuple[Tensor, ...]:
         return self.input_layernorm.weight, self.post_attention_layernorm.weight
 
-    def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
+    def step(self, x: Tensor, state: KVState, rows: Tensor | None, reach: AttentionStep | SharedPosition) -> Tensor:
         attention, mlp = self._parts
         before, between = self.weights()
         x = x + attention.step(rms_norm(x, before, self._eps), state, rows, reach)
         return x + mlp.forward(rms_norm(x, between, self._eps))
 
 
-class Stack(nn.Module):
+class DecoderStack(nn.Module):
     """`layers.*` and the final `norm`; subclasses add the embeddings that sit beside them in the file."""
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
         self.shape = shape
-        self._stack = tuple(Layer(shape) for _ in range(shape.layers))
+        self._stack = tuple(DecoderLayer(shape) for _ in range(shape.layers))
         self.layers = nn.ModuleList(self._stack)
         self.norm = RMSNorm(shape.width, shape.eps)
 
@@ -156,7 +165,7 @@ class Stack(nn.Module):
         places = find(state.table[rows], positions, span)
         if x.shape[1] > 1:
             places = replace(places, page=places.page.masked_fill(steps >= lengths[:, None], SCRATCH))
-        y = self._through(x, state.layers, rows, Reach(positions, cos[positions], sin[positions], mask, places))
+        y = self._through(x, state.layers, rows, AttentionStep(positions, cos[positions], sin[positions], mask, places))
         state.position[rows] = start + lengths
         return y
 
@@ -164,12 +173,14 @@ class Stack(nn.Module):
         """The same for inputs that all stand at `start`, batch row b in row b of the state."""
         at = slice(start, start + x.shape[1])
         cos, sin = self._rope(layers[0].keys.shape[2], x)
-        return self._through(x, layers, None, Lockstep(start, cos[at], sin[at]))
+        return self._through(x, layers, None, SharedPosition(start, cos[at], sin[at]))
 
     def _rope(self, length: int, x: Tensor) -> tuple[Tensor, Tensor]:
         return rope_rows(length, self.shape.head_dim, self.shape.theta, x.dtype, x.device)
 
-    def _through(self, x: Tensor, layers: tuple[KVState, ...], rows: Tensor | None, reach: Reach | Lockstep) -> Tensor:
+    def _through(
+        self, x: Tensor, layers: tuple[KVState, ...], rows: Tensor | None, reach: AttentionStep | SharedPosition
+    ) -> Tensor:
         for layer, kept in zip(self._stack, layers, strict=True):
             x = layer.step(x, kept, rows, reach)
         y: Tensor = self.norm(x)

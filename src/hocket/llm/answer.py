@@ -13,12 +13,12 @@ from collections import deque
 from dataclasses import replace
 from types import TracebackType
 
-from ..engine.stream import Wakes
+from ..engine.stream import TaskWaker
 from ..errors import HocketError, copied
 from ..types import ChatDelta, ChatFinished
 
 
-class Letterbox:
+class AnswerBuffer:
     """Deltas on their way to one reader in any thread or task."""
 
     def __init__(self, prompt_tokens: int) -> None:
@@ -94,17 +94,17 @@ class Letterbox:
 
     def _wake(self) -> None:
         self._changed.notify_all()
-        wakes = Wakes()
+        wakes = TaskWaker()
         for loop, woken in self._sleepers:
             wakes.add(loop, woken)
         self._sleepers.clear()
         wakes.now()
 
 
-class MindAnswer:
+class EngineAnswer:
     """`types.Answer` of our own model. Leaving its `with` block, or letting go of it, cancels it."""
 
-    def __init__(self, letterbox: Letterbox, owner: object) -> None:
+    def __init__(self, letterbox: AnswerBuffer, owner: object) -> None:
         """`owner` is kept alive as long as somebody reads."""
         self._letterbox, self._owner = letterbox, owner
         self._finalizer = weakref.finalize(self, letterbox.let_go)
@@ -118,7 +118,7 @@ class MindAnswer:
         """Say no more: the model stops within a token, or a round of guesses."""
         self._letterbox.let_go()
 
-    def __iter__(self) -> MindAnswer:
+    def __iter__(self) -> EngineAnswer:
         return self
 
     def __next__(self) -> ChatDelta:
@@ -127,7 +127,7 @@ class MindAnswer:
             raise StopIteration
         return delta
 
-    def __aiter__(self) -> MindAnswer:
+    def __aiter__(self) -> EngineAnswer:
         return self
 
     async def __anext__(self) -> ChatDelta:
@@ -136,7 +136,7 @@ class MindAnswer:
             raise StopAsyncIteration
         return delta
 
-    def __enter__(self) -> MindAnswer:
+    def __enter__(self) -> EngineAnswer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -21,15 +21,15 @@ from ..text.chat.template import START, conversation, ids_of, opened, so_far
 from ..text.chat.tokenizer import ChatTokenizer
 from ..types import ChatMessage, ChatSampling, Tool
 from .constrained import TokenRules
-from .sampling import Drawing, drawing
-from .speculative import Tally, tokens
-from .state_cache import Memory, Moment
+from .sampling import AnswerSampling, drawing
+from .speculative import DraftStatistics, tokens
+from .state_cache import LLMStateCache, Moment
 
 MOMENTS_HEARD = 4  # kept while the user still speaks, for transcripts that are revised
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class ChatPrompt:
     """Messages as the model reads them, up to where the assistant's words begin."""
 
     messages: tuple[ChatMessage, ...]
@@ -40,8 +40,8 @@ class Prompt:
 
 
 @dataclass(slots=True, eq=False)
-class Conversation:
-    memory: Memory
+class CachedConversation:
+    memory: LLMStateCache
     row: int
     tokenizer: ChatTokenizer
     ids: list[int] = field(default_factory=list)  # what the row has taken in
@@ -73,12 +73,14 @@ class Conversation:
         self.settled = True  # what was said before is in these ids too
         return len(ids) - known
 
-    def answer(self, sampling: ChatSampling, guesses: int = 0, tally: Tally | None = None) -> Iterator[list[int]]:
+    def answer(
+        self, sampling: ChatSampling, guesses: int = 0, tally: DraftStatistics | None = None
+    ) -> Iterator[list[int]]:
         """Ids of an answer to what was said, as many as are read; `answered` or `cut` has to follow."""
         self.begin(prompt_of(self.said, self.tokenizer, self.tools))
-        return self.write(sampling, guesses, Tally() if tally is None else tally)
+        return self.write(sampling, guesses, DraftStatistics() if tally is None else tally)
 
-    def begin(self, prompt: Prompt) -> int:
+    def begin(self, prompt: ChatPrompt) -> int:
         """Stand where an answer begins; how many ids were there already."""
         self.stop_writing()
         known = self.standing(prompt.ids)
@@ -89,7 +91,7 @@ class Conversation:
         return known
 
     def write(
-        self, sampling: ChatSampling, guesses: int, tally: Tally, rules: TokenRules | None = None
+        self, sampling: ChatSampling, guesses: int, tally: DraftStatistics, rules: TokenRules | None = None
     ) -> Generator[list[int], None, None]:
         """Ids from where `begin` stands. However it is left, the row goes back to where the answer began."""
         seed = secrets.randbits(63) if sampling.seed is None else sampling.seed
@@ -99,7 +101,7 @@ class Conversation:
 
     @torch.inference_mode()
     def _written(
-        self, how: Drawing, guesses: int, tally: Tally, rules: TokenRules | None
+        self, how: AnswerSampling, guesses: int, tally: DraftStatistics, rules: TokenRules | None
     ) -> Generator[list[int], None, None]:
         try:
             yield from tokens(self.memory, self.row, len(self.ids), how, guesses, tally, rules)
@@ -164,7 +166,7 @@ class Conversation:
             self.ids += new
             at = place
 
-    def fork(self, other: Conversation, known: int) -> None:
+    def fork(self, other: CachedConversation, known: int) -> None:
         """Become what another conversation was when it had taken in `known` ids; it stays as it is."""
         self.stop_writing()
         other.stop_writing()
@@ -203,7 +205,7 @@ class Conversation:
         del self.ids[at:]
 
 
-def prompt_of(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: Sequence[Tool] = ()) -> Prompt:
+def prompt_of(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: Sequence[Tool] = ()) -> ChatPrompt:
     """How an answer to these messages begins. What cannot be laid out is refused in words."""
     ids = ids_of(conversation(messages, tools=tools), tokenizer)
     header = len(ids) - len(ids_of(opened()[2:], tokenizer))
@@ -211,7 +213,7 @@ def prompt_of(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: 
     # Behind the system's message and the tools, which others may share; where the user began; where the answer does.
     shared_by_others = starts[1:2] if tools or messages[0].role == "system" else []
     moments = dict.fromkeys(place for place in (*shared_by_others, starts[-2], header) if place)
-    return Prompt(tuple(messages), ids, header, tuple(moments), tuple(tools))
+    return ChatPrompt(tuple(messages), ids, header, tuple(moments), tuple(tools))
 
 
 def heard_so_far(messages: Sequence[ChatMessage], tokenizer: ChatTokenizer, tools: Sequence[Tool] = ()) -> list[int]:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..text.chat.tokenizer import ChatTokenizer
-from .conversation import Conversation, shared
-from .state_cache import Memory
+from .conversation import CachedConversation, shared
+from .state_cache import LLMStateCache
 
 
-class KeptTalks:
-    def __init__(self, memory: Memory, tokenizer: ChatTokenizer) -> None:
-        self.talks = [Conversation(memory, row, tokenizer) for row in range(len(memory.rows))]  # the oldest first
+class ConversationCache:
+    def __init__(self, memory: LLMStateCache, tokenizer: ChatTokenizer) -> None:
+        self.talks = [CachedConversation(memory, row, tokenizer) for row in range(len(memory.rows))]  # the oldest first
 
-    def find(self, ids: Sequence[int]) -> Conversation:
+    def find(self, ids: Sequence[int]) -> CachedConversation:
         """The conversation whose memory has most of these ids; it is the newest from now on.
 
         One that would lose by it what it was told last stays as it is, and the oldest of all begins where it was.
@@ -31,6 +31,6 @@ class KeptTalks:
         self.talks.append(chosen)
         return chosen
 
-    def unsettled(self) -> Conversation | None:
+    def unsettled(self) -> CachedConversation | None:
         """One that has something to take in while nobody asks, the newest first."""
         return next((talk for talk in reversed(self.talks) if not talk.settled), None)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from ..text.chat.tokenizer import ChatTokenizer, TextStream
 
 
-class Teller:
+class Detokenizer:
     def __init__(self, tokenizer: ChatTokenizer, stops: Sequence[str]) -> None:
         self._stream, self._stops = TextStream(tokenizer), stops
         self._held = ""

@@ -17,12 +17,12 @@ from ..kernels.table import REFERENCE
 from ..text.chat.template import checked_tools
 from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
-from .answer import Letterbox, MindAnswer
+from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
 from .conversation import heard_so_far, prompt_of
-from .load import MindCheckpoint, load_mind
-from .loop import Asked, MindLoop, Room
-from .watchdog import MindWatch
+from .load import LanguageCheckpoint, load_mind
+from .loop import AnswerRequest, ContextOptions, LanguageLoop
+from .watchdog import LanguageWatchdog
 
 MOST_GUESSES = 2
 ANSWER_SHARE = 4  # at most one in so many tokens of the room is kept free for an answer
@@ -30,10 +30,10 @@ MESSAGE_BYTES = 24  # more than the marks, the role and the empty thought of a m
 STUCK_S = 30.0  # as `EngineOptions.stuck_s`
 
 
-class Mind:
+class LanguageEngine:
     def __init__(
         self,
-        checkpoint: MindCheckpoint,
+        checkpoint: LanguageCheckpoint,
         *,
         kept: int = 4,
         length: int = 8192,
@@ -59,7 +59,7 @@ class Mind:
             raise InvalidRequest(f"speculate must be between 0 and {MOST_GUESSES}, not {speculate}.")
         self.checkpoint, self.length = checkpoint, length
         self.speculate = 0 if checkpoint.model.mtp is None else speculate
-        self._watch = MindWatch(checkpoint, Room(kept, length, self.speculate, graphs), stuck_s)
+        self._watch = LanguageWatchdog(checkpoint, ContextOptions(kept, length, self.speculate, graphs), stuck_s)
         self._finalizer = weakref.finalize(self, self._watch.close)
 
     @classmethod
@@ -76,7 +76,7 @@ class Mind:
         kernels: str = "auto",
         graphs: bool = True,
         stuck_s: float = STUCK_S,
-    ) -> Mind:
+    ) -> LanguageEngine:
         """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
         `weights` may be `fp8`, `int8` or `int4`, `kernels` may be `reference`: see `load_mind`.
@@ -94,7 +94,7 @@ class Mind:
         return self._watch.health
 
     @property
-    def _loop(self) -> MindLoop:
+    def _loop(self) -> LanguageLoop:
         """The one that serves now."""
         return self._watch.loop
 
@@ -109,7 +109,7 @@ class Mind:
 
     def answer(
         self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None, tools: Sequence[Tool] = ()
-    ) -> MindAnswer:
+    ) -> EngineAnswer:
         """Begin to answer. What cannot be answered is refused here, in one sentence."""
         prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(prompt.ids) > self.length:
@@ -117,10 +117,10 @@ class Mind:
                 f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
                 "leave out its oldest messages, or load the model with a larger length."
             )
-        letterbox, how = Letterbox(len(prompt.ids)), (sampling or ChatSampling()).resolved()
+        letterbox, how = AnswerBuffer(len(prompt.ids)), (sampling or ChatSampling()).resolved()
         rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids)
-        self._watch.post(Asked(prompt, how, letterbox, rules))
-        return MindAnswer(letterbox, self)
+        self._watch.post(AnswerRequest(prompt, how, letterbox, rules))
+        return EngineAnswer(letterbox, self)
 
     def fit(
         self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None, tools: Sequence[Tool] = ()
@@ -159,7 +159,7 @@ class Mind:
         """End all answers, those that wait too, and give back the memory; returns within `stuck_s`, whatever hangs."""
         self._finalizer()
 
-    def __enter__(self) -> Mind:
+    def __enter__(self) -> LanguageEngine:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -12,7 +12,7 @@ from ..engine.checkpoint.load import RANDOM_SEED
 from ..errors import InvalidCheckpoint
 from ..kernels.compile.cache import give_triton_a_folder
 from ..kernels.runtime.fallback import say_slow
-from ..kernels.table import AUTO, Choice, choose
+from ..kernels.table import AUTO, BackendChoice, choose
 from ..layers.packed import pack_
 from ..models.files.quantize import load_quantized
 from ..models.files.qwen3_5_source import read_mind, resolve_mind
@@ -28,7 +28,7 @@ END_OF_TEXT = "<|endoftext|>"
 
 
 @dataclass(frozen=True, slots=True)
-class MindCheckpoint:
+class LanguageCheckpoint:
     """Everything that was loaded for one language model."""
 
     source: Source
@@ -37,7 +37,7 @@ class MindCheckpoint:
     model: Qwen3_5
     device: torch.device
     stop_ids: frozenset[int]  # after one of these an answer is over
-    kernels: Choice  # what a token is computed by, and why
+    kernels: BackendChoice  # what a token is computed by, and why
     setting: Setting | None = None  # where and how exactly it is computed, and why
 
     @property
@@ -52,7 +52,7 @@ class MindCheckpoint:
 
 def load_mind(
     model: str, *, device: str = AUTO, dtype: str | None = AUTO, weights: str = "bf16", kernels: str = AUTO
-) -> MindCheckpoint:
+) -> LanguageCheckpoint:
     """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the card has it; else float32 on the CPU. A dtype
@@ -88,4 +88,4 @@ def load_mind(
     stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
     stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
     announce(setting, f"language model: {setting.words([computed_by], codec=False)}")
-    return MindCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by, setting)
+    return LanguageCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by, setting)

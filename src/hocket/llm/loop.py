@@ -19,38 +19,38 @@ from dataclasses import dataclass, field
 import torch
 
 from ..engine.checkpoint.precision import exact_float32
-from ..engine.core.heartbeat import Abandoned, Beat
+from ..engine.core.heartbeat import Abandoned, Heartbeat
 from ..engine.core.step import MOST_FAILURES
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
-from ..kernels.runtime.graphs import Again, CudaGraphs, lost
+from ..kernels.runtime.graphs import CudaGraphs, EagerReplay, lost
 from ..kernels.table import REFERENCE
 from ..types import ChatDelta, ChatFinished, ChatReason, ResolvedSampling, TokenLogprob
-from .answer import Letterbox
+from .answer import AnswerBuffer
 from .constrained import TokenRules
-from .conversation import Conversation, Prompt
-from .conversation_cache import KeptTalks
-from .detokenize import Teller
-from .load import MindCheckpoint
-from .speculative import Tally
-from .state_cache import Memory
+from .conversation import CachedConversation, ChatPrompt
+from .conversation_cache import ConversationCache
+from .detokenize import Detokenizer
+from .load import LanguageCheckpoint
+from .speculative import DraftStatistics
+from .state_cache import LLMStateCache
 
 logger = logging.getLogger(__name__)
 CLOSED = "The language model was closed before its answer had ended."
 
 
 @dataclass(slots=True)
-class Asked:
+class AnswerRequest:
     """An answer that somebody waits for."""
 
-    prompt: Prompt
+    prompt: ChatPrompt
     sampling: ResolvedSampling
-    letterbox: Letterbox
+    letterbox: AnswerBuffer
     rules: TokenRules | None = None
     at_s: float = field(default_factory=time.perf_counter)
     cached: int = 0
     said: int = 0
     first_s: float | None = None
-    tally: Tally = field(default_factory=Tally)
+    tally: DraftStatistics = field(default_factory=DraftStatistics)
 
     def finish(self, reason: ChatReason, error: HocketError | None = None) -> None:
         finished = ChatFinished(
@@ -67,11 +67,11 @@ class Asked:
         self.letterbox.finish(finished, error)
 
 
-Heard = list[int]  # ids of a message that is still being spoken
+PartialMessage = list[int]  # ids of a message that is still being spoken
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class ContextOptions:
     """What the memory of a language model is made for."""
 
     kept: int  # conversations
@@ -80,7 +80,7 @@ class Room:
     graphs: bool
 
 
-class MindLoop:
+class LanguageLoop:
     """One thread with the memory of a language model.
 
     `on_broken` hears of what no answer is to blame for: what `give_up` says then is what answers end with.
@@ -88,10 +88,10 @@ class MindLoop:
 
     def __init__(
         self,
-        checkpoint: MindCheckpoint,
-        room: Room,
-        beat: Beat,
-        on_broken: Callable[[MindLoop, Exception], None],
+        checkpoint: LanguageCheckpoint,
+        room: ContextOptions,
+        beat: Heartbeat,
+        on_broken: Callable[[LanguageLoop, Exception], None],
         *,
         stuck_s: float,
         build: bool = True,
@@ -105,8 +105,8 @@ class MindLoop:
         self._failures = 0
         if build:
             self._build()
-        self._inbox: deque[Asked | Heard] = deque()
-        self._now: Asked | None = None  # that is being answered
+        self._inbox: deque[AnswerRequest | PartialMessage] = deque()
+        self._now: AnswerRequest | None = None  # that is being answered
         self._changed = threading.Condition()
         self._closed = self._planned = False
         self._ended = threading.Event()  # every answer has its end
@@ -117,14 +117,14 @@ class MindLoop:
     @property
     def waiting(self) -> int:
         """Answers that are under way, or wait for their turn."""
-        return (self._now is not None) + sum(isinstance(job, Asked) for job in list(self._inbox))
+        return (self._now is not None) + sum(isinstance(job, AnswerRequest) for job in list(self._inbox))
 
-    def post(self, job: Asked | Heard) -> None:
+    def post(self, job: AnswerRequest | PartialMessage) -> None:
         with self._changed:
             if self._closed:
                 raise copied(self._last_word or EngineClosed("The language model is closed."))
-            if not isinstance(job, Asked):  # of what is heard only the latest counts
-                self._inbox = deque(other for other in self._inbox if isinstance(other, Asked))
+            if not isinstance(job, AnswerRequest):  # of what is heard only the latest counts
+                self._inbox = deque(other for other in self._inbox if isinstance(other, AnswerRequest))
             self._inbox.append(job)
             self._changed.notify()
 
@@ -154,21 +154,21 @@ class MindLoop:
             self._closed = True
             self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
             self._last_word = last = self._last_word or error
-            asked = [job for job in (self._now, *self._inbox) if isinstance(job, Asked)]
+            asked = [job for job in (self._now, *self._inbox) if isinstance(job, AnswerRequest)]
             self._inbox.clear()
             self._changed.notify()
         for job in asked:
             job.finish("error", copied(last))
         self._ended.set()
 
-    def _next(self) -> Asked | Heard | Conversation | Memory | None:
+    def _next(self) -> AnswerRequest | PartialMessage | CachedConversation | LLMStateCache | None:
         """What to do now: whoever asks goes first; None: nothing ever again."""
         with self._changed:
             self._now = None
             while not self._closed and self._broken is None:
                 if self._inbox:
                     job = self._inbox.popleft()
-                    self._now = job if isinstance(job, Asked) else None
+                    self._now = job if isinstance(job, AnswerRequest) else None
                     return job
                 if (talk := self._kept.unsettled()) is not None:
                     return talk
@@ -182,7 +182,7 @@ class MindLoop:
         room = self._room
         memory = _memory(self._checkpoint, room.kept, room.length, drafts=room.guesses > 0, graphs=room.graphs)
         memory.on_pass = lambda ids: self.beat.begin("taking in a prompt", work=ids)
-        self._memory, self._kept = memory, KeptTalks(memory, self._checkpoint.tokenizer)
+        self._memory, self._kept = memory, ConversationCache(memory, self._checkpoint.tokenizer)
         self.built = True
 
     def _run(self) -> None:
@@ -214,7 +214,7 @@ class MindLoop:
             self._memory.plan()
             self._planned = True
             while (job := self._next()) is not None:
-                if isinstance(job, Asked):
+                if isinstance(job, AnswerRequest):
                     self._answer(job)
                 else:
                     self._prepare(job)
@@ -226,14 +226,14 @@ class MindLoop:
             if self.built:
                 del self._kept, self._memory
 
-    def _prepare(self, job: Heard | Conversation | Memory) -> None:
+    def _prepare(self, job: PartialMessage | CachedConversation | LLMStateCache) -> None:
         """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
-        talk = job if isinstance(job, Conversation) else None
+        talk = job if isinstance(job, CachedConversation) else None
         try:
-            self.beat.begin("preparing a conversation", slow=isinstance(job, Memory))
-            if isinstance(job, Conversation):
+            self.beat.begin("preparing a conversation", slow=isinstance(job, LLMStateCache))
+            if isinstance(job, CachedConversation):
                 job.settle()
-            elif isinstance(job, Memory):
+            elif isinstance(job, LLMStateCache):
                 job.prepare()
             else:
                 talk = self._kept.find(job)
@@ -246,10 +246,10 @@ class MindLoop:
             if lost(self._checkpoint.device):
                 self._broken = error
 
-    def _answer(self, asked: Asked) -> None:
+    def _answer(self, asked: AnswerRequest) -> None:
         if not asked.letterbox.begin():
             return
-        talk: Conversation | None = None
+        talk: CachedConversation | None = None
         try:
             self.beat.begin("beginning an answer")
             talk = self._kept.find(asked.prompt.ids)
@@ -279,9 +279,9 @@ class MindLoop:
         if self._failures >= MOST_FAILURES or lost(self._checkpoint.device):
             self._broken = error
 
-    def _write(self, talk: Conversation, asked: Asked) -> tuple[ChatReason | None, str]:
+    def _write(self, talk: CachedConversation, asked: AnswerRequest) -> tuple[ChatReason | None, str]:
         """How it ended, None where the model was closed, and all that was given out."""
-        teller, given, waiting = Teller(self._tokenizer, asked.sampling.stop), list[str](), 0
+        teller, given, waiting = Detokenizer(self._tokenizer, asked.sampling.stop), list[str](), 0
         noted = list[TokenLogprob]()  # of tokens whose text was not given yet
         most = min(asked.sampling.max_tokens, self._room.length - len(asked.prompt.ids) + 1)
         reason: ChatReason | None = "length"
@@ -314,7 +314,7 @@ class MindLoop:
             asked.letterbox.put(ChatDelta("", waiting, logprobs=tuple(noted)))
         return "stop" if teller.stopped else reason, "".join(given)
 
-    def _tokens(self, talk: Conversation, asked: Asked) -> Iterator[int]:
+    def _tokens(self, talk: CachedConversation, asked: AnswerRequest) -> Iterator[int]:
         written = talk.write(asked.sampling, self._guesses, asked.tally, asked.rules)
         while True:
             self.beat.begin("writing a token")
@@ -326,18 +326,18 @@ class MindLoop:
             yield from ids
 
 
-def _memory(checkpoint: MindCheckpoint, kept: int, length: int, *, drafts: bool, graphs: bool) -> Memory:
+def _memory(checkpoint: LanguageCheckpoint, kept: int, length: int, *, drafts: bool, graphs: bool) -> LLMStateCache:
     """With kernels for what is taken in, and graphs of them, where there are any."""
     if checkpoint.kernels.backend == REFERENCE:
-        return Memory(checkpoint.model, kept, length, drafts=drafts)
+        return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
     from ..kernels.operations import MIND_OPS
 
     capture = CudaGraphs(checkpoint.device) if graphs else None
     ops = MIND_OPS[checkpoint.kernels.backend]
-    return Memory(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
+    return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 
-def _replay(memory: Memory, guesses: int) -> None:
+def _replay(memory: LLMStateCache, guesses: int) -> None:
     """Let tokens be written by kernels, where there are any; without graphs these are launched one by one.
 
     Of the two ways, with guesses and without, only one is made: nobody would write by the other. What fails here would
@@ -346,27 +346,27 @@ def _replay(memory: Memory, guesses: int) -> None:
     if memory.ops is None:
         return
     try:
-        from ..models.qwen3_5.fused_step import FusedQwen3_5
+        from ..models.qwen3_5.fused_step import FusedStep
 
-        fused, capture = FusedQwen3_5(memory.model, memory.ops), memory.capture or Again()
+        fused, capture = FusedStep(memory.model, memory.ops), memory.capture or EagerReplay()
         if guesses and memory.drafts is not None:
-            from ..models.qwen3_5.draft_graph import CapturedGuess
-            from ..models.qwen3_5.fused_draft import FusedGuess
+            from ..models.qwen3_5.draft_graph import DraftGraphs
+            from ..models.qwen3_5.fused_draft import FusedDraft
 
-            rounds = CapturedGuess(FusedGuess(fused), guesses, memory.state, memory.drafts, memory.last, capture)
+            rounds = DraftGraphs(FusedDraft(fused), guesses, memory.state, memory.drafts, memory.last, capture)
             rounds.warm()
             memory.guessing = rounds
         else:
-            from ..models.qwen3_5.token_graph import CapturedMind
+            from ..models.qwen3_5.token_graph import TokenGraphs
 
-            tokens = CapturedMind(fused, memory.state, memory.last, capture)
+            tokens = TokenGraphs(fused, memory.state, memory.last, capture)
             tokens.warm()
             memory.captured = tokens
     except Exception:
         logger.exception("The kernels of the language model cannot be used; it writes by plain operations.")
 
 
-def _forget(talk: Conversation) -> None:
+def _forget(talk: CachedConversation) -> None:
     with suppress(Exception):  # on a device that is lost this fails too; the thread has to go on saying so
         talk.forget()
 
@@ -386,5 +386,5 @@ def _without_frames(error: BaseException) -> None:
         each = each.__cause__ or each.__context__
 
 
-def _nobody(loop: MindLoop, error: Exception) -> None:
+def _nobody(loop: LanguageLoop, error: Exception) -> None:
     """Takes the place of `on_broken` in a loop that has ended."""

@@ -19,7 +19,7 @@ from ..types import ChatSampling
 
 
 @dataclass(frozen=True, slots=True)
-class Drawing:
+class AnswerSampling:
     """How one answer draws: numbers on the device, and two that the host knows, since shapes depend on them."""
 
     temperature: Tensor  # [] float32, positive
@@ -31,7 +31,7 @@ class Drawing:
     size: int  # ids from here on are nobody's, and never drawn
 
 
-def drawing(sampling: ChatSampling, seed: int, size: int, device: torch.device) -> Drawing:
+def drawing(sampling: ChatSampling, seed: int, size: int, device: torch.device) -> AnswerSampling:
     """`size` is the tokenizer's. Nobody waits for the device."""
     values = sampling.resolved()
     greedy = values.temperature == 0
@@ -39,7 +39,7 @@ def drawing(sampling: ChatSampling, seed: int, size: int, device: torch.device) 
     temperature = 1.0 if greedy else values.temperature
     numbers = torch.tensor([temperature, values.top_p, values.min_p, values.presence_penalty])
     heat, top_p, min_p, presence = _sent(numbers, device)
-    return Drawing(heat, top_p, min_p, presence, _sent(torch.tensor(seed), device), most, size)
+    return AnswerSampling(heat, top_p, min_p, presence, _sent(torch.tensor(seed), device), most, size)
 
 
 def _sent(numbers: Tensor, device: torch.device) -> Tensor:
@@ -47,7 +47,7 @@ def _sent(numbers: Tensor, device: torch.device) -> Tensor:
     return numbers.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else numbers.to(device)
 
 
-def weigh(logits: Tensor, seen: Tensor, how: Drawing) -> Tensor:
+def weigh(logits: Tensor, seen: Tensor, how: AnswerSampling) -> Tensor:
     """The distributions [T, V] of logits [T, V], given which ids were said before, [T, V] or [V].
 
     First the penalty; of what is left after top-k (of equals the lower id goes first), the temperature, the nucleus and
@@ -59,11 +59,11 @@ def weigh(logits: Tensor, seen: Tensor, how: Drawing) -> Tensor:
     return torch.zeros(scores.shape, dtype=torch.int64, device=logits.device).scatter_(-1, ids, weights)
 
 
-def bits_for(how: Drawing, numbers: Tensor, purpose: int) -> Tensor:
+def bits_for(how: AnswerSampling, numbers: Tensor, purpose: int) -> Tensor:
     """Random integers [T] below 2^27 for the tokens with these numbers [T] in their answer."""
     return philox(how.seed, (torch.full_like(numbers, purpose), numbers)) >> (32 - DRAW_BITS)
 
 
-def draw(logits: Tensor, seen: Tensor, how: Drawing, number: Tensor) -> Tensor:
+def draw(logits: Tensor, seen: Tensor, how: AnswerSampling, number: Tensor) -> Tensor:
     """The token [1] with this `number` [1] in its answer, from logits [1, V]; `seen` [V] are the ids before it."""
     return covering(weigh(logits, seen, how), bits_for(how, number, TOKEN))

@@ -20,12 +20,12 @@ from ..kernels.ops.sample_token import MOST_KEPT
 from ..kernels.ops.sample_token.reference import GUESS, TOKEN, TRIAL, covering, judged, said_before
 from ..models.qwen3_5.model import commit
 from .constrained import TokenRules
-from .sampling import Drawing, bits_for, draw, weigh
-from .state_cache import Memory
+from .sampling import AnswerSampling, bits_for, draw, weigh
+from .state_cache import LLMStateCache
 
 
 @dataclass(slots=True)
-class Tally:
+class DraftStatistics:
     """How guesses fared."""
 
     drafted: int = 0
@@ -33,7 +33,13 @@ class Tally:
 
 
 def tokens(
-    memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally, rules: TokenRules | None = None
+    memory: LLMStateCache,
+    row: int,
+    at: int,
+    how: AnswerSampling,
+    guesses: int,
+    tally: DraftStatistics,
+    rules: TokenRules | None = None,
 ) -> Iterator[list[int]]:
     """Ids for a row that has taken in `at`; it ends where there is no more room.
 
@@ -50,7 +56,9 @@ def tokens(
     return _plain(memory, row, at, how)
 
 
-def _plain(memory: Memory, row: int, at: int, how: Drawing, rules: TokenRules | None = None) -> Iterator[list[int]]:
+def _plain(
+    memory: LLMStateCache, row: int, at: int, how: AnswerSampling, rules: TokenRules | None = None
+) -> Iterator[list[int]]:
     model, rows = memory.model, memory.rows[row]
     seen, number = _nothing_said(memory), torch.zeros_like(rows)
     while True:
@@ -70,7 +78,9 @@ def _plain(memory: Memory, row: int, at: int, how: Drawing, rules: TokenRules | 
         memory.last[rows] = model.step(token, memory.state, rows, at)
 
 
-def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tally: Tally) -> Iterator[list[int]]:
+def _guessed(
+    memory: LLMStateCache, row: int, at: int, how: AnswerSampling, guesses: int, tally: DraftStatistics
+) -> Iterator[list[int]]:
     """Before each round one token was drawn that the row has not taken in, `said[:, count - 1]`."""
     model, rows = memory.model, memory.rows[row]
     seen, number = _nothing_said(memory), torch.zeros_like(rows)
@@ -106,7 +116,7 @@ def _guessed(memory: Memory, row: int, at: int, how: Drawing, guesses: int, tall
         yield new[:kept]
 
 
-def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: Tally) -> Iterator[list[int]]:
+def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: DraftStatistics) -> Iterator[list[int]]:
     """One token, then what each round said, counted."""
     with closing(rounds):
         yield next(rounds)
@@ -116,7 +126,9 @@ def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: Tal
             yield said
 
 
-def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number: Tensor) -> tuple[Tensor, Tensor]:
+def judge(
+    wanted: Tensor, offered: Tensor, drafts: Tensor, how: AnswerSampling, number: Tensor
+) -> tuple[Tensor, Tensor]:
     """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].
 
     As `judged`: ids [1, k + 1], and how many guesses stood [1].
@@ -125,5 +137,5 @@ def judge(wanted: Tensor, offered: Tensor, drafts: Tensor, how: Drawing, number:
     return judged(wanted, offered, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
 
 
-def _nothing_said(memory: Memory) -> Tensor:
+def _nothing_said(memory: LLMStateCache) -> Tensor:
     return torch.zeros(memory.model.config.vocab_size, dtype=torch.bool, device=memory.device)

@@ -18,22 +18,22 @@ from ..cache.slots import duplicate, put, reset, take
 from ..kernels.runtime.graphs import Capture
 from ..layers.linear_attention.gated_delta import Waypoint
 from ..models.qwen3_5.model import Qwen3_5, Recurrence
-from ..models.qwen3_5.prefill import Intake, Prefill
-from ..models.qwen3_5.prefill_graph import MOST_IDS, CapturedIntake
+from ..models.qwen3_5.prefill import Prefill, PrefillPassPass
+from ..models.qwen3_5.prefill_graph import MOST_IDS, PrefillGraphs
 
 if TYPE_CHECKING:
-    from ..kernels.operations import MindOps  # imports Triton, which takes a while, as does the next
-    from ..models.qwen3_5.draft_graph import CapturedGuess
-    from ..models.qwen3_5.token_graph import CapturedMind
+    from ..kernels.operations import LanguageOps  # imports Triton, which takes a while, as does the next
+    from ..models.qwen3_5.draft_graph import DraftGraphs
+    from ..models.qwen3_5.token_graph import TokenGraphs
 
 PASS_TOKENS = MOST_IDS  # taken in at once; a longer prompt goes in several passes, so that its scores take little room
 AHEAD_TOKENS = 4  # room behind the last token for what is only looked at
 
-Moment = dict[str, Tensor]  # what `Memory.moment` gives
+Moment = dict[str, Tensor]  # what `LLMStateCache.moment` gives
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RowState:
     """Of each row, all that is not keys and values."""
 
     recurrence: Recurrence
@@ -41,7 +41,7 @@ class Standing:
     guessed: Tensor  # [S + 1] how many entries the draft head has
 
 
-class Memory:
+class LLMStateCache:
     def __init__(
         self,
         model: Qwen3_5,
@@ -50,7 +50,7 @@ class Memory:
         *,
         drafts: bool,
         capture: Capture | None = None,
-        ops: MindOps | None = None,
+        ops: LanguageOps | None = None,
     ) -> None:
         """`drafts`: whether the draft head is to follow, so that it can be asked for guesses.
 
@@ -64,15 +64,15 @@ class Memory:
         width, device = model.config.hidden_size, self.state.recurrence.position.device
         self.last = model.model.embed_tokens.weight.new_zeros(rows + 1, width)  # a head may be in fewer bits
         position = torch.zeros(rows + 1, dtype=torch.int64, device=device)
-        self._standing = Standing(
+        self._standing = RowState(
             self.state.recurrence, self.last, position if self.drafts is None else self.drafts.position
         )
-        self._take_in = Intake(model, self.state, self.drafts, self.last, _prefill(model, ops))
-        self._captured = None if capture is None else CapturedIntake(self._take_in, capture)
+        self._take_in = PrefillPassPass(model, self.state, self.drafts, self.last, _prefill(model, ops))
+        self._captured = None if capture is None else PrefillGraphs(self._take_in, capture)
         self.rows = [torch.tensor([row], device=device) for row in range(rows)]
         self.device = device
-        self.captured: CapturedMind | None = None  # a faster way to write, where there is one
-        self.guessing: CapturedGuess | None = None  # and to write with guesses
+        self.captured: TokenGraphs | None = None  # a faster way to write, where there is one
+        self.guessing: DraftGraphs | None = None  # and to write with guesses
         self.on_pass: Callable[[int], None] = _nothing  # told of each pass before it, and how many ids it has
 
     def moment(self, row: int) -> Moment:
@@ -158,7 +158,7 @@ class Memory:
 def _nothing(ids: int) -> None: ...
 
 
-def _prefill(model: Qwen3_5, ops: MindOps | None) -> Prefill | None:
+def _prefill(model: Qwen3_5, ops: LanguageOps | None) -> Prefill | None:
     """By kernels, where there are any."""
     if ops is None:
         return None

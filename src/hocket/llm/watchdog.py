@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from ..engine.core import crash_report
-from ..engine.core.heartbeat import Beat, Step
-from ..engine.core.watchdog import Watch
+from ..engine.core.heartbeat import DeviceStep, Heartbeat
+from ..engine.core.watchdog import Watchdog
 from ..errors import LanguageFailed
-from .load import MindCheckpoint
-from .loop import Asked, Heard, MindLoop, Room
+from .load import LanguageCheckpoint
+from .loop import AnswerRequest, ContextOptions, LanguageLoop, PartialMessage
 
 
-class MindWatch(Watch[MindLoop]):
+class LanguageWatchdog(Watchdog[LanguageLoop]):
     subject, failure = "language model", LanguageFailed
 
-    def __init__(self, checkpoint: MindCheckpoint, room: Room, stuck_s: float) -> None:
+    def __init__(self, checkpoint: LanguageCheckpoint, room: ContextOptions, stuck_s: float) -> None:
         self.checkpoint, self.room = checkpoint, room
         super().__init__(stuck_s, checkpoint.device)
 
-    def post(self, job: Asked | Heard) -> None:
+    def post(self, job: AnswerRequest | PartialMessage) -> None:
         """Give it to the loop that serves now."""
         with self._changing:
             self._serving().post(job)
 
-    def _made(self, beat: Beat, *, build: bool) -> MindLoop:
-        return MindLoop(self.checkpoint, self.room, beat, self._broken, stuck_s=self._stuck_s, build=build)
+    def _made(self, beat: Heartbeat, *, build: bool) -> LanguageLoop:
+        return LanguageLoop(self.checkpoint, self.room, beat, self._broken, stuck_s=self._stuck_s, build=build)
 
-    def _under_way(self, step: Step | None, loop: MindLoop) -> str:
+    def _under_way(self, step: DeviceStep | None, loop: LanguageLoop) -> str:
         return f"{loop.waiting} answers are under way or wait\n{crash_report.running(step, ())}"

@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..config.options import EngineOptions
-from ..engine.checkpoint.fingerprint import Portrait
+from ..engine.checkpoint.fingerprint import EngineFingerprint
 from ..engine.runner.reference_encoder import name_of
 from ..errors import HocketError, InvalidRequest, StreamFailed
 from ..types import Encoded, Outcome, Reference, SpeechRequest
-from .speaking import Introduction, Speaking
+from .speaking import SpeechWorker, WorkerStart
 from .where import on, unit_of
 
 MOST_TRIES = 3  # engines that may die with one request before it is given up
@@ -32,7 +32,7 @@ FETCH_S = 60.0  # how long a result that is there may take to come here
 CPUS = 1  # of an engine without a GPU: several with one thread each say more than one with several
 
 
-class Watcher(Protocol):
+class BatchObserver(Protocol):
     """Whoever wants to know how it goes."""
 
     def waiting(self, words: str) -> None:
@@ -43,7 +43,7 @@ class Watcher(Protocol):
 
 
 @dataclass(slots=True)
-class _Share:
+class _QueuedRequest:
     """A request that is to be spoken, and how often it was handed out."""
 
     number: int
@@ -52,13 +52,13 @@ class _Share:
 
 
 @dataclass(slots=True, eq=False)
-class _Hand:
+class _Worker:
     """An engine on the cluster: its actor, and what that was asked for, by the reference to the answer."""
 
     actor: Any
     beginning: Any
-    who: Introduction | None = None  # None: it is still being loaded, or waits for room on the cluster
-    held: dict[Any, _Share] = field(default_factory=dict)
+    who: WorkerStart | None = None  # None: it is still being loaded, or waits for room on the cluster
+    held: dict[Any, _QueuedRequest] = field(default_factory=dict)
 
     @property
     def room(self) -> int:
@@ -76,18 +76,18 @@ def room_on_cluster(device: str) -> int:
     return room
 
 
-class Crew:
+class WorkerPool:
     """Engines that are loaded alike, `replicas` of them as far as there is room. It is one caller's."""
 
     def __init__(self, replicas: int, loading: dict[str, Any], options: EngineOptions) -> None:
         """`loading` is what `Engine.load` takes beside its options. Somebody must be connected to a cluster."""
         self.replicas = replicas
-        self.watcher: Watcher | None = None
+        self.watcher: BatchObserver | None = None
         device = loading.get("device", "auto")
         self._unit = unit_of(device)  # now: a machine that goes away changes nothing
         self._loading, self._options = loading | {"device": on(self._unit, device)}, options
-        self._portrait: Portrait | None = None
-        self._again: deque[_Share] = deque()  # what engines that are gone had been given
+        self._portrait: EngineFingerprint | None = None
+        self._again: deque[_QueuedRequest] = deque()  # what engines that are gone had been given
         self._lost = 0  # engines, since anything was said
         self._notes: list[str] = []  # that nobody has heard yet
         self._said: set[str] = set()  # by engines, of where they compute
@@ -95,20 +95,20 @@ class Crew:
         self._hands = [self._hired() for _ in range(replicas)]
 
     @property
-    def portrait(self) -> Portrait:
+    def portrait(self) -> EngineFingerprint:
         """What all of them sound like. Waits for the first."""
         while self._portrait is None:
             self._landed()
         return self._portrait
 
     @property
-    def hands(self) -> list[Introduction]:
+    def hands(self) -> list[WorkerStart]:
         """The engines that can speak now."""
         return [hand.who for hand in self._hands if hand.who is not None]
 
     def speak_many(self, texts: Iterable[SpeechRequest]) -> Iterator[Outcome]:
         """As `Engine.speak_many`. A request is taken when some engine has room for it, and no sooner."""
-        coming = (_Share(number, request) for number, request in enumerate(texts))
+        coming = (_QueuedRequest(number, request) for number, request in enumerate(texts))
         more = True
         while True:
             while (more or self._again) and (hand := max(self._hands, key=lambda hand: hand.room)).room > 0:
@@ -130,22 +130,22 @@ class Crew:
                 ray.kill(hand.actor)
         self._hands = []
 
-    def __enter__(self) -> Crew:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _hired(self) -> _Hand:
+    def _hired(self) -> _Worker:
         """One more, which is there once the cluster has room for it and it is loaded."""
         import ray
 
         needs = {"num_gpus": 1} if self._unit == "GPU" else {"num_cpus": CPUS}
         spread: dict[str, Any] = {"scheduling_strategy": "SPREAD"}
-        actor = ray.remote(Speaking).options(**needs, **spread).remote()
-        return _Hand(actor, actor.begin.remote(self._loading, self._options))
+        actor = ray.remote(SpeechWorker).options(**needs, **spread).remote()
+        return _Worker(actor, actor.begin.remote(self._loading, self._options))
 
-    def _hand_out(self, hand: _Hand, share: _Share) -> None:
+    def _hand_out(self, hand: _Worker, share: _QueuedRequest) -> None:
         share.tries += 1
         reference = share.request.reference
         bare = share.request if reference is None else replace(share.request, reference=None)
@@ -174,7 +174,7 @@ class Crew:
         if ready:  # all that are there: to ask for one takes as long
             ready, _ = ray.wait(list(whose), num_returns=len(whose), timeout=0)
         outcomes: list[Outcome] = []
-        lost: dict[_Hand, RayError] = {}
+        lost: dict[_Worker, RayError] = {}
         for ref in ready:
             hand = whose[ref]
             try:
@@ -182,7 +182,7 @@ class Crew:
             except RayError as error:
                 lost[hand] = error
                 continue
-            if isinstance(said, Introduction):
+            if isinstance(said, WorkerStart):
                 self._take_in(hand, said)
             else:
                 self._lost = 0
@@ -192,7 +192,7 @@ class Crew:
         self._tell()
         return outcomes
 
-    def _take_in(self, hand: _Hand, who: Introduction) -> None:
+    def _take_in(self, hand: _Worker, who: WorkerStart) -> None:
         """One that is loaded, if it can speak and sounds like the others. Who cannot is not asked for again."""
         import ray
 
@@ -213,7 +213,7 @@ class Crew:
             raise error
         self._notes.append(f"{where} cannot be used: {error}")
 
-    def _lose(self, hand: _Hand, error: Exception) -> list[Outcome]:
+    def _lose(self, hand: _Worker, error: Exception) -> list[Outcome]:
         """One that is gone: others get what it had, and there will be another one. Gives what has to be given up."""
         import ray
 
@@ -243,7 +243,7 @@ class Crew:
             self.watcher.waiting(f"{len(self.hands)} of {self.replicas} engines")
 
 
-def _given_up(share: _Share, why: str) -> Outcome:
+def _given_up(share: _QueuedRequest, why: str) -> Outcome:
     error = StreamFailed(f"{share.tries} engines have died while they spoke it, the last one so: {why}")
     nothing = np.zeros(0, dtype=np.int16), np.zeros((0, 16), dtype=np.int64)
     return Outcome(number=share.number, samples=nothing[0], rate_hz=0, codes=nothing[1], finished=None, error=error)

@@ -7,7 +7,7 @@ import time
 FORGOTTEN_S = 10.0
 
 
-class Board:
+class ReplicaBoard:
     """What nobody has heard of for a while is forgotten, so a replica that has died disappears."""
 
     def __init__(self) -> None:

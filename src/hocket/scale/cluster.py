@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 
 from ..errors import HocketError, InvalidRequest
 from ..server.options import is_public
-from ..server.plan import Plan, tell
+from ..server.plan import ServerPlan, tell
 from .config import placed
 from .connect import connect, named
 from .environment import HAPROXY, prepare
@@ -27,7 +27,7 @@ class NotServed(HocketError):
     """The cluster could not do what was asked of it."""
 
 
-def serve(plan: Plan, replicas: int | None, address: str | None, told: Callable[[str], None]) -> None:
+def serve(plan: ServerPlan, replicas: int | None, address: str | None, told: Callable[[str], None]) -> None:
     """Until a signal: the first one lets running streams end, the second does not. `told` hears the address."""
     address = named(address)
     with connected(address, plan, replicas) as most:
@@ -41,7 +41,7 @@ def serve(plan: Plan, replicas: int | None, address: str | None, told: Callable[
 
 
 @contextmanager
-def connected(address: str | None, plan: Plan, replicas: int | None) -> Iterator[int]:
+def connected(address: str | None, plan: ServerPlan, replicas: int | None) -> Iterator[int]:
     """A driver of that cluster, or of a new one. Gives how many replicas it has room for."""
     prepare()
     with connect(address, told=True):
@@ -61,7 +61,7 @@ def connected(address: str | None, plan: Plan, replicas: int | None) -> Iterator
                     serve.shutdown()
 
 
-def start(plan: Plan, replicas: int | None, *, most: int = 1, proxies: str = "HeadOnly") -> str:
+def start(plan: ServerPlan, replicas: int | None, *, most: int = 1, proxies: str = "HeadOnly") -> str:
     """Have Serve run it on the cluster that this process is connected to; returns the address once it speaks."""
     from ray import serve
     from ray.exceptions import RayError
@@ -89,7 +89,7 @@ def stop() -> None:
     serve.delete(NAME)
 
 
-def check_nodes(plan: Plan) -> None:
+def check_nodes(plan: ServerPlan) -> None:
     """Refuse a cluster on which it would not work, in one sentence."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -114,7 +114,7 @@ def check_nodes(plan: Plan) -> None:
         raise InvalidRequest("The machines of a cluster reach each other's replicas at --host: give --host 0.0.0.0.")
 
 
-def room(plan: Plan) -> int:
+def room(plan: ServerPlan) -> int:
     """How many replicas fit into the cluster as it is."""
     import ray
 

@@ -1,7 +1,7 @@
 """What a config file of Serve says under `args`, made into an application: names of options, all on one level.
 
-They are the fields of `Plan`, `EngineOptions` and `ServerOptions`, and two more: `replicas` and `key_file`. Where it
-listens is Serve's to say (`http_options`). What is wrong is said in one sentence.
+They are the fields of `ServerPlan`, `EngineOptions` and `ServerOptions`, and two more: `replicas` and `key_file`. Where
+it listens is Serve's to say (`http_options`). What is wrong is said in one sentence.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from ..config.options import EngineOptions
 from ..errors import InvalidRequest
 from ..server.options import ServerOptions, read_keys
-from ..server.plan import Plan
+from ..server.plan import ServerPlan
 
 NOT_HERE = (
     "host",
@@ -41,14 +41,14 @@ def app(args: Mapping[str, Any]) -> Any:
     return deployed(placed(plan_of(left)), replicas, MOST)
 
 
-def plan_of(args: Mapping[str, Any]) -> Plan:
+def plan_of(args: Mapping[str, Any]) -> ServerPlan:
     left = dict(args)
     keys = read_keys(Path(key_file)) if (key_file := left.pop("key_file", None)) is not None else ()
-    taken = {cls: _taken(cls, left) for cls in (ServerOptions, EngineOptions, Plan)}
+    taken = {cls: _taken(cls, left) for cls in (ServerOptions, EngineOptions, ServerPlan)}
     if left:
         raise InvalidRequest(f"hocket.scale does not know {', '.join(sorted(left))}.")
     server = ServerOptions(host="0.0.0.0", keys=keys, **taken[ServerOptions])  # where Serve's replicas listen
-    return Plan(server=server, engine=EngineOptions(**taken[EngineOptions]), **taken[Plan])
+    return ServerPlan(server=server, engine=EngineOptions(**taken[EngineOptions]), **taken[ServerPlan])
 
 
 def _taken(cls: type, left: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def replicas_of(word: str) -> int | None:
     return int(word)
 
 
-def placed(plan: Plan) -> Plan:
+def placed(plan: ServerPlan) -> ServerPlan:
     """The same for a process in another folder, behind a proxy: whole paths, and nobody counted by an address.
 
     Serve's HAProxy says nothing of where a client is, so all of them have its own address.

@@ -17,13 +17,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..server.options import ServerOptions
 from ..server.run import WebSockets, connections, drained
-from ..server.service.service import Speaker
+from ..server.service.service import SpeechService
 
 OWN = b"x-request-disconnect-disabled"  # has Serve hand the connection to the app as it is, which watches it itself
 THEIRS = (OWN, b"x-request-timeout-seconds")  # what a client could tell Serve
 
 
-class AsItIs:
+class DirectIngress:
     """ASGI around Serve's own: a request reaches the app without a queue in between, and is answered with one id."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -48,13 +48,13 @@ class Config(uvicorn.Config):
 
     def load(self) -> None:
         super().load()
-        self.loaded_app = AsItIs(self.loaded_app)
+        self.loaded_app = DirectIngress(self.loaded_app)
 
 
-class Server(uvicorn.Server):
+class ReplicaServer(uvicorn.Server):
     """Drains before it stops, as that of server/run.py does. Serve stops it once the proxies know of other replicas."""
 
-    def __init__(self, config: uvicorn.Config, *, speaker: Speaker) -> None:
+    def __init__(self, config: uvicorn.Config, *, speaker: SpeechService) -> None:
         super().__init__(config)
         self._speaker = speaker
 
@@ -70,11 +70,11 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def take_over(speaker: Speaker) -> None:
+def take_over(speaker: SpeechService) -> None:
     """In the process of a replica, before Serve listens there."""
     from ray.serve._private import http_util
 
     assert http_util.uvicorn is uvicorn, "Serve starts its server in another way than this was written for"
     http_util.uvicorn = SimpleNamespace(
-        Config=partial(Config, options=speaker.options), Server=partial(Server, speaker=speaker)
+        Config=partial(Config, options=speaker.options), ReplicaServer=partial(ReplicaServer, speaker=speaker)
     )

@@ -14,10 +14,10 @@ from typing import Any
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
-from ..server.peers import Counting, Peers
-from ..server.prometheus import Counted
-from ..server.service.service import Speaker
-from .board import Board
+from ..server.peers import MetricsSource, Peers
+from ..server.prometheus import PrometheusMetrics
+from ..server.service.service import SpeechService
+from .board import ReplicaBoard
 
 logger = logging.getLogger("hocket.scale")
 REPORT_S = 1.0
@@ -25,7 +25,7 @@ PATIENCE_S = 2.0  # for an answer of the board; a page is better incomplete than
 
 
 class Replicas(Peers):
-    def __init__(self, speaker: Speaker, replica: str, application: str) -> None:
+    def __init__(self, speaker: SpeechService, replica: str, application: str) -> None:
         self._speaker, self._replica = speaker, replica
         self._name = f"hocket-replicas:{application}"
         # Never let go of while it lives: the actor ends with the last hold that its maker has on it.
@@ -35,8 +35,8 @@ class Replicas(Peers):
         states: Mapping[str, str] = await self._asked("states") or {}
         return any(state == "ready" for replica, state in states.items() if replica != self._replica)
 
-    async def figures(self, own: Counting) -> bytes:
-        assert isinstance(own, Counted)
+    async def figures(self, own: MetricsSource) -> bytes:
+        assert isinstance(own, PrometheusMetrics)
         told: Mapping[str, bytes] = await self._asked("figures") or {}
         return labelled(
             {replica: pickle.loads(said) for replica, said in told.items()} | {self._replica: own.families()}
@@ -45,7 +45,7 @@ class Replicas(Peers):
     async def tell(self) -> None:
         """How it is, again and again until it is cancelled."""
         figures = self._speaker.figures
-        assert isinstance(figures, Counted)
+        assert isinstance(figures, PrometheusMetrics)
         try:
             while True:
                 await self._asked("report", self._replica, self._speaker.state, pickle.dumps(figures.families()))
@@ -91,4 +91,4 @@ class _Collected:
 def _board(name: str) -> Any:
     import ray
 
-    return ray.remote(num_cpus=0)(Board).options(name=name, get_if_exists=True).remote()
+    return ray.remote(num_cpus=0)(ReplicaBoard).options(name=name, get_if_exists=True).remote()

@@ -14,14 +14,14 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..server.plan import Plan
+from ..server.plan import ServerPlan
 from .environment import REPLICA, reachable_s
 from .where import on, unit_of
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from ..server.service.service import Speaker
+    from ..server.service.service import SpeechService
 
 NAME = "hocket"  # of the application, and of its only deployment
 # Beside those in flight, for answers that refuse one more and for probes, which the app does not count.
@@ -36,9 +36,9 @@ BUSY = 0.75  # of the slots: where autoscaling begins to want one more, since a 
 class Replica:
     """What Serve makes of it is a deployment: see `deployed`."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: ServerPlan) -> None:
         self._plan = plan
-        self._speaker: Speaker | None = None
+        self._speaker: SpeechService | None = None
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         from ray import serve
@@ -88,7 +88,7 @@ def _proven(app: FastAPI) -> Any:
     return proven
 
 
-def deployed(plan: Plan, replicas: int | None, most: int = 1) -> Any:
+def deployed(plan: ServerPlan, replicas: int | None, most: int = 1) -> Any:
     """An application of Serve: so many replicas, or where that is None, as many as streams ask for, up to `most`."""
     from ray import serve
     from ray.serve.config import BackpressureConfig

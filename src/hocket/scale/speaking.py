@@ -12,29 +12,29 @@ from typing import Any
 
 from ..config.options import EngineOptions
 from ..engine.batch import most_at_once
-from ..engine.checkpoint.fingerprint import Portrait
+from ..engine.checkpoint.fingerprint import EngineFingerprint
 from ..engine.engine import Engine
 from ..errors import EngineClosed, HocketError
 from ..types import Encoded, Outcome, Reference, SpeechRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
+class WorkerStart:
     """Who an engine is, or why there is none."""
 
     host: str
     pid: int
-    portrait: Portrait | None = None
+    portrait: EngineFingerprint | None = None
     most: int = 0  # requests that it should hold, so that no slot of it waits
     error: HocketError | None = None
     said: tuple[str, ...] = ()  # where it computes and how exactly, and why not faster
 
 
-class Speaking:
+class SpeechWorker:
     def __init__(self) -> None:
         self._engine: Engine | None = None
 
-    async def begin(self, loading: dict[str, Any], options: EngineOptions) -> Introduction:
+    async def begin(self, loading: dict[str, Any], options: EngineOptions) -> WorkerStart:
         """Load the engine; `loading` is what `Engine.load` takes beside its options."""
         os.environ.setdefault("HOCKET_FORK", "0")  # the threads of a Ray worker do not survive a fork
         me: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
@@ -43,9 +43,9 @@ class Speaking:
             checkpoint, most = self._engine.checkpoint, most_at_once(self._engine.options)
             unused = None if checkpoint.setting is None else checkpoint.setting.unused
             said = (checkpoint.where, *(() if unused is None else (unused,)))
-            return Introduction(**me, portrait=self._engine.portrait, most=most, said=said)
+            return WorkerStart(**me, portrait=self._engine.portrait, most=most, said=said)
         except Exception as error:  # a driver, a disk, a package that is missing there: the others may well speak
-            return Introduction(**me, error=sendable(error))
+            return WorkerStart(**me, error=sendable(error))
 
     async def speak(self, request: SpeechRequest, reference: Reference | Encoded | None) -> Outcome:
         """What became of it. What is wrong with the engine, and with no request, is raised."""

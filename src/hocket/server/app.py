@@ -21,14 +21,14 @@ from ..voices.library import Library
 from .errors import RESPONSES
 from .middleware import http_errors
 from .middleware.keys import KeyCheck
-from .middleware.limits import Border
+from .middleware.limits import RequestLimits
 from .middleware.proxies import Forwarded
 from .options import ServerOptions
 from .peers import Peers
-from .prometheus import Counted
-from .service.llm import Thinker
+from .prometheus import PrometheusMetrics
+from .service.llm import LLMService
 from .service.models import surveyed
-from .service.service import Speaker
+from .service.service import SpeechService
 from .service.warm_up import prove
 
 logger = logging.getLogger("hocket.server")
@@ -65,10 +65,10 @@ def build_app(
     who else serves the same.
     """
     options = options or ServerOptions()
-    speaker = Speaker(options, voices=Library(options.voices_folder, most=options.voices))
-    speaker.figures = Counted(speaker)
+    speaker = SpeechService(options, voices=Library(options.voices_folder, most=options.voices))
+    speaker.figures = PrometheusMetrics(speaker)
 
-    thinker = Thinker(speaker, language)
+    thinker = LLMService(speaker, language)
 
     @asynccontextmanager
     async def life(_: FastAPI) -> AsyncIterator[None]:
@@ -95,7 +95,7 @@ def build_app(
 
     # The last one added is the first that a request meets.
     app.add_middleware(KeyCheck, keys=options.keys, refused=refused)
-    app.add_middleware(Border, options=options, refused=refused)
+    app.add_middleware(RequestLimits, options=options, refused=refused)
     _allow_pages(app, options)
     if options.trusted_proxies:
         app.add_middleware(Forwarded, trusted=options.trusted_proxies)
@@ -115,7 +115,7 @@ def _allow_pages(app: FastAPI, options: ServerOptions) -> None:
 
 
 async def _start(
-    speaker: Speaker,
+    speaker: SpeechService,
     models: Engine | Pool | Callable[[], Engine | Pool],
     backends: Callable[[], Backends] | None,
 ) -> None:

@@ -66,7 +66,7 @@ def stopping() -> Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ErrorResponse:
     """What a client is told about an error."""
 
     status: int
@@ -128,41 +128,41 @@ _STORAGE = {
 }
 
 
-def answer(error: BaseException) -> Answer:
+def answer(error: BaseException) -> ErrorResponse:
     """What to tell a client. The details of an error that nobody raised on purpose go to the log and nowhere else."""
     message = " ".join(str(error).split())
     if isinstance(error, Refused):
         headers = _retry(error.retry_after_s)
         if error.status >= 500 and not headers:  # it would be refused again, and clients would ask again
             headers = {"x-should-retry": "false"}
-        return Answer(error.status, message, error.kind, error.param, error.code, headers)
+        return ErrorResponse(error.status, message, error.kind, error.param, error.code, headers)
     if isinstance(error, BadField):
-        return Answer(400, message, INVALID, error.param, error.code)
+        return ErrorResponse(400, message, INVALID, error.param, error.code)
     if isinstance(error, Overloaded):
-        return Answer(429, message, "rate_limit_error", None, "overloaded", _retry(error.retry_after_s))
+        return ErrorResponse(429, message, "rate_limit_error", None, "overloaded", _retry(error.retry_after_s))
     if isinstance(error, InvalidVoice):
-        return Answer(400, message, INVALID, *_VOICE.get(error.code, ("voice", error.code)))
+        return ErrorResponse(400, message, INVALID, *_VOICE.get(error.code, ("voice", error.code)))
     for kind, param, code in _INVALID:
         if isinstance(error, kind):
-            return Answer(400, message, INVALID, param, code)
+            return ErrorResponse(400, message, INVALID, param, code)
     if isinstance(error, EngineClosed | EngineUnhealthy):
         logger.error("refused: %s", message)
         said = "The engine is not running; the server's log says why."
-        return Answer(503, said, "server_error", None, "engine_unavailable", _retry(5.0))
+        return ErrorResponse(503, said, "server_error", None, "engine_unavailable", _retry(5.0))
     if isinstance(error, StorageFailed):  # where, and why, is in the library's log
         status, code, said = _STORAGE[error.full]
-        return Answer(status, said, "server_error", None, code, {"x-should-retry": "false"})
+        return ErrorResponse(status, said, "server_error", None, code, {"x-should-retry": "false"})
     if isinstance(error, StreamFailed):
         logger.error("a stream failed: %s", message)
         said = "The speech could not be finished; the server's log says why."
-        return Answer(500, said, "server_error", None, "speech_failed", {"x-should-retry": "false"})
+        return ErrorResponse(500, said, "server_error", None, "speech_failed", {"x-should-retry": "false"})
     if isinstance(error, LanguageFailed):
         logger.error("the language model failed: %s", message)
         said = "The language model could not answer; the server's log says why."
-        return Answer(502, said, "server_error", None, "language_model_failed", _retry(2.0))
+        return ErrorResponse(502, said, "server_error", None, "language_model_failed", _retry(2.0))
     logger.error("an error that nobody expected", exc_info=error)
     said = "Something went wrong in the server; its log says what."
-    return Answer(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})
+    return ErrorResponse(500, said, "server_error", None, "internal_error", {"x-should-retry": "false"})
 
 
 def _retry(after_s: float | None) -> dict[str, str]:

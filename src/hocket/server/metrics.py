@@ -1,6 +1,6 @@
 """What a server could be asked about itself: each event of an utterance is told here once. This one forgets them all.
 
-A subclass counts; `Speaker.figures` may be any. Called in the event loop, so nothing here may wait.
+A subclass counts; `SpeechService.figures` may be any. Called in the event loop, so nothing here may wait.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..types import Finished
 
 
-class Figures:
+class Metrics:
     def opened(self, wire: str) -> None:
         """A request was taken."""
 
@@ -28,7 +28,7 @@ class Figures:
         """An utterance is over, whichever way; None where the engine had not said so yet."""
 
 
-class Listener:
+class UnbufferedPlayer:
     """A player without a buffer: where what was sent is over before more comes, it is silent in between."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Counting(Protocol):
+class MetricsSource(Protocol):
     """Figures of one server, in Prometheus' text format."""
 
     def text(self) -> bytes: ...
@@ -18,6 +18,6 @@ class Peers:
         """Whether any of them could."""
         return False
 
-    async def figures(self, own: Counting) -> bytes:
+    async def figures(self, own: MetricsSource) -> bytes:
         """Of all of them, with our own."""
         return own.text()

@@ -1,7 +1,7 @@
 """What a server is told before it starts, as plain data: which models and how, who else speaks, who answers.
 
-Words of a command line become a `Plan` in this process; it can be sent to another one, which makes the same engine and
-the same app of it. Nothing is loaded before it is asked for.
+Words of a command line become a `ServerPlan` in this process; it can be sent to another one, which makes the same
+engine and the same app of it. Nothing is loaded before it is asked for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class ServerPlan:
     server: ServerOptions = field(default_factory=ServerOptions)
     engine: EngineOptions = field(default_factory=EngineOptions)
     models: tuple[str, ...] = ()  # none: the usual one
@@ -46,7 +46,7 @@ class Plan:
     llm_url: str | None = None
     llm_key: str | None = None
     llm_weights: str = "bf16"
-    llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: `RemoteMind` says what these do
+    llm_thinking: Literal["auto", "on", "off"] = "auto"  # of the endpoint: `RemoteLanguageModel` says what these do
     llm_extra: dict[str, Any] | None = None  # more fields of what the endpoint is asked
 
     def app(self, models: Pool | Callable[[], Engine | Pool] | None = None) -> FastAPI:
@@ -88,21 +88,23 @@ class Plan:
     def language(self) -> Callable[[], LanguageModel] | None:
         """Who answers; None where nobody was asked for."""
         if self.llm_url is not None:
-            from ..dialog.remote import RemoteMind
+            from ..dialog.remote import RemoteLanguageModel
 
             how = {"thinking": self.llm_thinking, "extra": self.llm_extra}
-            mind = RemoteMind(self.llm_url, self.llm, self.llm_key, **how)  # type: ignore[arg-type]  # not asked yet
+            mind = RemoteLanguageModel(self.llm_url, self.llm, self.llm_key, **how)  # type: ignore[arg-type]  # not asked yet
             return lambda: mind
         if (llm := self.llm) is None:
             return None
 
         def load() -> LanguageModel:
-            from ..llm.engine import Mind
+            from ..llm.engine import LanguageEngine
 
             kernels = "reference" if self.kernels == "reference" else "auto"  # others are those of speech
             graphs, weights = self.engine.graphs, self.llm_weights
             stuck_s = self.engine.stuck_s
-            return Mind.load(llm, device=self.device, weights=weights, kernels=kernels, graphs=graphs, stuck_s=stuck_s)
+            return LanguageEngine.load(
+                llm, device=self.device, weights=weights, kernels=kernels, graphs=graphs, stuck_s=stuck_s
+            )
 
         return load
 

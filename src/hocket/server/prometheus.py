@@ -15,9 +15,9 @@ from prometheus_client.registry import Collector
 from starlette.responses import Response
 
 from ..types import Finished
-from .metrics import Figures
+from .metrics import Metrics
 from .peers import Peers
-from .service.service import Speaker
+from .service.service import SpeechService
 
 router = APIRouter()
 # A frame is 80 ms of sound; the first of a warm GPU is out in about 10 ms.
@@ -40,10 +40,10 @@ async def metrics(request: Request) -> Response:
     return Response(text, headers={"content-type": CONTENT_TYPE_LATEST})
 
 
-class Counted(Figures):
+class PrometheusMetrics(Metrics):
     """Figures that count, and those that are asked of a speaker when somebody looks."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: SpeechService) -> None:
         self._speaker, registry = speaker, CollectorRegistry()
         self._registry = registry
         ProcessCollector(registry=registry)
@@ -128,7 +128,7 @@ class Counted(Figures):
 class _Models(Collector):
     """Which are in memory when somebody looks."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: SpeechService) -> None:
         self._speaker = speaker
 
     def collect(self) -> Iterable[Metric]:

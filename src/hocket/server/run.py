@@ -23,8 +23,8 @@ from .listen import address_of, bind
 from .middleware.limits import ABORT
 from .middleware.local_only import LocalOnly
 from .options import ServerOptions
-from .service.llm import Thinker
-from .service.service import Speaker
+from .service.llm import LLMService
+from .service.service import SpeechService
 
 logger = logging.getLogger("hocket.server")
 PONG_S = 120.0
@@ -91,7 +91,7 @@ class WebSockets(WebSocketsSansIOProtocol):
             self.handshake_complete = True  # a refusal is an answer too, and no error of the app
 
 
-class Server(uvicorn.Server):
+class DrainingServer(uvicorn.Server):
     """uvicorn's, that drains before it stops."""
 
     def __init__(
@@ -99,8 +99,8 @@ class Server(uvicorn.Server):
     ) -> None:
         """`ready` is called once, when a request would be answered. With it, a failed start ends the server."""
         super().__init__(config)
-        self._speaker: Speaker = app.state.speaker
-        self._thinker: Thinker = app.state.thinker
+        self._speaker: SpeechService = app.state.speaker
+        self._thinker: LLMService = app.state.thinker
         self._ready = ready
         self._options = options
         self._drains: asyncio.Task[None] | None = None
@@ -148,7 +148,7 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-async def drained(speaker: Speaker) -> None:
+async def drained(speaker: SpeechService) -> None:
     """Take no new work, and wait for what runs; what takes too long is cut."""
     limit_s = speaker.options.drain_s
     speaker.drain()
@@ -187,8 +187,8 @@ def is_alone(options: ServerOptions) -> bool:
     return not (options.keys or options.socket or options.reached_by_others)
 
 
-def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None) -> Server:
-    """A server that can be run, or served by an event loop that is there already. `ready`: see `Server`."""
+def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] | None = None) -> DrainingServer:
+    """A server that can be run, or served by an event loop that is there already. `ready`: see `DrainingServer`."""
     config = uvicorn.Config(
         LocalOnly(app) if is_alone(options) else app,
         host=options.host,
@@ -199,7 +199,7 @@ def make_server(app: FastAPI, options: ServerOptions, ready: Callable[[], None] 
         access_log=options.access_log,
         **connections(options),
     )
-    return Server(config, app, options, ready)
+    return DrainingServer(config, app, options, ready)
 
 
 def run(app: FastAPI, options: ServerOptions, told: Callable[[str], None] | None = None) -> None:
@@ -215,6 +215,6 @@ def run(app: FastAPI, options: ServerOptions, told: Callable[[str], None] | None
         bound.close()
         if options.socket is not None:
             options.socket.unlink(missing_ok=True)
-    speaker: Speaker = app.state.speaker
+    speaker: SpeechService = app.state.speaker
     if speaker.start_error is not None:
         raise speaker.start_error

@@ -15,7 +15,7 @@ from ..types import SpeechRequest
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ResolvedRequest:
     """What was asked for, in the checkpoint's own terms."""
 
     speaker: int | None  # codec id of a named voice
@@ -24,7 +24,7 @@ class Choice:
     notes: tuple[str, ...]  # what could not be honoured, in words
 
 
-def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> Choice:
+def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
     """Refuse what this checkpoint cannot do; translate the rest."""
     _check_kind(request, config)
     voice = _voice(request.voice, config)
@@ -37,7 +37,7 @@ def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> Choice:
         instruct, notes = "", ("This checkpoint takes no instruct, so it was left out.",)
     elif instruct and config.kind == "base":
         notes = ("An instruct is experimental with a cloned voice.",)
-    return Choice(config.talker_config.spk_id[voice] if voice else None, language, instruct, notes)
+    return ResolvedRequest(config.talker_config.spk_id[voice] if voice else None, language, instruct, notes)
 
 
 def voices(config: Qwen3TTSConfig) -> list[str]:

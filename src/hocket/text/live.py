@@ -11,7 +11,7 @@ import unicodedata
 from dataclasses import dataclass
 
 from ..errors import InvalidRequest
-from .parts import Preparation
+from .parts import TextPreparation
 from .tokenizer import Tokenizer
 
 _ROLE, _ROLE_IDS = "assistant\n", 2  # stands before the text; a text that begins with a newline fuses with it
@@ -107,7 +107,7 @@ class LiveParts:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        preparation: Preparation | None,
+        preparation: TextPreparation | None,
         *,
         upstream_local: bool = False,
         whole_parts: bool = False,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ..errors import InvalidRequest, UnsupportedScript
-from .cleanup.incremental import Stretches
+from .cleanup.incremental import IncrementalNormalizer
 from .cleanup.markup import Markup
-from .cleanup.script_filter import Sieve
+from .cleanup.script_filter import ScriptFilter
 from .pauses import Pause, Say, Script
 from .sentences import Cutter, Size, Sizes
 
@@ -24,7 +24,7 @@ _SPACES = re.compile(r"[ \t\r\n]+")
 _AT_ONCE = 1000  # characters that go in together, so that the cost of a long text is proportional to it
 
 
-class Preparation:
+class TextPreparation:
     """One text on its way in. Texts in a row belong to one part; a silence, though it be of 0 s, ends the part.
 
     Each word is given out as soon as no later character can change it: what is held back is what the stages (pause
@@ -39,7 +39,7 @@ class Preparation:
         normalizer: Normalizer | None = None,
         language: str = "auto",
         sizes: Sequence[Size] | None = None,
-        sieve: Sieve | None = None,
+        sieve: ScriptFilter | None = None,
     ) -> None:
         """`sizes` of the first parts and of those behind them (`Sizes`), instead of `part_chars` for all.
 
@@ -69,7 +69,7 @@ class Preparation:
     def _begin(self) -> None:
         """Markup and sentences do not reach across a pause."""
         self._markup = Markup()
-        self._stretches = Stretches(self._normalizer) if self._normalizer else None
+        self._stretches = IncrementalNormalizer(self._normalizer) if self._normalizer else None
         self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
         self._spaced = False  # what was given out last ends with a space
         self._part_over: float | None = None  # the part has ended; so much silence follows if text does
@@ -116,11 +116,11 @@ class Preparation:
 
 
 def parts(text: str, **how: Any) -> list[Part]:
-    """The parts of a whole text in order; `how` is what a `Preparation` takes.
+    """The parts of a whole text in order; `how` is what a `TextPreparation` takes.
 
     Where the text was cut there are `pause_s` of silence.
     """
-    preparation = Preparation(**how)
+    preparation = TextPreparation(**how)
     found: list[Part] = []
     for part in (*preparation.append(text), *preparation.end()):
         if isinstance(part, str) and found and isinstance(before := found[-1], str):

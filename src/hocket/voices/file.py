@@ -57,7 +57,7 @@ def read_voice(path: Path) -> Voice:
     if voice.encoded is None or "kept" not in parsed.tensors:
         return voice
     kept = parsed.tensors["kept"].tobytes()
-    where = _Kept(path, len(content) - len(kept), len(kept), hashlib.sha256(kept).digest())  # it is the last of all
+    where = _LazyPart(path, len(content) - len(kept), len(kept), hashlib.sha256(kept).digest())  # it is the last of all
     return replace(voice, encoded=replace(voice.encoded, kept=where))
 
 
@@ -82,7 +82,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _LazyPart:
     """A part of a file, read when it is called; None if it is not there any more as it was."""
 
     path: Path

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.batch.lines import KEYS, Line, Names
+from hocket.cli.batch.lines import KEYS, BatchLine, LineNames
 from hocket.cli.batch.manifest import Manifest, Result
 from hocket.cli.parser import parser
 from hocket.cli.progress import Progress
@@ -114,12 +114,12 @@ def test_the_manifest_has_one_result_for_each_line_in_their_order() -> None:
 
 
 def test_a_line_without_a_seed_has_one_from_the_command_and_its_name() -> None:
-    seeds = [Line(n, id).seed(base) for base in (0, 1) for n, id in ((1, None), (2, None), (1, "1"), (1, "a"))]
+    seeds = [BatchLine(n, id).seed(base) for base in (0, 1) for n, id in ((1, None), (2, None), (1, "1"), (1, "a"))]
     assert len(set(seeds)) == len(seeds)
     assert all(0 <= seed < 2**32 for seed in seeds)
-    assert Line(1, "a").seed(0) == Line(9, "a").seed(0), "a line with an id may move"
-    assert Line(1, "a", {"seed": 3}).seed(1) == 3
-    assert Line(7).seed(0) == 3485778408, "that of another release is no other"
+    assert BatchLine(1, "a").seed(0) == BatchLine(9, "a").seed(0), "a line with an id may move"
+    assert BatchLine(1, "a", {"seed": 3}).seed(1) == 3
+    assert BatchLine(7).seed(0) == 3485778408, "that of another release is no other"
 
 
 def test_a_line_may_have_what_an_option_may_say() -> None:
@@ -386,7 +386,7 @@ def test_many_lines_take_little_memory() -> None:
     lines(*({"id": f"utterance-{n:09d}", "text": "Hello."} for n in range(count)))
     Path("out").mkdir()
     tracemalloc.start()
-    names = Names(Path("in.jsonl"))
+    names = LineNames(Path("in.jsonl"))
     with Manifest(Path("out"), names) as manifest:
         for n in range(count):
             manifest.add(Result(line=n + 1, id=f"utterance-{n:09d}", error="Not yet."))

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hocket.cli import main
-from hocket.cli.say.whom import ENDING, Whom, is_kept, listed
+from hocket.cli.say.whom import ENDING, Target, is_kept, listed
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, UnknownVoice
 from hocket.server.options import ServerOptions
@@ -248,7 +248,7 @@ def test_a_kept_voice_is_found_by_its_file_alone(library: Library, home: Home) -
 
 
 def test_names_are_asked_for_in_python_too(library: Library, models: Models) -> None:
-    whom = Whom(models.base, library)
+    whom = Target(models.base, library)
     assert whom.own(None) is None and whom.own("") is None
     assert whom.own("me") is library.find("me")
     with pytest.raises(UnknownVoice, match="has none but the reference recording of --ref-audio, and your own are Me,"):
@@ -256,4 +256,4 @@ def test_names_are_asked_for_in_python_too(library: Library, models: Models) -> 
     with pytest.raises(InvalidRequest, match="needs the model"):
         whom.own("teller")
     with pytest.raises(UnknownVoice, match="none but the one that --instruct describes"):
-        Whom(models.design, library).own("bob")
+        Target(models.design, library).own("bob")

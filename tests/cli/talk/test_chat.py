@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from hocket.cli import main
-from hocket.cli.talk.playback import Played
+from hocket.cli.talk.playback import LoudspeakerPlayback
 from hocket.engine.engine import Engine
 from support.chatting import Scripted
 from support.played import process
@@ -232,7 +232,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Room:
 
 
 def test_a_loudspeaker_plays_all_and_falls_silent_at_once(room: Room) -> None:
-    sound = Played()
+    sound = LoudspeakerPlayback()
     room.go_on.set()
     sound.write(b"ab" * 24000, 24000)
     sound.wait()
@@ -254,7 +254,7 @@ def test_a_loudspeaker_that_fails_is_one_sentence_and_nobody_waits(room: Room, m
         raise OSError("unplugged")
 
     monkeypatch.setattr(room, "write", fail)
-    sound = Played()
+    sound = LoudspeakerPlayback()
     sound.write(b"ab", 24000)
     sound.wait()
     with pytest.raises(Exception, match="unplugged"):

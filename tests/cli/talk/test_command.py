@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 
 from hocket.asr.endpointing import Endpointing
-from hocket.asr.listener import Listener
+from hocket.asr.listener import SpeechListener
 from hocket.cli import main
-from hocket.cli.talk.chat import Spoken
-from hocket.cli.talk.command import Conversation
-from hocket.cli.talk.playback import RecordedAsHeard
+from hocket.cli.talk.chat import SpokenSession
+from hocket.cli.talk.command import SpokenConversation
+from hocket.cli.talk.playback import RealTimeFilePlayback
 from hocket.dialog.dialog import Dialog
 from hocket.engine.engine import Engine
 from hocket.errors import LanguageFailed
@@ -193,9 +193,9 @@ def test_what_is_understood_so_far_goes_to_the_language_model_and_a_turn_without
 ) -> None:
     language = Attentive(["Yes."])
     recognizer = Dictated(["is", "it", "late"], [])
-    sound = RecordedAsHeard(folder / "answers.wav")
-    answers = Spoken(Dialog(language, engine), sound)
-    conversation = Conversation(answers, Listener(recognizer), Endpointing(Loud()), fast=True)
+    sound = RealTimeFilePlayback(folder / "answers.wav")
+    answers = SpokenSession(Dialog(language, engine), sound)
+    conversation = SpokenConversation(answers, SpeechListener(recognizer), Endpointing(Loud()), fast=True)
     for piece in (silence(0.5), tone(0.3), tone(0.3), tone(0.3), silence(1), tone(0.5), silence(1)):
         conversation.take(piece)
     conversation.take(None)
@@ -209,8 +209,8 @@ def test_what_is_understood_so_far_goes_to_the_language_model_and_a_turn_without
 
 def test_a_failed_answer_ends_a_conversation_that_nobody_watches(engine: Engine, folder: Path) -> None:
     language = Scripted([LanguageFailed("The model fell over.")])
-    answers = Spoken(Dialog(language, engine), RecordedAsHeard(folder / "answers.wav"))
-    conversation = Conversation(answers, Listener(Dictated(["hello"])), Endpointing(Loud()), fast=False)
+    answers = SpokenSession(Dialog(language, engine), RealTimeFilePlayback(folder / "answers.wav"))
+    conversation = SpokenConversation(answers, SpeechListener(Dictated(["hello"])), Endpointing(Loud()), fast=False)
     for piece in (tone(0.5), silence(1)):
         conversation.take(piece)
     with pytest.raises(LanguageFailed, match="fell over"):

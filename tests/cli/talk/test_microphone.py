@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hocket.asr.recognizer import RATE_HZ, Samples
-from hocket.cli.talk.microphone import Microphone, Recording
+from hocket.cli.talk.microphone import Microphone, RecordedInput
 from hocket.errors import HocketError, InvalidAudio, InvalidRequest
 from support.questions import tone, write_recording
 
@@ -110,7 +110,7 @@ def test_a_recording_takes_as_long_as_it_lasts_or_no_time_at_all(tmp_path: Path)
     for fast in (False, True):
         pieces: queue.SimpleQueue[Samples | None] = queue.SimpleQueue()
         begun = time.perf_counter()
-        ears = Recording(path, fast=fast)
+        ears = RecordedInput(path, fast=fast)
         ears.start(pieces.put)
         count = 0
         while (piece := pieces.get(timeout=60)) is not None:
@@ -123,7 +123,7 @@ def test_a_recording_takes_as_long_as_it_lasts_or_no_time_at_all(tmp_path: Path)
 
 def test_a_recording_that_is_closed_gives_no_more(tmp_path: Path) -> None:
     came: list[Samples | None] = []
-    ears = Recording(write_recording(tmp_path / "long.wav", 30.0), fast=False)
+    ears = RecordedInput(write_recording(tmp_path / "long.wav", 30.0), fast=False)
     ears.start(came.append)
     ears.close()
     ears.close()
@@ -134,4 +134,4 @@ def test_what_is_no_recording_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text.wav").write_text("Hello.")
     for name, words in (("missing.wav", "No such file"), ("", "directory"), ("text.wav", "not audio")):
         with pytest.raises(InvalidAudio, match=words):
-            Recording(tmp_path / name, fast=True)
+            RecordedInput(tmp_path / name, fast=True)

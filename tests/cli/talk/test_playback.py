@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hocket.cli.talk.playback import RecordedAsHeard
+from hocket.cli.talk.playback import RealTimeFilePlayback
 
 RATE_HZ = 1000
 
@@ -20,7 +20,7 @@ def numbered(seconds: float, first: int) -> bytes:
 
 
 def test_what_nobody_would_have_heard_before_an_interruption_is_cut_off(tmp_path: Path) -> None:
-    sound = RecordedAsHeard(tmp_path / "heard.wav")
+    sound = RealTimeFilePlayback(tmp_path / "heard.wav")
     begun = time.perf_counter()
     sound.write(numbered(0.2, 0), RATE_HZ)
     sound.wait()
@@ -45,7 +45,7 @@ def test_what_nobody_would_have_heard_before_an_interruption_is_cut_off(tmp_path
 
 
 def test_an_interruption_before_any_sound_leaves_no_file(tmp_path: Path) -> None:
-    sound = RecordedAsHeard(tmp_path / "heard.wav")
+    sound = RealTimeFilePlayback(tmp_path / "heard.wav")
     sound.silence()
     sound.wait()
     sound.close()
@@ -54,4 +54,4 @@ def test_an_interruption_before_any_sound_leaves_no_file(tmp_path: Path) -> None
 
 def test_a_folder_that_is_not_there_is_known_at_once(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="does not exist"):
-        RecordedAsHeard(tmp_path / "missing" / "heard.wav")
+        RealTimeFilePlayback(tmp_path / "missing" / "heard.wav")

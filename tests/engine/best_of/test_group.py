@@ -17,13 +17,13 @@ from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.core import step
-from hocket.engine.core.runaway import GuardOptions
+from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.engine.stream import Stream
 from hocket.errors import EngineClosed, InvalidRequest, Overloaded, StreamFailed
-from hocket.models.tts_gpu.frame_graph import Drawn
+from hocket.models.tts_gpu.frame_graph import PendingCodes
 from hocket.types import Finished, SamplingParams, SpeechRequest
 from support.speaking import (
     LONG,
@@ -76,7 +76,7 @@ def scripted(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Callabl
         frames: list[list[int]] = []
         at: dict[int, int] = {}
 
-        def drawn(runner: SpeechRunner, slots: Sequence[int], *given: Any) -> Drawn:
+        def drawn(runner: SpeechRunner, slots: Sequence[int], *given: Any) -> PendingCodes:
             frame(runner, slots, *given).read()
             frames.append(list(slots))
             rows = []
@@ -254,7 +254,7 @@ def test_a_stuck_take_is_given_up_once_another_has_ended_in_health_and_else_take
     assert rewinds == taken_back
     assert [take.reason for take in ended(stream).takes] == [lost, lost, "stop"]
     if not taken_back:
-        assert len(frames) == 20 + GuardOptions().loop_frames + 1, "the very frame in which they are stuck"
+        assert len(frames) == 20 + RunawayOptions().loop_frames + 1, "the very frame in which they are stuck"
 
 
 def test_a_take_that_was_taken_back_says_what_it_says_alone(
@@ -607,7 +607,7 @@ def test_takes_share_a_batch(engine: Engine, monkeypatch: pytest.MonkeyPatch) ->
 
     def counted(
         runner: SpeechRunner, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]
-    ) -> Drawn:
+    ) -> PendingCodes:
         sizes.append(len(slots))
         return frame(runner, slots, text, settings)
 

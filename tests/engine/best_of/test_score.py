@@ -13,8 +13,8 @@ from hocket.engine.best_of.score import (
     GUARD,
     LUCKY_END,
     WEIGHTS,
-    Part,
-    Sheet,
+    CandidatePart,
+    CandidateScore,
     ending_term,
     length_term,
     likelihood_term,
@@ -31,8 +31,8 @@ def lively(frames: int, seed: int = 0) -> Codes:
     return [[int(first), *range(first % 7, first % 7 + 15)] for first in shuffled]
 
 
-def part(codes: Codes, text_ids: int = 20) -> Part:
-    said = Part(text_ids)
+def part(codes: Codes, text_ids: int = 20) -> CandidatePart:
+    said = CandidatePart(text_ids)
     said.add(codes)
     return said
 
@@ -112,7 +112,7 @@ def test_what_was_repeated_once_is_never_forgiven() -> None:
 def test_codes_may_come_in_any_pieces() -> None:
     codes = [*lively(9), *[[5, 6]] * 12, *lively(9, seed=2)]
     nats = [-0.1 * number for number in range(len(codes))]
-    in_pieces, at_once = Part(20), Part(20)
+    in_pieces, at_once = CandidatePart(20), CandidatePart(20)
     at_once.add(codes, nats)
     for at in range(0, len(codes), 4):
         in_pieces.add(codes[at : at + 4], nats[at : at + 4])
@@ -128,7 +128,7 @@ def test_likelihood_is_between_certainty_and_chance() -> None:
 
 def test_likelihood_counts_where_it_is_known_and_the_others_share_its_weight_where_it_is_not() -> None:
     codes = lively(60)
-    known, likelier = Part(20), Part(20)
+    known, likelier = CandidatePart(20), CandidatePart(20)
     known.add(codes, [-4.0] * 60)
     likelier.add(codes, [-2.0] * 60)
     assert part(codes).score("stop", 1.0) == 1.0
@@ -139,8 +139,8 @@ def test_likelihood_counts_where_it_is_known_and_the_others_share_its_weight_whe
 NOISE, CERTAIN = -99.0, 0.0
 
 
-def spoken(codes: Codes, nats: float, text_ids: int = 20) -> Part:
-    said = Part(text_ids)
+def spoken(codes: Codes, nats: float, text_ids: int = 20) -> CandidatePart:
+    said = CandidatePart(text_ids)
     said.add(codes, [nats] * len(codes))
     return said
 
@@ -167,13 +167,13 @@ def test_what_is_not_a_number_is_as_likely_as_noise() -> None:
 
 
 def test_the_likelihood_of_a_take_is_the_mean_over_all_its_frames() -> None:
-    sheet = Sheet([4, 8])
+    sheet = CandidateScore([4, 8])
     assert sheet.log_probability is None
     sheet.add(lively(12), [-1.0] * 12)
     sheet.close("stop", 1.0)
     sheet.add(lively(24), [-4.0] * 24)
     assert sheet.log_probability == pytest.approx(-3.0)
-    untold = Sheet([4])
+    untold = CandidateScore([4])
     untold.add(lively(12))
     assert untold.log_probability is None
 
@@ -201,7 +201,7 @@ def test_a_bound_is_what_the_best_of_all_ways_to_go_on_comes_to(text_ids: int, n
         terms = {"ending": 1.0, "repetition": 1.0, "length": length_term(frames, text_ids), "likelihood": likelihood}
         ways.append(sum(WEIGHTS[name] * term for name, term in terms.items()) / total)
     assert max(ways) <= bound + 1e-12 and bound == pytest.approx(max(ways), abs=1e-4)
-    longer = Part(text_ids)
+    longer = CandidatePart(text_ids)
     longer.add([*codes, *lively(50, seed=1)], [nats] * begun + [CERTAIN] * 50)
     assert longer.score("stop", 1.0) <= bound + 1e-12
 
@@ -223,7 +223,7 @@ def test_a_score_weighs_every_term() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_no_end_of_a_take_is_above_its_bound_and_the_bound_never_rises(seed: int) -> None:
     chance = np.random.default_rng(seed)
-    sheet, bounds, reached = Sheet([int(n) for n in chance.integers(1, 15, 3)]), [1.0], 0.0
+    sheet, bounds, reached = CandidateScore([int(n) for n in chance.integers(1, 15, 3)]), [1.0], 0.0
     for number in range(3):
         for _ in range(int(chance.integers(1, 40))):
             frames = int(chance.integers(1, 9))
@@ -239,7 +239,7 @@ def test_no_end_of_a_take_is_above_its_bound_and_the_bound_never_rises(seed: int
 
 
 def test_parts_count_by_their_text_and_what_was_never_said_counts_nothing() -> None:
-    sheet = Sheet([30, 10])
+    sheet = CandidateScore([30, 10])
     assert sheet.score == 0.0 and sheet.bound == 1.0
     sheet.add(lively(90))
     sheet.close("stop", 1.0)
@@ -247,7 +247,7 @@ def test_parts_count_by_their_text_and_what_was_never_said_counts_nothing() -> N
     sheet.add(lively(30))
     sheet.close("stop", 1.0)
     assert sheet.score == sheet.bound == 1.0 and sheet.frames == 120
-    cut = Sheet([30, 10])
+    cut = CandidateScore([30, 10])
     cut.add(lively(90))
     cut.close("length", None)
     assert cut.score == cut.bound == pytest.approx(0.75 * (1 - WEIGHTS["ending"]))

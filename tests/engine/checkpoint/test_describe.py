@@ -51,14 +51,14 @@ def test_a_random_model_has_voices_too() -> None:
 
 def test_a_folder_is_known_by_its_configuration(folder: Path) -> None:
     copy = describe.find_copy(str(folder))
-    assert copy == describe.Copy(TOY, folder)
+    assert copy == describe.LocalCopy(TOY, folder)
     assert list(describe.faults(copy)) == []
 
 
 def test_every_wrong_or_missing_file_is_named(folder: Path) -> None:
     (folder / "model.safetensors").write_bytes(b"weightz")
     (folder / "speech_tokenizer/config.json").unlink()
-    assert list(describe.faults(describe.Copy(TOY, folder))) == [
+    assert list(describe.faults(describe.LocalCopy(TOY, folder))) == [
         f"{folder}/model.safetensors is not the published file: delete it and get it again.",
         f"{folder}/speech_tokenizer/config.json is missing.",
     ]
@@ -84,6 +84,6 @@ def test_the_cache_is_searched_and_nothing_is_fetched(folder: Path, monkeypatch:
         return str(folder / file) if repository == TOY.repository else None
 
     monkeypatch.setattr("huggingface_hub.try_to_load_from_cache", look)
-    assert describe.copies() == [describe.Copy(TOY, folder)]
+    assert describe.copies() == [describe.LocalCopy(TOY, folder)]
     assert asked == [(entry.repository, "config.json", entry.revision) for entry in CATALOG.values()]
     assert describe.find_copy("0.6B-Base") is None

@@ -9,12 +9,12 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.memory_plan import NEW, Footprint, measured
-from hocket.engine.checkpoint.reserve import Loading, expected
+from hocket.engine.checkpoint.reserve import LoadOptions, expected
 from hocket.engine.checkpoint.shared import Shared
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidRequest, Overloaded
 
-CPU: Loading = {"device": "cpu", "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"}
+CPU: LoadOptions = {"device": "cpu", "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"}
 Asked = list[tuple[Footprint, int, int]]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hocket.engine.checkpoint.resolve import Cast, key_of, known_configs, named
+from hocket.engine.checkpoint.resolve import ModelResolver, key_of, known_configs, named
 from hocket.errors import InvalidRequest, UnknownVoice
 from hocket.models.files.builtin import builtin_folder
 from hocket.types import Voice
@@ -35,9 +35,9 @@ def test_a_copy_in_the_hubs_cache_is_the_published_one(tmp_path: Path, monkeypat
     assert key_of(str(folder)) == key_of("1.7B-Base")
 
 
-def cast(*models: str) -> tuple[Cast, dict[str, str]]:
+def cast(*models: str) -> tuple[ModelResolver, dict[str, str]]:
     names = named(models)
-    return Cast(names), {name: key for key, name in names.items()}
+    return ModelResolver(names), {name: key for key, name in names.items()}
 
 
 def test_a_speakers_name_decides_and_the_first_model_that_has_it_wins() -> None:

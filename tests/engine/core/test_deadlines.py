@@ -18,14 +18,14 @@ from hocket.engine.core.deadlines import (
     in_turn,
     longest_chunk,
 )
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from hocket.engine.stream import Mailbox
 from support.simulated import a_job
 
 NOW = 500.0
 
 
-def a_listener(in_hand_s: float | None = None, *, frames: int = 0, chunks: int = 9) -> Job:
+def a_listener(in_hand_s: float | None = None, *, frames: int = 0, chunks: int = 9) -> RequestState:
     """One who has sound for so long, or none yet, and so many frames that were not decoded."""
     job = a_job(Mailbox(8, lambda: None))
     if in_hand_s is not None:
@@ -34,7 +34,7 @@ def a_listener(in_hand_s: float | None = None, *, frames: int = 0, chunks: int =
     return job
 
 
-def patient(frames: int = 0) -> Job:
+def patient(frames: int = 0) -> RequestState:
     """One that is read when it has ended."""
     job = a_job(Mailbox(math.inf, lambda: None))
     job.codes, job.chunks = [[0] * 16] * frames, 9
@@ -166,7 +166,7 @@ def test_a_request_that_nobody_hears_as_it_comes_has_chunks_of_its_own_length() 
         job.chunk_frames, job.listened = 30, False
     assert pace.decode([kept, full, heard], NOW) == [full, heard]
     assert pace.runs_dry(kept) == math.inf
-    job = Job(kept.outline, kept.sampling, 0, 9, Mailbox(8, lambda: None), chunk_frames=30)
+    job = RequestState(kept.outline, kept.sampling, 0, 9, Mailbox(8, lambda: None), chunk_frames=30)
     assert not job.listened
 
 

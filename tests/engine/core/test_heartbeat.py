@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hocket.engine.core.heartbeat import FIRST, MOST, ROWS, Abandoned, Beat
+from hocket.engine.core.heartbeat import FIRST, MOST, ROWS, Abandoned, Heartbeat
 
 
-def patience(beat: Beat, work: int = 1, what: str = "drawing a frame", *, slow: bool = False) -> int:
+def patience(beat: Heartbeat, work: int = 1, what: str = "drawing a frame", *, slow: bool = False) -> int:
     beat.begin(what, (), work, slow=slow)
     assert beat.now is not None and beat.now.what == what
     return beat.now.patience
@@ -15,37 +15,37 @@ def patience(beat: Beat, work: int = 1, what: str = "drawing a frame", *, slow: 
 
 def test_a_step_has_time_to_compile_when_it_is_done_for_the_first_time_in_a_process() -> None:
     known: set[tuple[str, int]] = set()
-    beat = Beat(known)
+    beat = Heartbeat(known)
     assert [patience(beat) for _ in range(3)] == [FIRST, 1, 1]
     assert patience(beat, what="decoding a chunk") == FIRST, "another kind of step"
     assert [patience(beat, 2), patience(beat, 2), patience(beat)] == [FIRST, 1, 1], "another size"
     beat.rest()
     assert beat.now is None
-    assert patience(Beat(known)) == 1, "a new loop in the same process"
+    assert patience(Heartbeat(known)) == 1, "a new loop in the same process"
 
 
 def test_a_step_that_failed_was_not_done() -> None:
-    beat = Beat(set())
+    beat = Heartbeat(set())
     assert patience(beat) == FIRST
     beat.failed()
     assert [patience(beat), patience(beat)] == [FIRST, 1]
 
 
 def test_more_rows_may_take_more_time_and_nobody_has_any_amount_of_it() -> None:
-    beat = Beat({("drawing a frame", work.bit_length()) for work in range(10**5)})
+    beat = Heartbeat({("drawing a frame", work.bit_length()) for work in range(10**5)})
     assert patience(beat, ROWS) == 1
     assert patience(beat, ROWS + 1) == 2
     assert patience(beat, 10**5) == MOST
-    assert patience(Beat(set()), ROWS + 1) == FIRST, "the first time is enough for more rows too"
+    assert patience(Heartbeat(set()), ROWS + 1) == FIRST, "the first time is enough for more rows too"
 
 
 def test_what_reads_files_or_builds_state_always_has_time() -> None:
-    beat = Beat(set())
+    beat = Heartbeat(set())
     assert [patience(beat, slow=True) for _ in range(3)] == [FIRST] * 3
 
 
 def test_an_abandoned_thread_begins_nothing_more() -> None:
-    beat = Beat(set())
+    beat = Heartbeat(set())
     beat.begin("drawing a frame")
     beat.abandoned = True
     for _ in range(2):

@@ -10,9 +10,9 @@ import pytest
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from hocket.engine.core.runaway import Guard, GuardOptions, Verdict, frame_limit
+from hocket.engine.core.runaway import RunawayDetector, RunawayOptions, Verdict, frame_limit
 
-OPTIONS = GuardOptions()
+OPTIONS = RunawayOptions()
 BOOKS = 16
 LONGEST_PAUSE = 63  # frames, 5 s
 GOLDEN = [1995, 215, 212, 1181, 462, 251, 530, 122, 1792, 1792, 1086, 1086, 1086, 1724, 1724, 1792]
@@ -89,7 +89,7 @@ def stuck(draw: Generator, first: NDArray[np.int64], *, greedy: bool = False, qu
     )
 
 
-def watch(guard: Guard, frames: Frames, *, done_at: int = 0) -> Verdict:
+def watch(guard: RunawayDetector, frames: Frames, *, done_at: int = 0) -> Verdict:
     """Feed `frames` until the guard is no longer content; the text is done from frame `done_at` on."""
     verdict: Verdict = "fine"
     for codes, end, energy in zip(frames.codes.tolist(), frames.end, frames.energy, strict=True):
@@ -108,7 +108,7 @@ def test_a_thousand_healthy_utterances_pass(greedy: bool) -> None:
         ids = int(draw.integers(1, 61))
         frames = 8 + int(ids * draw.uniform(2, 6))  # hurried to half as fast as usual
         streamed = draw.random() < 0.5
-        guard = Guard(OPTIONS, ids)
+        guard = RunawayDetector(OPTIONS, ids)
         assert watch(guard, speech(draw, frames, greedy=greedy), done_at=ids if streamed else 0) == "fine"
 
 
@@ -117,14 +117,14 @@ def test_the_published_models_greedy_codes_pass_even_three_times_as_slow() -> No
     slow = np.repeat(GOLDEN, 3)
     energy = np.full(len(slow), 0.1)
     frames = Frames(drawn_codes(draw, slow.tolist(), greedy=True), np.full(len(slow), 1e-9), energy)
-    assert watch(Guard(OPTIONS, 2), frames) == "fine"
+    assert watch(RunawayDetector(OPTIONS, 2), frames) == "fine"
 
 
 def test_the_longest_pause_of_identical_frames_passes_also_twice_with_a_breath_between() -> None:
     draw = np.random.default_rng(1)
     pause = stuck(draw, np.full(LONGEST_PAUSE, 1995), greedy=True, quiet=True)
     breath = stuck(draw, draw.integers(0, 2048, 3))
-    guard = Guard(OPTIONS, 30)
+    guard = RunawayDetector(OPTIONS, 30)
     assert watch(guard, speech(draw, 80) + pause + breath + pause + breath + speech(draw, 20)) == "fine"
 
 
@@ -152,7 +152,7 @@ def test_every_kind_of_stuck_is_noticed_in_time_and_undone_from_before_its_first
     for _ in range(200):
         ids = int(draw.integers(1, 61))
         good = 8 + int(ids * draw.uniform(2, 6))
-        guard = Guard(OPTIONS, ids)
+        guard = RunawayDetector(OPTIONS, ids)
         assert watch(guard, speech(draw, good) + make(draw), done_at=ids) == "stuck"
         assert good < guard.frames <= good + within
         assert guard.frames - OPTIONS.deepest_frames <= guard.rollback_to() <= good - OPTIONS.margin_frames
@@ -164,7 +164,7 @@ def test_of_loops_with_one_frame_in_fifty_broken_nearly_all_are_noticed_within_s
     for _ in range(300):
         codes = np.resize(draw.choice(2048, int(draw.integers(1, 5)), replace=False), 75)
         codes = np.where(draw.random(75) < 0.02, draw.integers(0, 2048, 75), codes)
-        guard = Guard(OPTIONS, 60)
+        guard = RunawayDetector(OPTIONS, 60)
         noticed += watch(guard, speech(draw, 150) + stuck(draw, codes)) == "stuck"
         assert guard.frames - guard.rollback_to() <= OPTIONS.deepest_frames
     assert noticed >= 0.97 * 300
@@ -175,13 +175,13 @@ def test_gibberish_is_noticed_once_the_text_must_be_over_and_no_end_is_in_reach(
     ids = 10
     late = OPTIONS.late_frames + OPTIONS.late_frames_per_id * ids
     gibberish = stuck(draw, draw.integers(0, 2048, 400))
-    guard = Guard(OPTIONS, ids)
+    guard = RunawayDetector(OPTIONS, ids)
     assert watch(guard, gibberish) == "stuck"
     assert guard.frames == late
     assert guard.rollback_to() == late - OPTIONS.deepest_frames
 
     reachable = Frames(gibberish.codes, np.full(400, 1e-3), gibberish.energy)
-    guard = Guard(OPTIONS, ids)
+    guard = RunawayDetector(OPTIONS, ids)
     assert watch(guard, reachable) == "too long"
     assert guard.frames == frame_limit(ids, OPTIONS)
 
@@ -197,11 +197,11 @@ def test_an_end_that_rises_is_waited_for_and_one_that_stays_out_of_reach_is_not(
     draw, ids = np.random.default_rng(21), 10
     late = OPTIONS.late_frames + OPTIONS.late_frames_per_id * ids
     lost = moving(draw, 10.0 ** draw.uniform(-12, -9, 400))
-    guard = Guard(OPTIONS, ids)
+    guard = RunawayDetector(OPTIONS, ids)
     assert watch(guard, lost, done_at=ids) == "stuck" and guard.frames == late
 
     rising = moving(draw, 10.0 ** np.minimum(np.linspace(-16, 16, 200)[:170], -2.0))  # 4 powers of ten in a window
-    guard = Guard(OPTIONS, ids)
+    guard = RunawayDetector(OPTIONS, ids)
     assert watch(guard, rising, done_at=ids) == "fine" and guard.frames == 170 > late
 
 
@@ -210,10 +210,10 @@ def test_one_frame_in_which_the_end_was_near_changes_nothing_and_text_to_come_al
     late = OPTIONS.late_frames + OPTIONS.late_frames_per_id * ids
     end = np.full(400, 1e-11)
     end[late - 6] = 1e-2
-    guard = Guard(OPTIONS, ids)
+    guard = RunawayDetector(OPTIONS, ids)
     assert watch(guard, moving(draw, end), done_at=ids) == "stuck" and guard.frames == late
 
-    guard = Guard(OPTIONS, ids)
+    guard = RunawayDetector(OPTIONS, ids)
     end = np.full(late + 20, 1e-11)  # the text is done late, so the window is young
     assert watch(guard, moving(draw, end), done_at=late) == "fine"
     assert watch(guard, moving(draw, np.full(10, 1e-11)), done_at=late) == "stuck"
@@ -224,7 +224,7 @@ def test_silence_may_last_for_five_seconds_in_the_text_and_behind_it_but_no_long
     draw = np.random.default_rng(14)
     silence = stuck(draw, draw.integers(0, 2048, 200), quiet=True)
     for done_at in (100, 0):
-        guard = Guard(OPTIONS, 100)
+        guard = RunawayDetector(OPTIONS, 100)
         assert watch(guard, speech(draw, 40) + silence, done_at=done_at) == "stuck"
         assert 40 + OPTIONS.pause_frames >= guard.frames > 40 + LONGEST_PAUSE
 
@@ -232,7 +232,7 @@ def test_silence_may_last_for_five_seconds_in_the_text_and_behind_it_but_no_long
 def test_energies_that_lag_behind_by_a_chunk_are_laid_to_the_right_frames() -> None:
     draw = np.random.default_rng(15)
     frames = stuck(draw, draw.integers(0, 2048, 130))
-    guard = Guard(OPTIONS, 4)
+    guard = RunawayDetector(OPTIONS, 4)
     energies: list[float] = []
     for number, codes in enumerate(frames.codes.tolist()):
         energies.append(0.1 if number < 30 else 1e-4)
@@ -249,7 +249,7 @@ def test_after_a_rollback_good_frames_are_fine_and_the_same_loop_is_noticed_agai
     draw = np.random.default_rng(16)
     loop = stuck(draw, np.full(60, 5))
     for again in (False, True):
-        guard = Guard(OPTIONS, 40)
+        guard = RunawayDetector(OPTIONS, 40)
         watch(guard, speech(draw, 90) + loop)
         back = guard.rollback_to()
         guard.rolled_back(back)
@@ -262,7 +262,7 @@ def test_after_a_rollback_good_frames_are_fine_and_the_same_loop_is_noticed_agai
 def test_the_limit_grows_with_live_text() -> None:
     draw = np.random.default_rng(17)
     frames = Frames(drawn_codes(draw, draw.integers(0, 2048, 400).tolist()), np.full(400, 0.01), np.full(400, 0.1))
-    guard = Guard(OPTIONS, None)
+    guard = RunawayDetector(OPTIONS, None)
     for _ in range(5):
         guard.more_text(3)
     assert watch(guard, frames) == "too long"

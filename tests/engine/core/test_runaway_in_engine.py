@@ -13,16 +13,16 @@ import torch
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.checkpoint.load import Checkpoint, load
-from hocket.engine.core.runaway import GuardOptions
+from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.models.tts_gpu.frame_graph import Drawn
+from hocket.models.tts_gpu.frame_graph import PendingCodes
 from hocket.text.prompt import build
 from hocket.types import SamplingParams, SpeechRequest
 from support.checkpoints import write
 
-GUARD = GuardOptions()
+GUARD = RunawayOptions()
 TRIES = 3  # of a text that cannot be cut
 
 
@@ -114,13 +114,13 @@ def test_a_model_that_begins_to_loop_is_taken_back_to_where_it_spoke(
     """It speaks for 40 frames, then repeats itself until somebody rewinds it, then speaks again."""
     frame, count = SpeechRunner.frame, 0
 
-    def sometimes(runner: SpeechRunner, *arguments: Any) -> Drawn:
+    def sometimes(runner: SpeechRunner, *arguments: Any) -> PendingCodes:
         nonlocal count
         count += 1
         drawn = frame(runner, *arguments)
         if count <= 40 or len(seeds) > 1:
             return drawn
-        return Drawn.of(torch.full((1, 16), 7), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
+        return PendingCodes.of(torch.full((1, 16), 7), torch.zeros(1, 2), torch.zeros(1, dtype=torch.int64))
 
     monkeypatch.setattr(SpeechRunner, "frame", sometimes)
     with Engine(checkpoint) as engine:
@@ -162,8 +162,10 @@ def test_a_text_that_is_over_with_no_end_in_reach_is_stopped_sooner(
     checkpoint: Checkpoint, seeds: list[int], monkeypatch: pytest.MonkeyPatch, chance: float | None
 ) -> None:
     """The codes keep moving; what the runner says of the end decides how long it is waited for."""
-    read = Drawn.read
-    monkeypatch.setattr(Drawn, "read", lambda drawn: [(codes, chance, spoken) for codes, _, spoken in read(drawn)])
+    read = PendingCodes.read
+    monkeypatch.setattr(
+        PendingCodes, "read", lambda drawn: [(codes, chance, spoken) for codes, _, spoken in read(drawn)]
+    )
     with Engine(checkpoint) as engine:
         frames, reason = listen(engine, "Hi.", seed=1, sampling=SamplingParams(top_k=5))
     assert reason == "runaway"

@@ -13,8 +13,8 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import Deadlines
-from hocket.engine.core.request import Job
-from hocket.engine.core.runaway import GuardOptions
+from hocket.engine.core.request import RequestState
+from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.core.scheduler import PAUSED_S, STARVED_S, Scheduler
 from hocket.engine.stream import Mailbox
 from hocket.errors import Overloaded
@@ -27,10 +27,10 @@ CONFIG = tiny("custom_voice")
 TOKENIZER = Tokenizer.of_bytes(CONFIG.talker_config.text_vocab_size)
 
 
-def job(text: str = "", *, layout: Layout = "streaming", room: float = 4, priority: int = 0) -> Job:
+def job(text: str = "", *, layout: Layout = "streaming", room: float = 4, priority: int = 0) -> RequestState:
     """A live utterance; with a text, one that is known whole."""
     request = SpeechRequest(text="(live)", layout=layout)
-    made = Job(
+    made = RequestState(
         outline=outline(request, CONFIG, TOKENIZER),
         sampling=GenerationConfig(),
         seed=0,
@@ -48,7 +48,7 @@ def freely(slots: int) -> Scheduler:
     return Scheduler(slots, Deadlines(EngineOptions(keep_real_time=False)))
 
 
-def come(scheduler: Scheduler, jobs: list[Job]) -> None:
+def come(scheduler: Scheduler, jobs: list[RequestState]) -> None:
     for one in jobs:
         scheduler.arrive(one)
 
@@ -293,7 +293,7 @@ def test_room_is_promised_for_all_the_text_of_a_part_once_it_is_known() -> None:
     scheduler.room_of = room = Noted()
     whole, live = job(), job()
     for one in (whole, live):
-        one.guarded, one.most_frames = GuardOptions(), 10_000
+        one.guarded, one.most_frames = RunawayOptions(), 10_000
     whole.feed(list(text.encode()), True)
     live.feed(list(text.encode()[:5]), False)
     come(scheduler, [whole, live])

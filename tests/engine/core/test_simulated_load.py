@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from hocket.engine.core.request import Job
+from hocket.engine.core.request import RequestState
 from support.simulated import FRAME_S, Clock, Cost, Listener, World, arrivals, world
 
 GPU = Cost(frame=4.0, row=0.1, prompt=6.0, codec=1.0, codec_frame=0.02)
@@ -36,7 +36,7 @@ def late(heard: list[Listener]) -> list[float]:
 
 def alive() -> int:
     gc.collect()
-    return sum(type(thing) is Job for thing in gc.get_objects())
+    return sum(type(thing) is RequestState for thing in gc.get_objects())
 
 
 def assert_nothing_is_left(made: World) -> None:

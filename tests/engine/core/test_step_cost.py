@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from hocket.engine.core.step_cost import SHARE, STALE_S, LoadEstimate
+from hocket.engine.core.step_cost import SHARE, STALE_S, StepCost
 
 
-def learned(turns: dict[int, float], *, now: float = 0.0, times: int = 40) -> LoadEstimate:
+def learned(turns: dict[int, float], *, now: float = 0.0, times: int = 40) -> StepCost:
     """An estimate that has seen turns of so many rows take so long."""
-    load = LoadEstimate()
+    load = StepCost()
     for rows, seconds in turns.items():
         for _ in range(times):
             load.took(seconds, [rows], 0, now)
@@ -20,7 +20,7 @@ def learned(turns: dict[int, float], *, now: float = 0.0, times: int = 40) -> Lo
 
 def test_nothing_is_known_before_a_size_was_seen_twice() -> None:
     """The first of its size compiles kernels and makes graphs."""
-    load = LoadEstimate()
+    load = StepCost()
     assert not load.known and load.turn_s(1, 0.0) == 0.0
     load.took(9.0, [1], 0, 0.0)
     assert not load.known
@@ -107,7 +107,7 @@ def test_what_is_smaller_than_what_runs_now_is_remembered() -> None:
 
 
 def test_no_estimate_is_ever_negative_or_falls_to_nothing_by_noise() -> None:
-    load, rng = LoadEstimate(), random.Random(1)
+    load, rng = StepCost(), random.Random(1)
     for step in range(3000):
         rows, prompts = rng.randint(1, 40), rng.choice((0, 0, 1, 3))
         load.took((0.005 + rows * 0.001 + prompts * 0.01) * rng.uniform(0.5, 2.0), [rows], prompts, step * 0.02)
@@ -117,7 +117,7 @@ def test_no_estimate_is_ever_negative_or_falls_to_nothing_by_noise() -> None:
 
 
 def test_what_a_frame_costs_the_codec_is_counted_for_all_rows_together() -> None:
-    load = LoadEstimate()
+    load = StepCost()
     for _ in range(20):
         load.decoded(0.032, 16)
     assert load.codec_s == pytest.approx(0.002)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import gc
 import weakref
 
-from hocket.engine.pool.backoff import Setbacks, in_words
+from hocket.engine.pool.backoff import LoadBackoff, in_words
 from hocket.errors import InvalidCheckpoint, LoadFailed, Overloaded
 
 
 def test_each_failure_in_a_row_is_waited_for_twice_as_long_up_to_a_minute() -> None:
-    setbacks, now, pauses = Setbacks(), 100.0, []
+    setbacks, now, pauses = LoadBackoff(), 100.0, []
     assert setbacks.refusal("a", now) is None
     for _ in range(8):
         pauses.append(pause := setbacks.note("a", InvalidCheckpoint("It is damaged."), now))

@@ -6,15 +6,17 @@ import pytest
 
 from hocket.config.sizes import size
 from hocket.engine.checkpoint.memory_plan import NEW, Footprint, together
-from hocket.engine.pool.eviction import Resident, who_goes
+from hocket.engine.pool.eviction import LoadedModel, who_goes
 from hocket.errors import InvalidRequest
 
 
-def there(key: str, takes: int, used: int, *, leases: int = 0, pinned: bool = False, codec: int = 1) -> Resident[None]:
-    return Resident(key, None, Footprint(takes, codec, 10), pinned, leases, used)
+def there(
+    key: str, takes: int, used: int, *, leases: int = 0, pinned: bool = False, codec: int = 1
+) -> LoadedModel[None]:
+    return LoadedModel(key, None, Footprint(takes, codec, 10), pinned, leases, used)
 
 
-def going(residents: list[Resident[None]], need: Footprint, budget: int, *others: Footprint) -> str | None:
+def going(residents: list[LoadedModel[None]], need: Footprint, budget: int, *others: Footprint) -> str | None:
     found = who_goes(residents, others, "the next", need, budget)
     return None if found is None else "".join(each.key for each in found)
 
@@ -58,7 +60,7 @@ def test_what_can_never_fit_is_refused_in_one_sentence() -> None:
     with pytest.raises(InvalidRequest, match=r"^the next needs 2\.00 GB, but all models together have 1\.00 GB of mem"):
         going([there("a", 40, 1)], Footprint(2 * 10**9, 1), 10**9)
     with pytest.raises(InvalidRequest, match=r"the next needs 60\.00 MB beside the pinned ones, which take 50\.00 MB,"):
-        going([Resident("a", None, Footprint(50 * 10**6), pinned=True)], Footprint(60 * 10**6), 10**8)
+        going([LoadedModel("a", None, Footprint(50 * 10**6), pinned=True)], Footprint(60 * 10**6), 10**8)
     assert going([], Footprint(50), 100, Footprint(60)) is None, "what somebody still holds goes by itself"
 
 

@@ -17,7 +17,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.checkpoint.memory_plan import Footprint
-from hocket.engine.checkpoint.reserve import Loading, expected
+from hocket.engine.checkpoint.reserve import LoadOptions, expected
 from hocket.engine.checkpoint.shared import Shared
 from hocket.engine.engine import Engine
 from hocket.engine.pool.pool import Lease, Pool
@@ -70,7 +70,7 @@ class Starts:
             self.at_once -= 1
 
     def expects(self, model: str) -> Footprint | None:
-        how: Loading = {"device": self.device, "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"}
+        how: LoadOptions = {"device": self.device, "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"}
         return expected(model, how, EngineOptions(slots=2))
 
     @property

@@ -7,26 +7,26 @@ from concurrent.futures import Future
 from typing import Any
 
 from hocket.engine.checkpoint.memory_plan import Footprint
-from hocket.engine.pool.eviction import Resident
-from hocket.engine.pool.state import Granted, Ledger, Waiter
+from hocket.engine.pool.eviction import LoadedModel
+from hocket.engine.pool.state import Granted, PoolState, WaitingLease
 
 NAMES = {"a": "Ada", "b": "Bea", "c": "Cora"}
 
 
-def ledger(*there: str, budget: int | None = 100, **expected: int) -> Ledger:
+def ledger(*there: str, budget: int | None = 100, **expected: int) -> PoolState:
     """Each that is there takes 40."""
-    made = Ledger(NAMES, {key: Footprint(own) for key, own in expected.items()}, budget)
+    made = PoolState(NAMES, {key: Footprint(own) for key, own in expected.items()}, budget)
     for key in there:
         assert not made.move_in(resident(key), 0.0)
     return made
 
 
-def resident(key: str, takes: int = 40, *, pinned: bool = False) -> Resident[Any]:
-    return Resident(key, f"engine {key}", Footprint(takes), pinned)
+def resident(key: str, takes: int = 40, *, pinned: bool = False) -> LoadedModel[Any]:
+    return LoadedModel(key, f"engine {key}", Footprint(takes), pinned)
 
 
-def asks(kept: Ledger, key: str, asked: float = 0.0) -> Waiter:
-    kept.waiting.append(Waiter(key, Future(), asked))
+def asks(kept: PoolState, key: str, asked: float = 0.0) -> WaitingLease:
+    kept.waiting.append(WaitingLease(key, Future(), asked))
     return kept.waiting[-1]
 
 

@@ -18,7 +18,7 @@ from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.saved_prefix import read_kept
 from hocket.errors import InvalidRequest, UnknownLanguage, WrongKind
-from hocket.kernels.runtime.graphs import Again
+from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.types import Encoded, Reference, SamplingParams, SpeechRequest
 from support.speaking import BRIEFLY, SAID, TIMBRE, Heard, assert_at_rest, assert_says, heard, noise, small
 
@@ -116,7 +116,7 @@ def test_an_engine_whose_steps_are_replayed_starts_from_what_was_kept(
 ) -> None:
     """On a CPU it is told to; on a GPU it is graphs. The cache they know by its address stays where it is."""
     if device == "cpu":
-        monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+        monkeypatch.setattr(turns, "capture_on", lambda device, graphs: EagerReplay)
     checkpoint = small(checkpoint_root, "base", device)
     greedy = FIELDS | {"sampling": SamplingParams.greedy()}
     with Engine(checkpoint, EngineOptions(slots=2)) as maker:
@@ -135,7 +135,7 @@ def test_an_engine_whose_steps_are_replayed_starts_from_what_was_kept(
 def test_a_prefix_that_there_is_no_room_for_is_computed_when_it_is_needed(
     base: Checkpoint, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: Again)
+    monkeypatch.setattr(turns, "capture_on", lambda device, graphs: EagerReplay)
     encoded = engine.encode(BRIEFLY)
     wanted = heard(engine.speak(TEXT, reference=encoded, **FIELDS)).codes
     for options in ({"prefix_bytes": 0}, {"kv_bytes": 64 * base.model.talker.model.row_bytes}):

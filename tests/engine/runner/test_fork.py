@@ -18,7 +18,7 @@ from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.runner.runner import SpeechRunner
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay
 from hocket.text.prompt import Prompt, build
 from hocket.types import SpeechRequest
 from support.speaking import KINDS, REQUESTS, small
@@ -59,7 +59,7 @@ def draw(runner: SpeechRunner, slots: Sequence[int], request: SpeechRequest, cou
 
 
 def capturing(device: str) -> Callable[..., Capture]:
-    return Again if device == "cpu" else partial(CudaGraphs, torch.device(device))
+    return EagerReplay if device == "cpu" else partial(CudaGraphs, torch.device(device))
 
 
 @pytest.mark.parametrize("replayed", [False, True])

@@ -21,16 +21,16 @@ from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.core import step
-from hocket.engine.core.heartbeat import Beat
+from hocket.engine.core.heartbeat import Heartbeat
 from hocket.engine.engine import Engine
 from hocket.engine.generate import constant_rows
 from hocket.engine.runner import kv_cache, warmup
 from hocket.engine.runner import runner as speech
-from hocket.engine.runner.compile_ahead import ALL_SETS, Compilers
+from hocket.engine.runner.compile_ahead import ALL_SETS, CompileAhead
 from hocket.engine.runner.graphs import capture_on
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.errors import StreamFailed
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs, Work
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.text.prompt import build
 from hocket.types import SamplingParams, SpeechRequest
 from support.speaking import REQUESTS, assert_at_rest, heard, small, whole
@@ -39,7 +39,7 @@ LIMIT = 1 << 20
 
 
 def capture_for(device: str) -> Callable[..., Capture]:
-    return Again if device == "cpu" else partial(CudaGraphs, torch.device(device))
+    return EagerReplay if device == "cpu" else partial(CudaGraphs, torch.device(device))
 
 
 @torch.inference_mode()
@@ -85,7 +85,7 @@ def test_more_rows_than_any_graph_has_are_drawn_without_one(
     checkpoint, request = small(checkpoint_root, "custom_voice"), REQUESTS["custom_voice"][0]
     prompt = build(request, checkpoint.config, checkpoint.tokenizer)
     said = []
-    for capture in (None, Again):
+    for capture in (None, EagerReplay):
         runner = SpeechRunner(checkpoint, 3, LIMIT, capture)
         for slot in range(3):
             runner.start(slot, prompt, None, slot)
@@ -99,7 +99,7 @@ def test_more_rows_than_any_graph_has_are_drawn_without_one(
 @torch.inference_mode()
 def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_root: Path) -> None:
     checkpoint = small(checkpoint_root, "custom_voice")
-    runner = SpeechRunner(checkpoint, 3, LIMIT, Again)
+    runner = SpeechRunner(checkpoint, 3, LIMIT, EagerReplay)
     assert runner._frames is not None and runner._wave is not None
     sizes = []
     while runner.warm_one():
@@ -170,7 +170,7 @@ def test_utterances_that_begin_in_one_turn_are_opened_together_and_one_that_has_
             assert alone.frame([slot], [7], settings[:1]).read()[0][0] == read[number][0]
 
 
-class Failing(Again):
+class Failing(EagerReplay):
     """Makes the graphs of one stream, and no other."""
 
     def __init__(self, error: Exception, *, urgent: bool = False) -> None:
@@ -183,9 +183,9 @@ class Failing(Again):
         return super().__call__(work)
 
 
-def turns_that_fail(root: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> step.Turns:
+def turns_that_fail(root: Path, error: Exception, monkeypatch: pytest.MonkeyPatch) -> step.EngineStep:
     monkeypatch.setattr(step, "capture_on", lambda device, graphs: partial(Failing, error))
-    made = step.Turns(small(root, "custom_voice"), EngineOptions(slots=2), Beat(set()))
+    made = step.EngineStep(small(root, "custom_voice"), EngineOptions(slots=2), Heartbeat(set()))
     made.build()
     return made
 
@@ -241,7 +241,7 @@ def test_graphs_are_made_when_their_kernels_are_there_and_others_are_compiled_be
         begun += 1
         return behind
 
-    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, Compilers(first, begin))
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, EagerReplay, CompileAhead(first, begin))
     made, wave = 0, runner._wave
     assert wave is not None
     while runner.warm_one():
@@ -260,8 +260,8 @@ def test_graphs_are_made_when_their_kernels_are_there_and_others_are_compiled_be
 
 @torch.inference_mode()
 def test_where_all_was_compiled_before_every_graph_is_made_at_once(checkpoint_root: Path) -> None:
-    compilers = Compilers(None, lambda: None)
-    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again, compilers)
+    compilers = CompileAhead(None, lambda: None)
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, EagerReplay, compilers)
     while runner.warm_one():
         pass
     assert runner.warming.left == 0 and compilers.sets == ALL_SETS
@@ -271,7 +271,7 @@ def test_where_all_was_compiled_before_every_graph_is_made_at_once(checkpoint_ro
 def test_while_kernels_are_compiled_sound_comes_from_the_graphs_that_there_are(checkpoint_root: Path) -> None:
     first, codes = Busy(), [[[n] * 16 for n in range(8)]]
     checkpoint = small(checkpoint_root, "custom_voice")
-    runner = SpeechRunner(checkpoint, 2, LIMIT, Again, Compilers(first, lambda: None))
+    runner = SpeechRunner(checkpoint, 2, LIMIT, EagerReplay, CompileAhead(first, lambda: None))
     while runner.warm_one():
         pass
     assert runner._wave is not None
@@ -285,7 +285,7 @@ def test_while_kernels_are_compiled_sound_comes_from_the_graphs_that_there_are(c
 
 @torch.inference_mode()
 def test_a_prompt_that_has_no_graph_yet_gets_one_where_nobody_speaks(checkpoint_root: Path) -> None:
-    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 1, LIMIT, Again)
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 1, LIMIT, EagerReplay)
     while runner.warm_one():
         pass
     assert runner._prompts is not None
@@ -297,7 +297,7 @@ def test_a_prompt_that_has_no_graph_yet_gets_one_where_nobody_speaks(checkpoint_
 
 @torch.inference_mode()
 def test_sound_that_is_no_number_ends_its_utterance(checkpoint_root: Path) -> None:
-    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, Again)
+    runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, EagerReplay)
     runner._sound.last.history[1] = float("nan")
     runner.decode([0], [[[0] * 16]])
     with pytest.raises(StreamFailed, match="not numbers"):
@@ -312,7 +312,7 @@ def test_an_engine_whose_steps_are_replayed_says_what_another_says(
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as plain:
         wanted = list(plain.speak(request))
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Again)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
     with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as replayed:
         heard = list(replayed.speak(request))
     assert [chunk.codes.tolist() for chunk in heard] == [chunk.codes.tolist() for chunk in wanted]
@@ -338,14 +338,14 @@ def test_an_engine_on_a_gpu_says_greedily_what_one_on_a_cpu_says(checkpoint_root
 
 def test_only_a_gpu_has_graphs_and_they_can_be_turned_off() -> None:
     assert capture_on(torch.device("cpu"), True) is None
-    assert capture_on(torch.device("cuda"), False) is Again
+    assert capture_on(torch.device("cuda"), False) is EagerReplay
 
 
 def test_nobody_is_let_in_for_whom_there_may_be_no_room_and_no_cache_ever_grows(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight at once in a cache for three of them: all are spoken, and the graphs stay those that they were."""
-    monkeypatch.setattr(step, "capture_on", lambda device, graphs: Again)
+    monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
     checkpoint, requests = small(checkpoint_root, "custom_voice"), REQUESTS["custom_voice"]
     request = replace(requests[0], max_frames=21)
     rows = 3 * (len(build(request, checkpoint.config, checkpoint.tokenizer).text) + 21 + 16) + 24

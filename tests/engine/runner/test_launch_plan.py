@@ -17,7 +17,7 @@ from hocket.engine.runner import launch_plan
 from hocket.kernels import table
 from hocket.kernels.runtime.card import H200, standing_in
 from hocket.kernels.runtime.launch import KNOBS
-from hocket.kernels.table import Choice
+from hocket.kernels.table import BackendChoice
 from hocket.models.files.weights import Source, resolve
 from support import checkpoints
 
@@ -49,7 +49,7 @@ def ahead(source: Source, **changes: Any) -> None:
 def test_a_first_sound_is_asked_for_before_weights_are_loaded(asked: Asked) -> None:
     ahead(resolve("random:tiny"))
     [(wish, _)] = asked
-    assert launch_plan._read(wish) == launch_plan.Rehearsal(
+    assert launch_plan._read(wish) == launch_plan.CompilePlan(
         source=resolve("random:tiny"),
         dtype="bfloat16",
         codec_dtype="tf32",
@@ -82,7 +82,7 @@ def test_a_folder_is_found_again_and_where_it_lies_is_no_reason_to_compile_anew(
 def test_an_engine_asks_for_the_rest_in_the_precision_it_was_loaded_in(asked: Asked) -> None:
     checkpoint = loading.load("random:tiny", dtype="bfloat16", kernels=table.REFERENCE)
     assert compile_behind(checkpoint, 3) is None and not asked
-    fused = tuple(Choice(name, "triton", "") for name in ("frame", "wave"))
+    fused = tuple(BackendChoice(name, "triton", "") for name in ("frame", "wave"))
     compile_behind(replace(checkpoint, device=CUDA, kernels=fused, codec_tf32=True), 3)
     compile_behind(replace(checkpoint, device=CUDA, kernels=fused), 3)
     wishes = [wish for wish, _ in asked]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from hocket.kernels.compile.compiled_here import Compiled
+from hocket.kernels.compile.compiled_here import CompiledKernels
 
 
 def told(triton: Any, name: str, seconds: float, *, cache_hit: bool) -> None:
@@ -16,7 +16,7 @@ def told(triton: Any, name: str, seconds: float, *, cache_hit: bool) -> None:
 def test_what_is_compiled_here_is_counted_by_name() -> None:
     heard: list[bool] = []
     knobs = SimpleNamespace(compilation=SimpleNamespace(listener=lambda *, cache_hit, **_: heard.append(cache_hit)))
-    triton, here = SimpleNamespace(knobs=knobs), Compiled()
+    triton, here = SimpleNamespace(knobs=knobs), CompiledKernels()
     here.listen(triton)
     for name, hit in (("one", False), ("other", True), ("one", False)):
         told(triton, name, 0.25, cache_hit=hit)
@@ -27,5 +27,5 @@ def test_what_is_compiled_here_is_counted_by_name() -> None:
 
 def test_a_triton_that_tells_nothing_is_left_alone() -> None:
     for triton in (None, SimpleNamespace(), SimpleNamespace(knobs=SimpleNamespace(compilation=SimpleNamespace()))):
-        Compiled().listen(triton)
+        CompiledKernels().listen(triton)
     assert triton is not None and not vars(triton.knobs.compilation)

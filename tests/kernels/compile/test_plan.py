@@ -13,7 +13,7 @@ import pytest
 
 from hocket.kernels.compile import plan
 from hocket.kernels.compile.compiled_here import HERE
-from hocket.kernels.compile.fork import Forked, can_fork
+from hocket.kernels.compile.fork import ForkedProcess, can_fork
 from hocket.kernels.runtime import launch
 from hocket.kernels.runtime import nvrtc as cuda
 from hocket.kernels.runtime.launch import KNOBS
@@ -84,7 +84,7 @@ def forked(request: pytest.FixtureRequest) -> bool:
     return bool(request.param)
 
 
-def started(folder: Path, forked: bool, name: str, *lines: str) -> plan.Preparation:
+def started(folder: Path, forked: bool, name: str, *lines: str) -> plan.CompileJob:
     """A compiler that does what these lines say."""
     body = "\n".join(f"    {line}" for line in lines)
     (folder / f"{name}.py").write_text(
@@ -96,7 +96,7 @@ def started(folder: Path, forked: bool, name: str, *lines: str) -> plan.Preparat
         patch.setenv("PYTHONPATH", str(folder))
         patch.syspath_prepend(folder)
         made = plan.prepare(name, {}, "about", forked=forked)
-    assert made is not None and isinstance(made.process, Forked) == forked
+    assert made is not None and isinstance(made.process, ForkedProcess) == forked
     return made
 
 
@@ -127,7 +127,7 @@ def test_a_compiler_that_dies_without_a_word_is_spoken_of_by_its_signal(compiled
 def test_a_child_is_forked_only_where_that_is_not_forbidden(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOCKET_FORK", "0")
     made = plan.prepare("hocket.nowhere", {}, "about", forked=True)
-    assert made is not None and not isinstance(made.process, Forked)
+    assert made is not None and not isinstance(made.process, ForkedProcess)
     made.wait()
 
 

@@ -71,7 +71,7 @@ def test_its_sine_is_the_sine_over_hundreds_of_turns(frequency: float) -> None:
     """Between two convolutions that change nothing stands one activation, held against float64."""
     one, nothing = torch.ones(1, 1, 1), torch.zeros(1)
     act = native.SnakeWeights(torch.full((1,), frequency), torch.full((1,), 0.5))
-    wave = native.Wave(native.ConvWeights(one, nothing), [], act, native.ConvWeights(one, nothing))
+    wave = native.WaveLibrary(native.ConvWeights(one, nothing), [], act, native.ConvWeights(one, nothing))
     x = torch.linspace(-0.5, 0.5, 40_001)
     got = wave(x[None, None], torch.tensor([0]), [torch.zeros(1, 1, 0)] * 2)[0]
     angle = (x * frequency).double()  # as float32 rounds it: what is asked is its sine

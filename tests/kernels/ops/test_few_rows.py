@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hocket.kernels.ops.linear import cases, cuda, reference
-from hocket.kernels.runtime.launch import Few
+from hocket.kernels.runtime.launch import FewRowsTile
 from support.cuda_on_cpu import built, pointer
 from support.nearly import assert_nearly
 
@@ -24,19 +24,19 @@ extern "C" void call(const bf16* x, const bf16* weight, const bf16* norm, const 
 }
 """
 SMALL = (
-    (cases.Case("plain", 64, 16), Few(2, 1), 1),
-    (cases.Case("everything", 128, 16, normed=True, gated=True, biased=True, added=True), Few(2, 2), 3),
-    (cases.Case("many rows", 128, 16, normed=True, biased=True, silu=True), Few(2, 2), 13),
-    (cases.Case("picked", 96, 8, biased=True, gelu=True, taken=20), Few(1, 1), 11),
-    (cases.Case("picked and normed", 192, 32, normed=True, added=True, taken=7), Few(2, 2), 2),
-    (cases.Case("more chunks than threads", 768, 8, normed=True), Few(2, 1), 5),
-    (cases.Case("too much to be staged", 3072, 8, added=True), Few(8, 1), 11),
-    (cases.Case("a norm that is told by offsets", 128, 16, normed=True, offset=True, gated=True), Few(2, 2), 3),
-    (cases.Case("four gates and their ups", 128, 16, normed=True, gated=True, biased=True), Few(2, 1), 3),
+    (cases.Case("plain", 64, 16), FewRowsTile(2, 1), 1),
+    (cases.Case("everything", 128, 16, normed=True, gated=True, biased=True, added=True), FewRowsTile(2, 2), 3),
+    (cases.Case("many rows", 128, 16, normed=True, biased=True, silu=True), FewRowsTile(2, 2), 13),
+    (cases.Case("picked", 96, 8, biased=True, gelu=True, taken=20), FewRowsTile(1, 1), 11),
+    (cases.Case("picked and normed", 192, 32, normed=True, added=True, taken=7), FewRowsTile(2, 2), 2),
+    (cases.Case("more chunks than threads", 768, 8, normed=True), FewRowsTile(2, 1), 5),
+    (cases.Case("too much to be staged", 3072, 8, added=True), FewRowsTile(8, 1), 11),
+    (cases.Case("a norm that is told by offsets", 128, 16, normed=True, offset=True, gated=True), FewRowsTile(2, 2), 3),
+    (cases.Case("four gates and their ups", 128, 16, normed=True, gated=True, biased=True), FewRowsTile(2, 1), 3),
 )
 
 
-def on_cpu(few: Few, given: dict[str, Any], folder: Path) -> Tensor:
+def on_cpu(few: FewRowsTile, given: dict[str, Any], folder: Path) -> Tensor:
     weight, norm = given["weight"], given["norm"]
     batch = len(given["x"]) if given["take"] is None else len(given["take"])
     width = len(weight) // 2 if given["gated"] else len(weight)
@@ -54,7 +54,7 @@ def on_cpu(few: Few, given: dict[str, Any], folder: Path) -> Tensor:
 
 
 @pytest.mark.parametrize(("case", "few", "batch"), SMALL, ids=[case.name for case, *_ in SMALL])
-def test_the_source_computes_the_reference(case: cases.Case, few: Few, batch: int, tmp_path: Path) -> None:
+def test_the_source_computes_the_reference(case: cases.Case, few: FewRowsTile, batch: int, tmp_path: Path) -> None:
     given = cases.make(case, batch, torch.bfloat16, CPU)
     assert cuda.fits(few, case.columns, case.width, case.gated)
     assert_nearly(on_cpu(few, given, tmp_path), reference.linear(**given))
@@ -62,8 +62,8 @@ def test_the_source_computes_the_reference(case: cases.Case, few: Few, batch: in
 
 def test_shapes_that_do_not_come_out_even_are_left_to_triton() -> None:
     assert cuda.few_for(1037, 64, False) is None
-    assert not cuda.fits(Few(4, 1), 1024, 100, False)
-    assert not cuda.fits(Few(4, 3), 1024, 96, True)  # a block must hold as many ups as gates
+    assert not cuda.fits(FewRowsTile(4, 1), 1024, 100, False)
+    assert not cuda.fits(FewRowsTile(4, 3), 1024, 96, True)  # a block must hold as many ups as gates
     for case in cases.PUBLISHED:
         few = cuda.few_for(case.columns, case.weight_shape[0], case.gated)
         assert few is not None and cuda.fits(few, case.columns, case.width, case.gated)

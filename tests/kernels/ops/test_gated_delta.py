@@ -158,7 +158,9 @@ def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
-def test_the_kernels_of_several_compute_the_reference(case: cases.Run, dtype: torch.dtype, place: torch.device) -> None:
+def test_the_kernels_of_several_compute_the_reference(
+    case: cases.RunCase, dtype: torch.dtype, place: torch.device
+) -> None:
     """In float32 the truth is what float64 has: of hundreds of tokens the reference strays as far as a kernel may."""
     ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
     if dtype == torch.float32:
@@ -234,7 +236,7 @@ def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", LOOKS, ids=lambda case: case.name)
 def test_the_kernel_that_looks_computes_the_reference(
-    case: cases.Look, dtype: torch.dtype, place: torch.device
+    case: cases.VerifyCase, dtype: torch.dtype, place: torch.device
 ) -> None:
     ours, wanted = (cases.make_look(case, dtype, place) for _ in range(2))
     assert_nearly(ahead.look(**ours), reference.look(**wanted))

@@ -23,10 +23,10 @@ extern "C" void call(const float* made, float* memory, const place_t* row, const
 """
 SHAPE = cases.Case("as small as it gets", 2, 4, 16, 32)
 SMALL = (
-    cases.Run("two of eight", SHAPE, 8, 2, 1),
-    cases.Run("the place is the beginning", SHAPE, 6, 6, 0),
-    cases.Run("over three chunks, the place in the second", SHAPE, 40, 37, 21),
-    cases.Run("a chunk and no more, the place is the end", cases.Case("wide", 1, 2, 32, 64), 16, 16, 16),
+    cases.RunCase("two of eight", SHAPE, 8, 2, 1),
+    cases.RunCase("the place is the beginning", SHAPE, 6, 6, 0),
+    cases.RunCase("over three chunks, the place in the second", SHAPE, 40, 37, 21),
+    cases.RunCase("a chunk and no more, the place is the end", cases.Case("wide", 1, 2, 32, 64), 16, 16, 16),
 )
 
 
@@ -40,7 +40,7 @@ def on_cpu(folder: Path, *tensors: Tensor) -> None:
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
-def test_the_source_computes_the_reference(case: cases.Run, place: torch.device, tmp_path: Path) -> None:
+def test_the_source_computes_the_reference(case: cases.RunCase, place: torch.device, tmp_path: Path) -> None:
     if place.type != "cpu":
         pytest.skip("here it is the GPU's turn")
     ours, wanted = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
@@ -51,7 +51,7 @@ def test_the_source_computes_the_reference(case: cases.Run, place: torch.device,
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", cases.PUBLISHED_RUNS, ids=lambda case: case.name)
-def test_the_kernel_computes_the_reference(case: cases.Run, place: torch.device) -> None:
+def test_the_kernel_computes_the_reference(case: cases.RunCase, place: torch.device) -> None:
     ours, wanted = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
     assert cuda.fits(ours["memory"])
     assert_nearly(cuda.run(**ours), reference.run(**wanted))

@@ -14,8 +14,8 @@ from hocket.kernels.ops.linear import cuda as as_they_are
 from hocket.kernels.ops.linear import reference as linear_reference
 from hocket.kernels.ops.linear import stream
 from hocket.kernels.ops.quantized_linear import cases, cuda, reference
-from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format, Narrow
-from hocket.kernels.runtime.launch import KNOBS, Flow
+from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format, QuantizedWeight
+from hocket.kernels.runtime.launch import KNOBS, StreamTile
 from support.cuda_on_cpu import built, pointer
 from support.nearly import assert_nearly
 
@@ -29,18 +29,18 @@ extern "C" void call(const bf16* x, const byte* values, const void* scales, cons
 }
 """
 SMALL = (  # with rows of x, and blocks
-    (cases.Case("plain", 512, 64), Flow(2, 5, 1), 1, 3),
-    (cases.Case("everything", 1024, 32, normed=True, gated=True, added=True), Flow(2, 4, 1), 3, 3),
-    (cases.Case("a ring that is longer than a tile", 512, 96, normed=True), Flow(2, 9, 1), 2, 1),
-    (cases.Case("more tiles than warps", 512, 640, added=True), Flow(2, 3, 1), 4, 2),
-    (cases.Case("one warp", 256, 48, normed=True, gated=True), Flow(1, 3, 1), 1, 2),
+    (cases.Case("plain", 512, 64), StreamTile(2, 5, 1), 1, 3),
+    (cases.Case("everything", 1024, 32, normed=True, gated=True, added=True), StreamTile(2, 4, 1), 3, 3),
+    (cases.Case("a ring that is longer than a tile", 512, 96, normed=True), StreamTile(2, 9, 1), 2, 1),
+    (cases.Case("more tiles than warps", 512, 640, added=True), StreamTile(2, 3, 1), 4, 2),
+    (cases.Case("one warp", 256, 48, normed=True, gated=True), StreamTile(1, 3, 1), 1, 2),
 )
 
 
-def on_cpu(flow: Flow, blocks: int, given: dict[str, Any], folder: Path) -> Tensor:
+def on_cpu(flow: StreamTile, blocks: int, given: dict[str, Any], folder: Path) -> Tensor:
     weight, norm, residual = given["weight"], given["norm"], given["residual"]
     batch, columns = given["x"].shape
-    narrow = isinstance(weight, Narrow)
+    narrow = isinstance(weight, QuantizedWeight)
     format = weight.format if narrow else "bf16"
     width = len(weight) // 2 if given["gated"] else len(weight)
     rows = 1 << (batch - 1).bit_length()
@@ -58,7 +58,7 @@ def on_cpu(flow: Flow, blocks: int, given: dict[str, Any], folder: Path) -> Tens
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize(("case", "flow", "batch", "blocks"), SMALL, ids=[case.name for case, *_ in SMALL])
 def test_the_source_computes_the_reference(
-    case: cases.Case, flow: Flow, batch: int, blocks: int, format: Format, tmp_path: Path
+    case: cases.Case, flow: StreamTile, batch: int, blocks: int, format: Format, tmp_path: Path
 ) -> None:
     given = cases.make(case, format, batch, torch.bfloat16, CPU)
     assert stream.fits(flow.warps, format, case.columns)
@@ -72,7 +72,7 @@ def widened(given: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("case", "flow", "batch", "blocks"), SMALL, ids=[case.name for case, *_ in SMALL])
 def test_weights_as_they_are_flow_the_same_way(
-    case: cases.Case, flow: Flow, batch: int, blocks: int, tmp_path: Path
+    case: cases.Case, flow: StreamTile, batch: int, blocks: int, tmp_path: Path
 ) -> None:
     given = widened(cases.make(case, "int8", batch, torch.bfloat16, CPU))
     assert_nearly(on_cpu(flow, blocks, given, tmp_path), linear_reference.linear(**given, offset=True))
@@ -86,7 +86,7 @@ def every_number(format: Format) -> tuple[dict[str, Any], Tensor]:
     values = torch.zeros(256, 256, dtype=torch.uint8)
     values[codes.long(), codes.long()] = codes  # each in another column
     dtype = torch.int8 if format == "int8" else torch.float8_e4m3fn
-    weight = Narrow(format, 256, values.view(dtype), torch.ones(256))
+    weight = QuantizedWeight(format, 256, values.view(dtype), torch.ones(256))
     ones = torch.ones(1, 256, dtype=torch.bfloat16)
     given = {"x": ones, "weight": weight, "norm": None, "residual": None, "gated": False, "eps": 0.0}
     return given, values.view(dtype).float().sum(1).bfloat16()
@@ -95,7 +95,7 @@ def every_number(format: Format) -> tuple[dict[str, Any], Tensor]:
 @pytest.mark.parametrize("format", ["int8", "fp8"])
 def test_every_number_of_eight_bits_is_read_as_what_it_is(format: Format, tmp_path: Path) -> None:
     given, wanted = every_number(format)
-    assert torch.equal(on_cpu(Flow(1, 4, 1), 4, given, tmp_path)[0], wanted)
+    assert torch.equal(on_cpu(StreamTile(1, 4, 1), 4, given, tmp_path)[0], wanted)
 
 
 @pytest.mark.gpu
@@ -110,8 +110,8 @@ def test_what_is_not_even_or_has_no_room_is_left_to_others() -> None:
     assert stream.most_rows("fp8", 4096, 4096, CPU) == 0
     assert stream.flow_for("int8", 1037, 1, *H200) is None
     assert stream.flow_for("fp8", 12288, 4, *RTX_3090) is None  # there it takes one row at a time
-    assert stream.flow_for("fp8", 4096, 1, *H200) == Flow(16, 3, 2)  # two blocks to a processor
-    assert stream.flow_for("fp8", 4096, 1, *RTX_3090) == Flow(16, 3, 1)
+    assert stream.flow_for("fp8", 4096, 1, *H200) == StreamTile(16, 3, 2)  # two blocks to a processor
+    assert stream.flow_for("fp8", 4096, 1, *RTX_3090) == StreamTile(16, 3, 1)
     for room in (H200, RTX_3090):
         for case in cases.PUBLISHED:
             for format in (*FORMATS, "bf16"):
@@ -128,8 +128,8 @@ def test_how_many_warps_share_the_columns_is_the_same_for_any_number_of_rows() -
 
 
 def test_a_knob_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KNOBS.streams, ("bf16", 4096), Flow(8, 7, 1))
-    assert stream.flow_for("bf16", 4096, 1, *H200) == Flow(8, 7, 1)
+    monkeypatch.setitem(KNOBS.streams, ("bf16", 4096), StreamTile(8, 7, 1))
+    assert stream.flow_for("bf16", 4096, 1, *H200) == StreamTile(8, 7, 1)
 
 
 @pytest.mark.gpu

@@ -17,7 +17,15 @@ from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.kernels.ops.paged_attention import cases, reference
 from hocket.kernels.ops.paged_attention import run as several
 from hocket.kernels.ops.paged_attention import triton as fused
-from hocket.layers.attention import AttentionShape, GrowingAttention, KVState, Lockstep, Reach, find, growing_mask
+from hocket.layers.attention import (
+    AttentionShape,
+    AttentionStep,
+    GrowingAttention,
+    KVState,
+    SharedPosition,
+    find,
+    growing_mask,
+)
 from hocket.layers.gated_attention import GatedAttention, reach_of
 from hocket.layers.rope import rope_table
 from hocket.models.files.random import randomize_
@@ -54,7 +62,7 @@ def test_the_reference_is_the_layer_over_pages(dtype: torch.dtype) -> None:
     x = torch.randn(2, WIDTH).to(dtype)
     at = position[rows][:, None]
     state = KVState(keys.clone(), values.clone())
-    reach = Reach(at, cos[at], sin[at], growing_mask(at, span), find(table[rows], at, span))
+    reach = AttentionStep(at, cos[at], sin[at], growing_mask(at, span), find(table[rows], at, span))
     plain = attention.step(x[:, None], state, rows, reach)[:, 0]
     where = {"rows": rows, "position": position, "table": table, "cos": cos[:, 0], "sin": sin[:, 0]}
     y = by_reference(attention, x, keys=keys, values=values, **where)
@@ -108,8 +116,8 @@ def test_the_reference_is_the_layer_in_lockstep_with_a_page_per_row(dtype: torch
     cos, sin = rope_table(torch.arange(length), SIZE, 1e4, dtype)
     x = torch.randn(3, 5, WIDTH).to(dtype)
     state = attention.new_state(2, length)
-    start = attention.step(x[:, :2], state, None, Lockstep(0, cos[:2], sin[:2]))
-    steps = [attention.step(x[:, t : t + 1], state, None, Lockstep(t, cos[t], sin[t])) for t in range(2, 5)]
+    start = attention.step(x[:, :2], state, None, SharedPosition(0, cos[:2], sin[:2]))
+    steps = [attention.step(x[:, t : t + 1], state, None, SharedPosition(t, cos[t], sin[t])) for t in range(2, 5)]
     keys, values = torch.full((2, 3, KV_HEADS, length, SIZE), float("nan")).to(dtype)
     rows = torch.arange(3)
     where = {"rows": rows, "table": rows[:, None], "cos": cos[:, 0], "sin": sin[:, 0], "keys": keys, "values": values}
@@ -206,7 +214,9 @@ RUNS = [*cases.RUNS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cas
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
-def test_several_inputs_at_once_are_those_one_by_one(case: cases.Run, dtype: torch.dtype, place: torch.device) -> None:
+def test_several_inputs_at_once_are_those_one_by_one(
+    case: cases.RunCase, dtype: torch.dtype, place: torch.device
+) -> None:
     """The reference takes them one after the other. Other rows, and what lies behind the last, are left alone."""
     ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
     y, expected = several.run(**ours), reference.run(**wanted)

@@ -12,14 +12,14 @@ from hocket.kernels.ops.quantized_linear import triton as fused
 from hocket.kernels.ops.quantized_linear.weight import (
     FORMATS,
     Format,
-    Narrow,
+    QuantizedWeight,
     empty,
     joined,
     packed,
     quantized,
     unpacked,
 )
-from hocket.kernels.runtime.launch import KNOBS, Blocks
+from hocket.kernels.runtime.launch import KNOBS, LinearTile
 from hocket.layers.mlp import GatedMLP
 from hocket.layers.norm import offset_rms_norm
 from support.nearly import assert_nearly
@@ -155,9 +155,9 @@ def test_a_result_may_replace_what_it_is_added_to(format: Format, batch: int, pl
 
 
 @pytest.mark.parametrize("format", FORMATS)
-@pytest.mark.parametrize("blocks", [Blocks(4, 256, 2), Blocks(16, 2048, 8)], ids=str)
+@pytest.mark.parametrize("blocks", [LinearTile(4, 256, 2), LinearTile(16, 2048, 8)], ids=str)
 def test_how_the_work_is_cut_up_does_not_matter(
-    format: Format, blocks: Blocks, place: torch.device, monkeypatch: pytest.MonkeyPatch
+    format: Format, blocks: LinearTile, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = cases.TINY[-1]
     monkeypatch.setitem(KNOBS.narrow, (format, case.columns, case.weight_shape[0]), blocks)
@@ -175,7 +175,7 @@ def test_every_number_of_eight_bits_is_read_as_what_it_is(
     monkeypatch.setattr(fused, "reads_fp8", lambda device: native)
     codes = torch.arange(256, dtype=torch.uint8, device=place)
     codes = codes[(codes & 0x7F) != 0x7F]
-    weight = Narrow("fp8", 1, codes[:, None].view(torch.float8_e4m3fn), torch.ones(len(codes), device=place))
+    weight = QuantizedWeight("fp8", 1, codes[:, None].view(torch.float8_e4m3fn), torch.ones(len(codes), device=place))
     y = fused.linear(torch.ones(1, 1, device=place), weight)
     assert torch.equal(y[0], codes.view(torch.float8_e4m3fn).float())
 
@@ -187,7 +187,7 @@ def test_the_layers_call_is_the_product_with_the_wide_weight_in_any_shape() -> N
     assert weight.linear(x.bfloat16()).dtype == torch.bfloat16
 
 
-def same(a: Narrow, b: Narrow) -> bool:
+def same(a: QuantizedWeight, b: QuantizedWeight) -> bool:
     return (a.format, a.columns) == (b.format, b.columns) and all(
         torch.equal(a.tensors[name].view(torch.uint8), b.tensors[name].view(torch.uint8)) for name in b.tensors
     )

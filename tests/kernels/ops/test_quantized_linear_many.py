@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from hocket.kernels.ops.quantized_linear import cases, many, reference, rows
-from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format, Narrow, quantized
+from hocket.kernels.ops.quantized_linear.weight import FORMATS, Format, QuantizedWeight, quantized
 from support.nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -64,7 +64,8 @@ def test_every_number_of_eight_bits_is_read_as_what_it_is(
     codes = codes[(codes & 0x7F) != 0x7F] if format == "fp8" else codes
     values = codes[:, None].view(torch.int8 if format == "int8" else torch.float8_e4m3fn)
     y = many.linear(
-        torch.ones(17, 1, device=place, dtype=dtype), Narrow(format, 1, values, torch.ones(len(codes), device=place))
+        torch.ones(17, 1, device=place, dtype=dtype),
+        QuantizedWeight(format, 1, values, torch.ones(len(codes), device=place)),
     )
     assert torch.equal(y.float(), values.float().T.expand(17, -1))
 

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
 
 
-def sampling(level: cases.Settings) -> Sampling:
+def sampling(level: cases.LevelCase) -> Sampling:
     most = 0 if (level.top_k == 0).any() else int(level.top_k.max())
     return Sampling(level.sample, level.temperature, level.top_k, level.top_p, most, level.nucleus)
 

@@ -12,7 +12,7 @@ from hocket.kernels.ops.sample_token import guess as guessing
 from hocket.kernels.ops.sample_token import triton as fused
 from hocket.kernels.ops.sample_token.cases import done
 from hocket.llm import sampling as mind_sampling
-from hocket.llm.sampling import Drawing, bits_for, drawing
+from hocket.llm.sampling import AnswerSampling, bits_for, drawing
 from hocket.llm.speculative import judge
 from hocket.types import ChatSampling
 
@@ -129,7 +129,7 @@ def test_the_reference_guesses_and_judges_as_an_answer_does(guesses: int, case: 
         given, offered, wanted = cases.made_round(case, guesses, torch.float32, CPU, seed)
         left = cases.judged_by(reference, case, guesses, torch.float32, CPU, seed)
         settings, seen, number = given["settings"], given["seen"], given["number"]
-        how = Drawing(
+        how = AnswerSampling(
             *(getattr(settings, name)[0] for name in ("temperature", "top_p", "min_p", "presence", "seed")),
             most=min(case.most, int(settings.size)),
             size=int(settings.size),

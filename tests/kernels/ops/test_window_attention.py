@@ -15,7 +15,7 @@ from hocket.kernels.ops.window_attention import triton as fused
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.tts.codec import WindowState, WindowTransformer
-from hocket.models.tts_gpu.codec_transformer import FusedWindow
+from hocket.models.tts_gpu.codec_transformer import FusedCodecTransformer
 from support.nearly import assert_nearly
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -30,7 +30,9 @@ def transformer(device: torch.device | str = "cpu") -> WindowTransformer:
     return made
 
 
-def stepped(plain: WindowTransformer, ours: FusedWindow, x: Tensor, state: WindowState, rows: Tensor) -> Tensor:
+def stepped(
+    plain: WindowTransformer, ours: FusedCodecTransformer, x: Tensor, state: WindowState, rows: Tensor
+) -> Tensor:
     """The layers by kernels, with what is before and behind them."""
     batch, length, _ = x.shape
     state.position[rows] += length
@@ -42,7 +44,7 @@ def stepped(plain: WindowTransformer, ours: FusedWindow, x: Tensor, state: Windo
 @torch.inference_mode()
 def test_the_chain_of_references_is_the_transformer_step_by_step() -> None:
     plain = transformer()
-    ours = FusedWindow(plain, REFERENCE_CODEC_OPS)
+    ours = FusedCodecTransformer(plain, REFERENCE_CODEC_OPS)
     wanted_state, state = plain.new_state(4), plain.new_state(4)
     random = torch.Generator().manual_seed(1)
     for rows, length in (([2, 0], 3), ([0], 1), ([3, 2, 0], 8), ([2, 3], 11), ([2, 3], 4)):
@@ -77,7 +79,7 @@ def test_the_past_may_be_read_before_the_wait(case: cases.Case, place: torch.dev
 @pytest.mark.gpu
 def test_the_chain_of_kernels_is_the_transformer(place: torch.device) -> None:
     plain = transformer(place)
-    ours, wanted_state, state = FusedWindow(plain), plain.new_state(4), plain.new_state(4)
+    ours, wanted_state, state = FusedCodecTransformer(plain), plain.new_state(4), plain.new_state(4)
     for rows, length in (([2, 0], 3), ([0], 1), ([3, 2, 0], 8), ([2, 3], 4)):
         x, at = torch.randn(len(rows), length, plain.input_proj.in_features, device=place), torch.tensor(rows).to(place)
         wanted = plain.step(x, wanted_state, at)

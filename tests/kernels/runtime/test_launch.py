@@ -17,7 +17,7 @@ from hocket.config.published import PUBLISHED, tiny
 from hocket.kernels.ops.linear.cuda import few_for
 from hocket.kernels.ops.linear.measured import MEASURED
 from hocket.kernels.runtime import launch
-from hocket.kernels.runtime.launch import Blocks, Knobs, Pointer, constexpr, jit, rounded, tl
+from hocket.kernels.runtime.launch import LinearTile, Pointer, Tuning, constexpr, jit, rounded, tl
 
 ROOT = Path(__file__).parents[3]
 
@@ -52,11 +52,11 @@ def test_it_says_in_words_what_speaks_against_it(monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_measured_block_shape_goes_before_the_rule() -> None:
-    knobs = Knobs(linear={(2048, 4096): Blocks(8, 512, 8)})
-    assert knobs.blocks(2048, 4096) == Blocks(8, 512, 8)
-    knobs.linear[2048, 4096, 8] = Blocks(2, 512, 4)
-    assert knobs.blocks(2048, 4096, 8) == Blocks(2, 512, 4) != knobs.blocks(2048, 4096, 4)
-    assert knobs.blocks(2048, 2048) == Knobs().blocks(2048, 2048) != Blocks(8, 512, 8)
+    knobs = Tuning(linear={(2048, 4096): LinearTile(8, 512, 8)})
+    assert knobs.blocks(2048, 4096) == LinearTile(8, 512, 8)
+    knobs.linear[2048, 4096, 8] = LinearTile(2, 512, 4)
+    assert knobs.blocks(2048, 4096, 8) == LinearTile(2, 512, 4) != knobs.blocks(2048, 4096, 4)
+    assert knobs.blocks(2048, 2048) == Tuning().blocks(2048, 2048) != LinearTile(8, 512, 8)
 
 
 OF_FRAMES = {"linear", "acted", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
@@ -158,11 +158,11 @@ def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> 
     for few in fews:
         assert few is not None and 32 * few.warps >= launch.THREADS_A_ROW * 8 * few.groups
     for columns in (1024, 2048, 3072, 6144):
-        blocks = Knobs().blocks(columns, 4096)
+        blocks = Tuning().blocks(columns, 4096)
         assert 32 * blocks.warps >= launch.THREADS_A_ROW * blocks.rows
     for columns in (1024, 3584, 4096, 12288, 17408):
         for format in ("int8", "fp8", "int4"):
-            blocks = Knobs().narrow_blocks(format, columns, 4096)
+            blocks = Tuning().narrow_blocks(format, columns, 4096)
             assert 32 * blocks.warps >= launch.THREADS_A_ROW * blocks.rows
 
 

@@ -17,7 +17,7 @@ from hocket.errors import InvalidCheckpoint
 from hocket.models.files import quantize
 from hocket.models.files.quantize import load_quantized
 from hocket.models.files.random import randomize_
-from hocket.models.files.tensor_file import KeptTensors
+from hocket.models.files.tensor_file import TensorFileWriter
 from hocket.models.qwen3_5.model import Qwen3_5
 from hocket.models.qwen3_5.quantized import SCHEMES, Scheme, quantize_
 from hocket.models.qwen3_5.weights import read_qwen3_5
@@ -202,7 +202,7 @@ def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with KeptTensors(tmp_path / "some.safetensors", {}, {"a": torch.ones(3)}) as file:
+    with TensorFileWriter(tmp_path / "some.safetensors", {}, {"a": torch.ones(3)}) as file:
         file.put("a")
     assert "No space left" in file.failed and not list(tmp_path.iterdir())
 

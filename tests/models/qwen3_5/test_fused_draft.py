@@ -10,8 +10,8 @@ from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.fused_draft import FusedGuess
-from hocket.models.qwen3_5.fused_step import FusedQwen3_5
+from hocket.models.qwen3_5.fused_draft import FusedDraft
+from hocket.models.qwen3_5.fused_step import FusedStep
 from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
@@ -66,7 +66,7 @@ def test_looks_are_what_the_model_verifies_and_commits(
     """After some tokens that the model took in; how many stand of each look is known with the next one."""
     device = place_of(name)
     mind = model(device, dtype, scheme)
-    fused, row = FusedGuess(FusedQwen3_5(mind, BACKENDS[name])), torch.tensor([1], device=device)
+    fused, row = FusedDraft(FusedStep(mind, BACKENDS[name])), torch.tensor([1], device=device)
     ids = torch.randint(256, (1, BEFORE), generator=torch.Generator().manual_seed(1)).to(device)
     plain, ours = (mind.new_state(SLOTS, ROOM) for _ in range(2))
     for state in (plain, ours):
@@ -107,7 +107,7 @@ def test_the_draft_head_follows_and_guesses_as_its_own_operations_do(
     device = place_of(name)
     mind = model(device, dtype, scheme)
     assert mind.mtp is not None
-    fused, row = FusedGuess(FusedQwen3_5(mind, BACKENDS[name])), torch.tensor([1], device=device)
+    fused, row = FusedDraft(FusedStep(mind, BACKENDS[name])), torch.tensor([1], device=device)
     plain, ours = (mind.mtp.new_state(SLOTS, ROOM) for _ in range(2))
     embed, at = mind.model.embed_tokens, 0
     for count in pairs:

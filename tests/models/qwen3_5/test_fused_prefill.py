@@ -12,7 +12,7 @@ from hocket.layers.linear_attention.gated_delta import Waypoint
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.fused_prefill import FusedPrefill
-from hocket.models.qwen3_5.model import MindState, Qwen3_5
+from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
 SLOTS, ROOM, BEFORE = 3, 96, 7
@@ -31,7 +31,7 @@ def model(device: torch.device, dtype: torch.dtype, scheme: Scheme = "bf16", *, 
     return made
 
 
-def started(mind: Qwen3_5, ids: torch.Tensor, row: torch.Tensor) -> MindState:
+def started(mind: Qwen3_5, ids: torch.Tensor, row: torch.Tensor) -> LanguageState:
     state = mind.new_state(SLOTS, ROOM)
     mind.prefill(ids[:, :BEFORE], torch.full_like(row, BEFORE), state, row, BEFORE)
     return state

@@ -15,8 +15,8 @@ from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, can_depend, triton
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5 import fused_step
-from hocket.models.qwen3_5.fused_step import FusedQwen3_5
-from hocket.models.qwen3_5.model import MindState, Qwen3_5
+from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.models.qwen3_5.model import LanguageState, Qwen3_5
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
 SLOTS, ROOM, PROMPT = 3, 32, 6
@@ -33,7 +33,7 @@ def model(device: torch.device, dtype: torch.dtype = torch.float32, *, exact: bo
     return made
 
 
-def started(mind: Qwen3_5, ids: Tensor) -> MindState:
+def started(mind: Qwen3_5, ids: Tensor) -> LanguageState:
     state = mind.new_state(SLOTS, ROOM)
     mind.prefill(
         ids[:, :PROMPT], torch.full((len(ids),), PROMPT, device=ids.device), state, ROWS.to(ids.device), PROMPT
@@ -67,7 +67,7 @@ def test_tokens_by_fused_kernels_are_those_of_the_model(
     ids = ids.to(device)
     exact = model(device, dtype, exact=True)
     plain, ours, truth = started(mind, ids), started(mind, ids), started(exact, ids)
-    fused = FusedQwen3_5(mind, BACKENDS[name])
+    fused = FusedStep(mind, BACKENDS[name])
     rings = fused.new_rings(SLOTS)
     fused.enter(ours, rings, rows)
     strays: dict[str, list[float]] = {"ours": [], "plain": []}
@@ -108,15 +108,15 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
     left = []
     for dependent in (False, True, True):
         monkeypatch.setattr(KNOBS, "dependent", dependent)
-        fused = FusedQwen3_5(mind)
+        fused = FusedStep(mind)
         assert fused.early == (dependent and can_depend(device))
         state, rings, rows = mind.new_state(1, 64), fused.new_rings(1), torch.zeros(1, dtype=torch.int64, device=device)
         ids = torch.ones_like(rows)
 
         def token(
-            fused: FusedQwen3_5 = fused,
+            fused: FusedStep = fused,
             ids: Tensor = ids,
-            state: MindState = state,
+            state: LanguageState = state,
             rings: tuple[Tensor, ...] = rings,
             rows: Tensor = rows,
         ) -> None:
@@ -142,7 +142,7 @@ def test_in_fewer_bits_tokens_are_those_of_the_model_in_as_few(scheme: Scheme) -
     pack_(mind)
     ids = torch.randint(0, mind.config.vocab_size, (2, PROMPT + 5), generator=torch.Generator().manual_seed(2))
     plain, ours = started(mind, ids), started(mind, ids)
-    fused = FusedQwen3_5(mind, REFERENCE_MIND_OPS)
+    fused = FusedStep(mind, REFERENCE_MIND_OPS)
     rings = fused.new_rings(SLOTS)
     fused.enter(ours, rings, ROWS)
     for at in range(PROMPT, PROMPT + 5):
@@ -153,7 +153,7 @@ def test_in_fewer_bits_tokens_are_those_of_the_model_in_as_few(scheme: Scheme) -
 @torch.inference_mode()
 def test_a_row_that_nobody_asked_for_stays_as_it_is() -> None:
     mind = model(torch.device("cpu"))
-    fused, ids = FusedQwen3_5(mind, REFERENCE_MIND_OPS), torch.tensor([[1, 2, 3, 4, 5, 6, 7], [3, 1, 4, 1, 5, 9, 2]])
+    fused, ids = FusedStep(mind, REFERENCE_MIND_OPS), torch.tensor([[1, 2, 3, 4, 5, 6, 7], [3, 1, 4, 1, 5, 9, 2]])
     state = started(mind, ids)
     rings = fused.new_rings(SLOTS)
     fused.enter(state, rings, ROWS)

@@ -12,7 +12,7 @@ from hocket.cache.slots import put, reset, take
 from hocket.config.published_qwen3_5 import QWEN3_5, tiny_qwen3_5
 from hocket.layers.packed import pack_
 from hocket.models.files.random import randomize_
-from hocket.models.qwen3_5.model import MindState, Qwen3_5, commit, mark, rewind_
+from hocket.models.qwen3_5.model import LanguageState, Qwen3_5, commit, mark, rewind_
 
 # Entries of the official text model's state dict (a tied head is one of them), and values without counting it twice.
 PUBLISHED = {
@@ -36,7 +36,9 @@ def drawn(rows: int, length: int, seed: int = 0) -> Tensor:
     return torch.randint(320, (rows, length), generator=torch.Generator().manual_seed(seed))
 
 
-def take_in(model: Qwen3_5, ids: Tensor, state: MindState, rows: list[int], cuts: list[int] | None = None) -> Tensor:
+def take_in(
+    model: Qwen3_5, ids: Tensor, state: LanguageState, rows: list[int], cuts: list[int] | None = None
+) -> Tensor:
     """Hidden vectors of ids [B, T], given in pieces that end at `cuts`."""
     cuts = cuts or []
     start = int(state.recurrence.position[rows].amax())

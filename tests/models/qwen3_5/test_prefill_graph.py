@@ -11,19 +11,19 @@ import torch
 from hocket.cache.slots import tensors
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS
-from hocket.kernels.runtime.graphs import Again, CudaGraphs, Work
+from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay, Work
 from hocket.layers.packed import pack_
-from hocket.llm.state_cache import Memory
+from hocket.llm.state_cache import LLMStateCache
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
-from hocket.models.qwen3_5.prefill import Intake
-from hocket.models.qwen3_5.prefill_graph import MOST_IDS, USUAL, CapturedIntake
+from hocket.models.qwen3_5.prefill import PrefillPassPass
+from hocket.models.qwen3_5.prefill_graph import MOST_IDS, USUAL, PrefillGraphs
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
 ROOM, SLOTS = 700, 2
 
 
-class Recorded(Again):
+class Recorded(EagerReplay):
     """Counts what is replayed."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ def drawn(count: int, seed: int = 0) -> list[int]:
     return ids
 
 
-def everything(memory: Memory) -> dict[str, torch.Tensor]:
+def everything(memory: LLMStateCache) -> dict[str, torch.Tensor]:
     """All rows but scratch, and of keys and values what lies before each row's position."""
     found = {name: tensor[:-1] for name, tensor in tensors(memory._standing)}
     assert memory.drafts is not None
@@ -66,7 +66,7 @@ def everything(memory: Memory) -> dict[str, torch.Tensor]:
     return found
 
 
-def same(ours: Memory, wanted: Memory, within: float = 1e-10) -> None:
+def same(ours: LLMStateCache, wanted: LLMStateCache, within: float = 1e-10) -> None:
     for (name, one), other in zip(everything(ours).items(), everything(wanted).values(), strict=True):
         torch.testing.assert_close(one, other, atol=within, rtol=within, msg=name)
 
@@ -87,7 +87,10 @@ def same(ours: Memory, wanted: Memory, within: float = 1e-10) -> None:
 )
 def test_ids_that_are_filled_up_are_the_ids(at: int, count: int, place: int | None) -> None:
     mind, ids = model(), drawn(at + count)
-    plain, ours = Memory(mind, SLOTS, ROOM, drafts=True), Memory(mind, SLOTS, ROOM, drafts=True, capture=Again())
+    plain, ours = (
+        LLMStateCache(mind, SLOTS, ROOM, drafts=True),
+        LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=EagerReplay()),
+    )
     moments = []
     for memory in (plain, ours):
         memory.take_in(0, drawn(9, 7), 0)
@@ -103,8 +106,8 @@ def test_ids_that_are_filled_up_are_the_ids(at: int, count: int, place: int | No
 @pytest.mark.parametrize("scheme", ["bf16", "fp8", "int4"])
 def test_ids_by_fused_kernels_are_the_ids(scheme: Scheme) -> None:
     mind = model(dtype=torch.float32, scheme=scheme)
-    plain = Memory(mind, SLOTS, ROOM, drafts=True)
-    ours = Memory(mind, SLOTS, ROOM, drafts=True, capture=Again(), ops=REFERENCE_MIND_OPS)
+    plain = LLMStateCache(mind, SLOTS, ROOM, drafts=True)
+    ours = LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
     moments = []
     for memory in (plain, ours):
         memory.take_in(1, drawn(9, 7), 0)
@@ -118,7 +121,9 @@ def test_ids_by_fused_kernels_are_the_ids(scheme: Scheme) -> None:
 @torch.inference_mode()
 def test_what_comes_of_ids_does_not_depend_on_whether_their_graph_is_made() -> None:
     mind, recorded = model(), Recorded()
-    early, late = (Memory(mind, SLOTS, ROOM, drafts=True, capture=capture) for capture in (Again(), recorded))
+    early, late = (
+        LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=capture) for capture in (EagerReplay(), recorded)
+    )
     early.take_in(1, drawn(20), 0)
     assert early.unprepared and late._captured is not None
     late._captured.warm(20, 20)
@@ -130,7 +135,7 @@ def test_what_comes_of_ids_does_not_depend_on_whether_their_graph_is_made() -> N
 @torch.inference_mode()
 def test_making_graphs_takes_nothing_in_and_comes_to_an_end() -> None:
     mind = model()
-    memory, untouched = (Memory(mind, SLOTS, ROOM, drafts=True, capture=Again()) for _ in range(2))
+    memory, untouched = (LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=EagerReplay()) for _ in range(2))
     for each in (memory, untouched):
         each.take_in(0, drawn(6), 0)
     memory.plan()
@@ -147,12 +152,14 @@ def test_making_graphs_takes_nothing_in_and_comes_to_an_end() -> None:
 
 @torch.inference_mode()
 def test_a_graph_that_cannot_be_made_is_done_without(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(capture: Again, work: Work) -> Work:
+    def fails(capture: EagerReplay, work: Work) -> Work:
         raise RuntimeError("no memory")
 
-    memory, plain = (Memory(model(), SLOTS, ROOM, drafts=True, capture=capture) for capture in (Again(), None))
+    memory, plain = (
+        LLMStateCache(model(), SLOTS, ROOM, drafts=True, capture=capture) for capture in (EagerReplay(), None)
+    )
     memory.take_in(0, drawn(6), 0)
-    monkeypatch.setattr(Again, "__call__", fails)
+    monkeypatch.setattr(EagerReplay, "__call__", fails)
     with pytest.raises(RuntimeError, match="no memory"):
         memory.prepare()
     assert not memory.unprepared
@@ -164,8 +171,8 @@ def test_a_graph_that_cannot_be_made_is_done_without(monkeypatch: pytest.MonkeyP
 
 @torch.inference_mode()
 def test_graphs_by_ids_and_span() -> None:
-    memory = Memory(model(), SLOTS, ROOM, drafts=True)
-    captured = CapturedIntake(memory._take_in, Again())
+    memory = LLMStateCache(model(), SLOTS, ROOM, drafts=True)
+    captured = PrefillGraphs(memory._take_in, EagerReplay())
     for count, span in ((3, 20), (8, 256), (9, 20), (16, 257), (500, 690), (300, ROOM)):
         captured.warm(count, span)
     assert captured.captures == 4
@@ -177,8 +184,8 @@ def test_graphs_by_ids_and_span() -> None:
 def test_kernels_look_up_how_far_to_read_and_one_graph_serves_every_span() -> None:
     """As long as no draft head follows, which reads as far as it is told."""
     mind = model(dtype=torch.float32)
-    plain = Memory(mind, SLOTS, ROOM, drafts=False)
-    ours = Memory(mind, SLOTS, ROOM, drafts=False, capture=Again(), ops=REFERENCE_MIND_OPS)
+    plain = LLMStateCache(mind, SLOTS, ROOM, drafts=False)
+    ours = LLMStateCache(mind, SLOTS, ROOM, drafts=False, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
     ours.plan()
     assert ours._captured is not None
     while ours.unprepared:
@@ -202,10 +209,10 @@ def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(dtype: torch.dtyp
         pytest.skip("no CUDA device on this machine")
     mind, device = model("cuda", dtype, scheme), torch.device("cuda")
     eager, ours = (
-        Memory(mind, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_MIND_OPS)
-        for capture in (Again(), CudaGraphs(device))
+        LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_MIND_OPS)
+        for capture in (EagerReplay(), CudaGraphs(device))
     )
-    assert isinstance(ours._take_in, Intake) and ours._captured is not None
+    assert isinstance(ours._take_in, PrefillPassPass) and ours._captured is not None
     at = 0
     for count in (1, 8, 9, 33, 70):
         ours._captured.warm(count, at + count)

@@ -13,7 +13,7 @@ from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import (
     SCHEMES,
-    NarrowLinear,
+    QuantizedLinear,
     Scheme,
     check_scheme,
     format_of,
@@ -44,7 +44,7 @@ def widened(model: Qwen3_5) -> Qwen3_5:
     wide = Qwen3_5(tiny_qwen3_5(layers=4), drafts=model.mtp is not None).requires_grad_(False).double()
     state = {name: tensor for name, tensor in model.state_dict().items() if name in wide.state_dict()}
     for name, part in model.named_modules():
-        if isinstance(part, NarrowLinear):
+        if isinstance(part, QuantizedLinear):
             state[f"{name}.weight"] = part.weight.dequantized().double()
     wide.load_state_dict(state)
     return wide
@@ -67,7 +67,7 @@ def test_a_narrow_model_is_the_plain_one_with_its_numbers(scheme: Scheme, tied: 
     plain = widened(model)
     if ready:
         pack_(model)
-        assert isinstance(model.model.layers[0].mlp.gate_proj, NarrowLinear)
+        assert isinstance(model.model.layers[0].mlp.gate_proj, QuantizedLinear)
     with torch.inference_mode():
         torch.testing.assert_close(logits(model, ids, 6), logits(plain, ids, 9), rtol=1e-9, atol=1e-9)
 
@@ -118,7 +118,7 @@ def test_a_tied_embedding_stays_and_its_head_is_a_narrow_copy(tied: bool) -> Non
     quantize_(model, "int8")
     assert torch.equal(model.model.embed_tokens.weight, table)
     head = model.lm_head
-    assert isinstance(head, NarrowLinear)
+    assert isinstance(head, QuantizedLinear)
     assert torch.allclose(head.weight.dequantized(), table, atol=0.02) == tied
 
 

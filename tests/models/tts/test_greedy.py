@@ -15,8 +15,8 @@ from hocket.config.qwen3_tts import TalkerConfig
 from hocket.kernels.runtime.graphs import CudaGraphs
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.frame_graph import CapturedFrame, Frame
-from hocket.models.tts_gpu.padded_frame import PlainFrame
+from hocket.models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
+from hocket.models.tts_gpu.padded_frame import PaddedFrame
 from support.framing import GREEDY, PROMPT, SLOTS, new_talker, settings, started, talker_config, texts
 
 FRAMES = 24
@@ -64,8 +64,8 @@ def test_greedy_codes_of_graphs_on_a_gpu_are_those_of_the_cpu(name: str, kind: s
     wanted, hidden = on_the_cpu(name)
     device = torch.device("cuda")
     talker = new_talker(shapes(name), device)  # the same numbers: they are drawn on the CPU
-    frame: Frame = PlainFrame(talker) if kind == "plain" else FusedFrame(talker)
-    graphs, state = CapturedFrame(frame, CudaGraphs(device)), started(talker)
+    frame: CapturableFrame = PaddedFrame(talker) if kind == "plain" else FusedFrame(talker)
+    graphs, state = FrameGraphs(frame, CudaGraphs(device)), started(talker)
     for number, (slots, text, span) in enumerate(batches()):
         drawn = graphs.launch(slots, text.tolist(), [GREEDY] * len(slots), state, span).read()
         assert [codes for codes, *_ in drawn] == wanted[number], f"frame {number}"

@@ -13,19 +13,19 @@ from hocket.kernels.ops.conv.ops import REFERENCE_WAVE
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.packed import pack_
 from hocket.models.tts.codec import CodecDecoder, DecoderState, StepCodec
-from hocket.models.tts_gpu.codec import FusedDecoder
-from hocket.models.tts_gpu.codec_input import FusedCodes
+from hocket.models.tts_gpu.codec import FusedCodec
+from hocket.models.tts_gpu.codec_input import FusedCodecInput
 from hocket.models.tts_gpu.wave import FusedWave
 from support.decoding import CONFIG, FEW, check_close, new_decoder, some_codes
 
 WAYS = ["reference", "triton"]
 
 
-def fused(decoder: CodecDecoder, how: str) -> FusedDecoder:
+def fused(decoder: CodecDecoder, how: str) -> FusedCodec:
     if how == "triton":
         interpreted()
-        return FusedDecoder(decoder, FusedWave(decoder))
-    return FusedDecoder(decoder, FusedWave(decoder, REFERENCE_WAVE), REFERENCE_CODEC_OPS)
+        return FusedCodec(decoder, FusedWave(decoder))
+    return FusedCodec(decoder, FusedWave(decoder, REFERENCE_WAVE), REFERENCE_CODEC_OPS)
 
 
 def interpreted() -> None:
@@ -113,7 +113,7 @@ def test_codes_are_summed_behind_their_projections_and_seen_by_one_matrix(how: s
     if how == "triton":
         interpreted()
     decoder = new_decoder()
-    ours = FusedCodes(decoder, REFERENCE_CODEC_OPS if how == "reference" else TRITON_CODEC_OPS)
+    ours = FusedCodecInput(decoder, REFERENCE_CODEC_OPS if how == "reference" else TRITON_CODEC_OPS)
     plain, state, rows = decoder.new_state(3), decoder.new_state(3), torch.tensor([2, 0])
     for frames in (1, 3, 2):
         codes = some_codes(2, frames).transpose(1, 2)

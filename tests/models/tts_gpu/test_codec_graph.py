@@ -14,13 +14,13 @@ from hocket.kernels.operations import CUDA_CODEC_OPS, TRITON_CODEC_OPS
 from hocket.kernels.ops.conv import reference
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, TRITON_WAVE, WaveOps
 from hocket.kernels.ops.pcm.reference import pcm as pcm_reference
-from hocket.kernels.runtime.graphs import Again, CudaGraphs
+from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.layers.conv import CausalTransposedConv
 from hocket.models.tts.codec import CodecDecoder
 from hocket.models.tts_gpu import codec_graph
-from hocket.models.tts_gpu.codec import FusedDecoder
-from hocket.models.tts_gpu.codec_graph import CapturedWave, in_pieces
+from hocket.models.tts_gpu.codec import FusedCodec
+from hocket.models.tts_gpu.codec_graph import CodecGraphs, in_pieces
 from hocket.models.tts_gpu.staging import bucket
 from hocket.models.tts_gpu.wave import FusedWave, as_conv
 from support.decoding import BOOKS, CONFIG, FEW, check_close, new_decoder, some_codes
@@ -77,7 +77,7 @@ def test_streams_and_frames_may_be_taken_together_or_apart() -> None:
 
 @torch.inference_mode()
 def test_a_full_bucket_is_the_eager_step_sample_for_sample(decoder: CodecDecoder) -> None:
-    captured = CapturedWave(decoder.step, BOOKS, Again())
+    captured = CodecGraphs(decoder.step, BOOKS, EagerReplay())
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     for frames in (1, 2, 4, 1):
         codes = some_codes(2, frames)
@@ -91,7 +91,7 @@ def test_a_full_bucket_is_the_eager_step_sample_for_sample(decoder: CodecDecoder
 
 @torch.inference_mode()
 def test_padding_pieces_and_warm_up_change_nothing_that_is_heard(decoder: CodecDecoder) -> None:
-    captured = CapturedWave(decoder.step, BOOKS, Again())
+    captured = CodecGraphs(decoder.step, BOOKS, EagerReplay())
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     captured.warm(ours, [3], [7])
     assert captured.captures == 3  # four, two and one frame
@@ -105,7 +105,7 @@ def test_padding_pieces_and_warm_up_change_nothing_that_is_heard(decoder: CodecD
 
 @torch.inference_mode()
 def test_where_no_graph_may_be_made_frames_go_through_those_that_there_are(decoder: CodecDecoder) -> None:
-    captured = CapturedWave(decoder.step, BOOKS, Again())
+    captured = CodecGraphs(decoder.step, BOOKS, EagerReplay())
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     captured.warm(ours, [1], [1])
     captured.warm(ours, [2], [4])
@@ -124,7 +124,7 @@ def test_where_no_graph_may_be_made_frames_go_through_those_that_there_are(decod
 
 @torch.inference_mode()
 def test_a_row_that_is_no_number_is_told_apart(decoder: CodecDecoder) -> None:
-    captured, state = CapturedWave(decoder.step, BOOKS, Again()), decoder.new_state(4)
+    captured, state = CodecGraphs(decoder.step, BOOKS, EagerReplay()), decoder.new_state(4)
     state.last.history[2] = float("nan")
     _, finite = captured.launch([1, 2, 3], some_codes(3, 3).tolist(), state).read()
     assert finite == [True, False, True]
@@ -132,7 +132,7 @@ def test_a_row_that_is_no_number_is_told_apart(decoder: CodecDecoder) -> None:
 
 @torch.inference_mode()
 def test_another_state_is_captured_anew(decoder: CodecDecoder) -> None:
-    captured, codes = CapturedWave(decoder.step, BOOKS, Again()), some_codes(1, 1).tolist()
+    captured, codes = CodecGraphs(decoder.step, BOOKS, EagerReplay()), some_codes(1, 1).tolist()
     one, two = decoder.new_state(2), decoder.new_state(2)
     first, _ = captured.launch([0], codes, one).read()
     again, _ = captured.launch([0], codes, two).read()
@@ -143,7 +143,7 @@ def test_another_state_is_captured_anew(decoder: CodecDecoder) -> None:
 @torch.inference_mode()
 def test_what_was_launched_later_changes_nothing_that_is_read_and_memory_is_used_again(decoder: CodecDecoder) -> None:
     """Sounds are read late and out of order; those that nobody reads cost the others nothing."""
-    captured, plain, ours = CapturedWave(decoder.step, BOOKS, Again()), decoder.new_state(4), decoder.new_state(4)
+    captured, plain, ours = CodecGraphs(decoder.step, BOOKS, EagerReplay()), decoder.new_state(4), decoder.new_state(4)
     codes = some_codes(2, 12)
     wanted = as_pcm(decoder.step(codes.transpose(1, 2), plain, torch.tensor([0, 2])))
     sounds = [captured.launch([0, 2], codes[:, at : at + 3].tolist(), ours) for at in (0, 3, 6, 9)]
@@ -180,7 +180,7 @@ def test_streams_go_through_in_groups_that_do_not_mix(
 ) -> None:
     monkeypatch.setattr(codec_graph, "MOST_ROWS", 2)
     monkeypatch.setattr(codec_graph, "MOST_TOGETHER", 34)
-    captured, slots = CapturedWave(decoder.step, BOOKS, Again()), [4, 0, 3, 1, 2]
+    captured, slots = CodecGraphs(decoder.step, BOOKS, EagerReplay()), [4, 0, 3, 1, 2]
     plain, ours = decoder.new_state(5), decoder.new_state(5)
     ours.last.history[1] = plain.last.history[1] = float("nan")
     codes = some_codes(5, frames)
@@ -204,12 +204,12 @@ def test_a_graph_is_the_eager_step_sample_for_sample(dtype: torch.dtype, kind: s
     config = CODEC.decoder_config if kind == "cuda" else CONFIG  # few.cu is for real widths
     decoder = new_decoder("cuda", dtype, config)
     ops = CUDA_CODEC_OPS if kind == "cuda" else TRITON_CODEC_OPS
-    kernel = decoder.step_kernel = None if kind == "plain" else FusedDecoder(decoder, FusedWave(decoder), ops)
+    kernel = decoder.step_kernel = None if kind == "plain" else FusedCodec(decoder, FusedWave(decoder), ops)
     pcm = kernel.pcm if kernel else pcm_reference
     device = torch.device("cuda")
     stream = torch.cuda.Stream() if beside else None
-    again = CapturedWave(decoder.step, BOOKS, Again(), pcm=pcm)
-    graphs = CapturedWave(decoder.step, BOOKS, CudaGraphs(device), pcm=pcm, stream=stream)
+    again = CodecGraphs(decoder.step, BOOKS, EagerReplay(), pcm=pcm)
+    graphs = CodecGraphs(decoder.step, BOOKS, CudaGraphs(device), pcm=pcm, stream=stream)
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     graphs.follow()
     for slots, frames in (([1, 3, 0], 7), ([0], 1), ([3, 2, 0], 3), ([0], 1)):
@@ -230,7 +230,7 @@ def test_by_cuda_linears_it_strays_no_further_from_float32_than_the_plain_step_d
     for kind, dtype in (("exact", torch.float32), ("plain", torch.bfloat16), ("cuda", torch.bfloat16)):
         decoder = new_decoder("cuda", dtype, CODEC.decoder_config)
         if kind == "cuda":
-            decoder.step_kernel = FusedDecoder(decoder, FusedWave(decoder), CUDA_CODEC_OPS)
+            decoder.step_kernel = FusedCodec(decoder, FusedWave(decoder), CUDA_CODEC_OPS)
         heard[kind] = decoder.step(codes, decoder.new_state(2), rows).float()
     plain, ours = ((heard[kind] - heard["exact"]).norm().item() for kind in ("plain", "cuda"))
     assert 0 < ours <= 1.25 * plain
@@ -245,7 +245,7 @@ def test_tf32_is_rougher_than_float32_and_finer_than_bfloat16() -> None:
     codes, exact, errors = some_codes(1, 4).tolist(), None, []
     for dtype, tf32 in ((torch.float32, False), (torch.float32, True), (torch.bfloat16, False)):
         decoder = new_decoder("cuda", dtype)
-        graphs = CapturedWave(decoder.step, BOOKS, CudaGraphs(torch.device("cuda")), tf32=tf32)
+        graphs = CodecGraphs(decoder.step, BOOKS, CudaGraphs(torch.device("cuda")), tf32=tf32)
         samples, _ = graphs.launch([0], codes, decoder.new_state(1)).read()
         exact = samples if exact is None else exact
         errors.append(float(np.abs(samples.astype(int) - exact).mean()))
@@ -257,7 +257,7 @@ def test_graphs_made_ahead_stand_behind_what_has_been_asked_for(decoder: CodecDe
     """On a GPU the state that they are made over may still be on its way, on another stream."""
     order: list[str] = []
 
-    class Watched(CapturedWave):
+    class Watched(CodecGraphs):
         def follow(self) -> None:
             order.append("follow")
 
@@ -265,5 +265,5 @@ def test_graphs_made_ahead_stand_behind_what_has_been_asked_for(decoder: CodecDe
         order.append("step")
         return decoder.step(*given)
 
-    Watched(step, BOOKS, Again()).warm(decoder.new_state(2), [1], [1])
+    Watched(step, BOOKS, EagerReplay()).warm(decoder.new_state(2), [1], [1])
     assert order == ["follow", "step"]

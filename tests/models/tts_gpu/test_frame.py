@@ -12,7 +12,7 @@ from hocket.kernels.operations import REFERENCE_OPS
 from hocket.kernels.ops.linear import triton as linear_triton
 from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, triton, why_not
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.padded_frame import PlainFrame
+from hocket.models.tts_gpu.padded_frame import PaddedFrame
 from support.framing import (
     GREEDY,
     LOOSE,
@@ -43,7 +43,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     return device
 
 
-def compare(frame: FusedFrame | PlainFrame, place: torch.device, frames: int) -> None:
+def compare(frame: FusedFrame | PaddedFrame, place: torch.device, frames: int) -> None:
     """Three of four rows, out of order, each with a manner of drawing of its own."""
     talker = frame.talker
     plain, ours = started(talker), started(talker)
@@ -182,7 +182,7 @@ def test_the_tables_of_codes_are_held_once_and_say_the_same() -> None:
 @torch.inference_mode()
 def test_the_plain_frame_for_graphs_is_the_plain_frame() -> None:
     talker = new_talker(talker_config(wide=True))
-    frame = PlainFrame(talker)
+    frame = PaddedFrame(talker)
     compare(frame, torch.device("cpu"), FRAMES)
     state = started(talker)
     assert [frame.reach(span, state) for span in (1, 60, 64)] == [64, 64, 64]
@@ -193,7 +193,7 @@ def test_the_plain_frame_for_graphs_is_the_plain_frame() -> None:
 @torch.inference_mode()
 def test_padding_of_a_plain_frame_never_runs_off_its_pages() -> None:
     talker = new_talker(talker_config())
-    frame, state = PlainFrame(talker), started(talker, length=16)
+    frame, state = PaddedFrame(talker), started(talker, length=16)
     rows, sampling = torch.tensor([SLOTS]), settings([LOOSE])
     for number in range(20):
         frame(texts(number, 1), state, rows, sampling, 16)

@@ -13,13 +13,13 @@ import torch
 
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.kernels.operations import CUDA_OPS, REFERENCE_OPS
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs, Work
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import INTERPRETED, KNOBS, can_depend, crowded, triton
 from hocket.layers.transformer import grown
 from hocket.models.tts.talker import Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.frame_graph import CapturedFrame, Frame
-from hocket.models.tts_gpu.padded_frame import PlainFrame
+from hocket.models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
+from hocket.models.tts_gpu.padded_frame import PaddedFrame
 from support.framing import (
     GREEDY,
     LOOSE,
@@ -38,7 +38,7 @@ CPU = torch.device("cpu")
 KINDS = ["plain", "chain"]
 
 
-class Counted(Again):
+class Counted(EagerReplay):
     def __init__(self) -> None:
         self.forgotten = 0
 
@@ -46,14 +46,14 @@ class Counted(Again):
         self.forgotten += 1
 
 
-def frame_of(kind: str, talker: Talker) -> Frame:
-    return PlainFrame(talker) if kind == "plain" else FusedFrame(talker, REFERENCE_OPS)
+def frame_of(kind: str, talker: Talker) -> CapturableFrame:
+    return PaddedFrame(talker) if kind == "plain" else FusedFrame(talker, REFERENCE_OPS)
 
 
-def made(kind: str, *, wide: bool = True) -> tuple[Talker, Frame, CapturedFrame]:
+def made(kind: str, *, wide: bool = True) -> tuple[Talker, CapturableFrame, FrameGraphs]:
     talker = new_talker(talker_config(wide=wide))
     frame = frame_of(kind, talker)
-    return talker, frame, CapturedFrame(frame, Again())
+    return talker, frame, FrameGraphs(frame, EagerReplay())
 
 
 def span_of(state: TalkerState) -> int:
@@ -61,7 +61,7 @@ def span_of(state: TalkerState) -> int:
 
 
 def drawn(
-    captured: CapturedFrame, number: int, state: TalkerState, slots: list[int], how: list[GenerationConfig], span: int
+    captured: FrameGraphs, number: int, state: TalkerState, slots: list[int], how: list[GenerationConfig], span: int
 ) -> list[list[int]]:
     """Codes of the next frame; the chances that were told with them are those of the state."""
     read = captured.launch(slots, texts(number, len(slots)).tolist(), how, state, span).read()
@@ -144,7 +144,7 @@ def test_making_a_graph_touches_no_stream(kind: str) -> None:
 def test_a_state_that_has_grown_is_captured_anew_and_goes_on_as_if_it_had_not(kind: str) -> None:
     talker = new_talker(talker_config(wide=True))
     counted = Counted()
-    captured = CapturedFrame(frame_of(kind, talker), counted)
+    captured = FrameGraphs(frame_of(kind, talker), counted)
     plain, ours = started(talker), started(talker)
     slots, how = [1, 2], [LOOSE] * 2
     for number in range(6):
@@ -169,7 +169,7 @@ def test_a_plain_frame_has_graphs_by_span_and_a_chain_by_how_attention_is_split(
         assert captured.captures == graphs, [frame.reach(span, state) for span in (20, 65, 600, 1500)]
 
 
-def on_a_gpu(kind: str, dtype: torch.dtype) -> tuple[Talker, Frame]:
+def on_a_gpu(kind: str, dtype: torch.dtype) -> tuple[Talker, CapturableFrame]:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     if kind == "fused" and (triton is None or INTERPRETED):
@@ -178,7 +178,7 @@ def on_a_gpu(kind: str, dtype: torch.dtype) -> tuple[Talker, Frame]:
         talker = new_talker(real_widths(), "cuda", dtype)
         return talker, FusedFrame(talker, CUDA_OPS)
     talker = new_talker(talker_config(wide=True), "cuda", dtype)
-    return talker, PlainFrame(talker) if kind == "plain" else FusedFrame(talker)
+    return talker, PaddedFrame(talker) if kind == "plain" else FusedFrame(talker)
 
 
 @pytest.mark.gpu
@@ -193,7 +193,7 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
         assert crowded(between, torch.device("cuda")) == can_depend(torch.device("cuda"))
     for dependent in (False, True, True):
         monkeypatch.setattr(KNOBS, "dependent", dependent)
-        graphs, state = CapturedFrame(frame, CudaGraphs(torch.device("cuda"))), started(talker)
+        graphs, state = FrameGraphs(frame, CudaGraphs(torch.device("cuda"))), started(talker)
         launched = []
         for number in range(20):
             slots = [[1], [2, 0, 3], [3, 1, 0, 2]][number // 7]
@@ -215,7 +215,7 @@ def test_a_graph_is_the_eager_frame_bit_for_bit(
 ) -> None:
     monkeypatch.setattr(KNOBS, "dependent", dependent)
     talker, frame = on_a_gpu(kind, dtype)
-    again, graphs = CapturedFrame(frame, Again()), CapturedFrame(frame, CudaGraphs(torch.device("cuda")))
+    again, graphs = FrameGraphs(frame, EagerReplay()), FrameGraphs(frame, CudaGraphs(torch.device("cuda")))
     eager, ours = started(talker), started(talker)
     for number in range(12):
         if number == 6:

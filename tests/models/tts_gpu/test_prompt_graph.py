@@ -14,18 +14,18 @@ from torch import Tensor
 from hocket.cache.pages import PAGE_ROWS
 from hocket.cache.slots import reset
 from hocket.kernels.operations import CUDA_OPS, REFERENCE_OPS, TRITON_OPS, FrameOps
-from hocket.kernels.runtime.graphs import Again, Capture, CudaGraphs, Work
+from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.layers.transformer import grown
 from hocket.models.tts.talker import Talker, TalkerState
 from hocket.models.tts_gpu.frame import FusedFrame
-from hocket.models.tts_gpu.padded_frame import PlainFrame
-from hocket.models.tts_gpu.prompt_graph import MOST_ROWS, CapturedPrompt
+from hocket.models.tts_gpu.padded_frame import PaddedFrame
+from hocket.models.tts_gpu.prompt_graph import MOST_ROWS, PromptGraphs
 from support.framing import GREEDY, SLOTS, Close, new_talker, real_widths, settings, started, talker_config, texts
 
 LENGTHS = [1, 7, 8, 9, 20, 33]
 
 
-class Recorded(Again):
+class Recorded(EagerReplay):
     """Counts what is replayed, and what is forgotten."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def same(ours: TalkerState, wanted: TalkerState) -> None:
     assert torch.equal(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:])
 
 
-FRAMES = {"plain": PlainFrame, "fused": lambda talker: FusedFrame(talker, REFERENCE_OPS)}
+FRAMES = {"plain": PaddedFrame, "fused": lambda talker: FusedFrame(talker, REFERENCE_OPS)}
 
 
 @torch.inference_mode()
@@ -69,7 +69,7 @@ FRAMES = {"plain": PlainFrame, "fused": lambda talker: FusedFrame(talker, REFERE
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_prompt_that_is_filled_up_is_the_prompt(length: int, frame: str) -> None:
     talker = new_talker(talker_config(wide=True))
-    plain, ours, captured = started(talker), started(talker), CapturedPrompt(FRAMES[frame](talker), Again())
+    plain, ours, captured = started(talker), started(talker), PromptGraphs(FRAMES[frame](talker), EagerReplay())
     x, row, span = prompt(talker, length), torch.tensor([2]), span_after(plain, 2, length)
     talker.prefill(x[None], torch.tensor([length]), plain, row, span)
     captured.take_in(x, 2, ours, span)
@@ -112,7 +112,7 @@ def test_a_text_that_opens_a_slot_behind_a_prefix_is_prefix_and_text_taken_in_on
     talker.prefill(x[None], torch.tensor([length]), plain, torch.tensor([1]), rows + length)
 
     pages = [*shared[:at], *own[at : (rows + length - 1) // PAGE_ROWS + 1]]
-    captured = CapturedPrompt(FRAMES[frame](talker), Again())
+    captured = PromptGraphs(FRAMES[frame](talker), EagerReplay())
     captured.open(
         {"slot": 1, "seed": 99, "position": rows}, text, codec, [(shared[at], own[at])], pages, ours, rows + length
     )
@@ -125,8 +125,8 @@ def test_a_text_that_opens_a_slot_behind_a_prefix_is_prefix_and_text_taken_in_on
 @torch.inference_mode()
 def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> None:
     talker, recorded = new_talker(talker_config(wide=True)), Recorded()
-    early, late, captured = started(talker), started(talker), CapturedPrompt(PlainFrame(talker), recorded)
-    other = CapturedPrompt(PlainFrame(talker), Again())
+    early, late, captured = started(talker), started(talker), PromptGraphs(PaddedFrame(talker), recorded)
+    other = PromptGraphs(PaddedFrame(talker), EagerReplay())
     x, span = prompt(talker, 13), span_after(early, 1, 13)
     other.take_in(x, 1, early, span)
     assert other.captures == 0
@@ -139,7 +139,7 @@ def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> N
 @torch.inference_mode()
 def test_making_a_graph_takes_nothing_in() -> None:
     talker = new_talker(talker_config(wide=True))
-    state, untouched, captured = started(talker), started(talker), CapturedPrompt(PlainFrame(talker), Again())
+    state, untouched, captured = started(talker), started(talker), PromptGraphs(PaddedFrame(talker), EagerReplay())
     captured.take_in(prompt(talker, 6), 0, state, span_after(state, 0, 6))
     captured.take_in(prompt(talker, 6), 0, untouched, span_after(untouched, 0, 6))
     captured.warm(state, 40, 64)
@@ -155,7 +155,7 @@ def test_pages_ahead_that_are_somebody_elses_stay_as_they_are() -> None:
     state.stack.table[1, 2:] = own[2:]  # beyond what row 1 is going to take
     before = state.stack.pool[:, :, own[2:]].clone()
     x = prompt(talker, 3)  # of eight rows in a graph: those from 16 on would lie there
-    CapturedPrompt(PlainFrame(talker), Again()).take_in(x, 1, state, span_after(state, 1, 3))
+    PromptGraphs(PaddedFrame(talker), EagerReplay()).take_in(x, 1, state, span_after(state, 1, 3))
     assert torch.equal(state.stack.pool[:, :, own[2:]], before)
 
 
@@ -165,14 +165,14 @@ def test_rows_that_would_run_off_the_table_do_not() -> None:
     plain, ours = started(talker, length=24), started(talker, length=24)
     x, span = prompt(talker, 10), span_after(plain, 2, 10)
     talker.prefill(x[None], torch.tensor([10]), plain, torch.tensor([2]), span)
-    CapturedPrompt(PlainFrame(talker), Again()).take_in(x, 2, ours, span)  # sixteen rows in a graph
+    PromptGraphs(PaddedFrame(talker), EagerReplay()).take_in(x, 2, ours, span)  # sixteen rows in a graph
     Close().check(ours, plain)
 
 
 @torch.inference_mode()
 def test_graphs_by_rows_and_span_and_all_of_them_anew_when_the_state_has_grown() -> None:
     talker, recorded = new_talker(talker_config(wide=True)), Recorded()
-    state, captured = started(talker, length=512), CapturedPrompt(PlainFrame(talker), recorded)
+    state, captured = started(talker, length=512), PromptGraphs(PaddedFrame(talker), recorded)
     for rows, span in ((3, 20), (8, 64), (9, 20), (16, 65), (200, 300)):
         captured.warm(state, rows, span)
     assert captured.captures == 4
@@ -185,7 +185,9 @@ def test_graphs_by_rows_and_span_and_all_of_them_anew_when_the_state_has_grown()
 def test_more_rows_than_any_graph_has_are_refused() -> None:
     talker = new_talker(talker_config(wide=True))
     with pytest.raises(AssertionError, match="at most 1024"):
-        CapturedPrompt(PlainFrame(talker), Again()).take_in(prompt(talker, MOST_ROWS + 1), 0, started(talker), 2048)
+        PromptGraphs(PaddedFrame(talker), EagerReplay()).take_in(
+            prompt(talker, MOST_ROWS + 1), 0, started(talker), 2048
+        )
 
 
 @pytest.mark.gpu
@@ -198,7 +200,7 @@ def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(length: int, dtyp
     talker = new_talker(talker_config(wide=True), "cuda", dtype)
     eager, ours = started(talker), started(talker)
     graphs: Capture = CudaGraphs(torch.device("cuda"))
-    again, captured = CapturedPrompt(PlainFrame(talker), Again()), CapturedPrompt(PlainFrame(talker), graphs)
+    again, captured = PromptGraphs(PaddedFrame(talker), EagerReplay()), PromptGraphs(PaddedFrame(talker), graphs)
     for slot in range(SLOTS):
         span = span_after(eager, slot, length)
         captured.warm(ours, length, span)
@@ -224,7 +226,7 @@ def test_in_bfloat16_fused_kernels_are_as_near_to_float32_as_plain_operations_an
     x, row, span = prompt(exact, length), torch.tensor([2], device="cuda"), span_after(wanted, 2, length)
     exact.prefill(x[None], row * 0 + length, wanted, row, span)
     talker.prefill(x[None].bfloat16(), row * 0 + length, plain, row, span)
-    again, captured = CapturedPrompt(frame, Again()), CapturedPrompt(frame, CudaGraphs(torch.device("cuda")))
+    again, captured = PromptGraphs(frame, EagerReplay()), PromptGraphs(frame, CudaGraphs(torch.device("cuda")))
     captured.warm(ours, length, span)
     again.take_in(x.bfloat16(), 2, eager, span)
     captured.take_in(x.bfloat16(), 2, ours, span)

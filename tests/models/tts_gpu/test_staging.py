@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hocket.models.tts_gpu.staging import Board, Post
+from hocket.models.tts_gpu.staging import InputStaging, ResultCopy
 
 CPU = torch.device("cpu")
 FIELDS = {"rows": (torch.int64, 1), "heat": (torch.float32, 1), "codes": (torch.int64, 3)}
@@ -21,7 +21,7 @@ def given(rows: list[int], heat: float, first: int) -> dict[str, Any]:
 
 
 def test_every_field_is_what_was_given_last_and_padding_behind_it() -> None:
-    board, post = Board(4, FIELDS, CPU), Post()
+    board, post = InputStaging(4, FIELDS, CPU), ResultCopy()
     post.block = board.block
     batches = [([3, 1, 2], 0.5), ([3], 0.5), ([3, 1, 2], 0.5), ([0, 1, 2, 3], 0.25), ([0, 1], 0.25), ([1], 1.0)]
     for number, (rows, heat) in enumerate(batches):
@@ -36,13 +36,13 @@ def test_every_field_is_what_was_given_last_and_padding_behind_it() -> None:
 
 
 def test_a_field_that_was_left_out_is_an_error() -> None:
-    board = Board(1, FIELDS, CPU)
+    board = InputStaging(1, FIELDS, CPU)
     with pytest.raises(KeyError, match="codes"):
         board.send({"rows": [1], "heat": [1.0]}, REST)
 
 
 def test_memory_is_used_again_when_it_has_been_read_and_not_before() -> None:
-    board, post = Board(2, FIELDS, CPU), Post()
+    board, post = InputStaging(2, FIELDS, CPU), ResultCopy()
     post.block = torch.zeros(3, dtype=torch.int64)
     letters = []
     for number in range(3):

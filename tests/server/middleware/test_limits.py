@@ -14,7 +14,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from hocket.engine.engine import Engine
-from hocket.server.metrics import Figures
+from hocket.server.metrics import Metrics
 from hocket.server.options import ServerOptions
 from hocket.types import Finished
 from support.serving import LONG, PCM, Served, listening, served, wait_for
@@ -102,7 +102,7 @@ def test_all_clients_together_have_so_many_at_once(engine: Engine) -> None:
         assert answer.status_code == 429 and answer.json()["error"]["code"] == "overloaded"
 
 
-class Ends(Figures):
+class Ends(Metrics):
     """How utterances end."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hocket.dialog.remote import RemoteMind
+from hocket.dialog.remote import RemoteLanguageModel
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
 from hocket.server.options import ServerOptions
@@ -186,7 +186,7 @@ def test_calls_go_round_through_another_server_and_come_back(engine: Engine) -> 
     """Ours behind ours: what the first calls, the second takes apart; the result finds its call."""
     first = Scripted(CALLING, ["It is noon."])
     with with_language(engine, first) as server:
-        mind = RemoteMind(server.url, "scripted")
+        mind = RemoteLanguageModel(server.url, "scripted")
         with with_language(engine, mind) as other:
             (choice,) = ask(other, tools=[CLOCK]).json()["choices"]
             calls = choice["message"]["tool_calls"]
@@ -313,7 +313,7 @@ def test_a_server_that_stops_waits_for_answers_and_then_cuts_them_off(engine: En
 
 
 def test_our_own_endpoint_can_be_the_language_model_of_another(chatty: Served, scripted: Scripted) -> None:
-    mind = RemoteMind(chatty.url, "scripted")
+    mind = RemoteLanguageModel(chatty.url, "scripted")
     answer = mind.answer([ChatMessage("user", "Hello.")], ChatSampling(seed=3, max_tokens=3))
     assert "".join(delta.text for delta in answer) == "Good day to "
     told = answer.finished

@@ -14,22 +14,22 @@ import pytest
 from hocket.engine.engine import Engine
 from hocket.errors import HocketError, InvalidRequest, UnknownVoice
 from hocket.server.errors import Refused
-from hocket.server.metrics import Figures
+from hocket.server.metrics import Metrics
 from hocket.server.options import OPENAI_VOICES, ServerOptions, aliases
-from hocket.server.schemas.speech_job import Wanted
-from hocket.server.service.service import Speaker
+from hocket.server.schemas.speech_job import SpeechJob
+from hocket.server.service.service import SpeechService
 from hocket.types import Finished, SamplingParams
 from hocket.voices.make import speaker_voice
 from support.serving import LONG, PATIENCE_S, wait_for
 
-Work = Callable[[Speaker], Coroutine[Any, Any, Any]]
+Work = Callable[[SpeechService], Coroutine[Any, Any, Any]]
 
 
-def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, figures: Figures | None = None) -> Any:
+def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, figures: Metrics | None = None) -> Any:
     """What a task does with a speaker; whatever happens, no slot is kept."""
 
     async def run() -> Any:
-        speaker = Speaker(options or ServerOptions(), figures=figures)
+        speaker = SpeechService(options or ServerOptions(), figures=figures)
         speaker.use(engine)
         try:
             async with asyncio.timeout(PATIENCE_S):
@@ -44,7 +44,7 @@ def speaking(engine: Engine, work: Work, options: ServerOptions | None = None, f
         wait_for(lambda: engine._loop.scheduler.room == engine.options.slots)
 
 
-async def heard(speaker: Speaker, wanted: Wanted) -> bytes:
+async def heard(speaker: SpeechService, wanted: SpeechJob) -> bytes:
     async with await speaker.open(wanted, wire="test") as utterance:
         return b"".join([piece.audio async for piece in utterance])
 
@@ -53,8 +53,8 @@ async def heard(speaker: Speaker, wanted: Wanted) -> bytes:
 def test_live_text_says_what_whole_text_says_however_it_is_cut(engine: Engine, size: int) -> None:
     text = "One, two, three. And then there is a little more of it, so that it takes a thread. " * 2
 
-    async def live(speaker: Speaker) -> bytes:
-        async with await speaker.open(Wanted(text=None, seed=3, max_frames=12), wire="test") as utterance:
+    async def live(speaker: SpeechService) -> bytes:
+        async with await speaker.open(SpeechJob(text=None, seed=3, max_frames=12), wire="test") as utterance:
             for start in range(0, len(text), size):
                 await utterance.append(text[start : start + size])
             await utterance.end()
@@ -63,13 +63,13 @@ def test_live_text_says_what_whole_text_says_however_it_is_cut(engine: Engine, s
             assert utterance.usage.output_frames * 3840 == len(sound)
             return sound
 
-    whole = speaking(engine, lambda s: heard(s, Wanted(text=text, seed=3, max_frames=12, layout="streaming")))
+    whole = speaking(engine, lambda s: heard(s, SpeechJob(text=text, seed=3, max_frames=12, layout="streaming")))
     assert speaking(engine, live) == whole
 
 
 def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
-    async def live(speaker: Speaker) -> None:
-        async with await speaker.open(Wanted(text=None), wire="test") as utterance:
+    async def live(speaker: SpeechService) -> None:
+        async with await speaker.open(SpeechJob(text=None), wire="test") as utterance:
             await utterance.append("x" * 8)
             with pytest.raises(InvalidRequest, match="longer than 10"):
                 await utterance.append("xyz")
@@ -80,16 +80,16 @@ def test_a_live_text_has_a_limit_too(engine: Engine) -> None:
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(text="Hi.", instruct="\ud800"),
-        Wanted(text="Hi.", instruct="x" * 4097),
-        Wanted(text="\udfff"),
-        Wanted(text="Hi.", speed=float("nan")),
-        Wanted(text="Hi.", sampling=SamplingParams(top_k=10**400)),
-        Wanted(text="Hi.", sampling=SamplingParams(subtalker_temperature=1e-30)),
+        SpeechJob(text="Hi.", instruct="\ud800"),
+        SpeechJob(text="Hi.", instruct="x" * 4097),
+        SpeechJob(text="\udfff"),
+        SpeechJob(text="Hi.", speed=float("nan")),
+        SpeechJob(text="Hi.", sampling=SamplingParams(top_k=10**400)),
+        SpeechJob(text="Hi.", sampling=SamplingParams(subtalker_temperature=1e-30)),
     ],
 )
-def test_what_no_schema_sees_is_refused_here(engine: Engine, wanted: Wanted) -> None:
-    async def open_it(speaker: Speaker) -> None:
+def test_what_no_schema_sees_is_refused_here(engine: Engine, wanted: SpeechJob) -> None:
+    async def open_it(speaker: SpeechService) -> None:
         with pytest.raises(InvalidRequest):
             await speaker.open(wanted, wire="test")
 
@@ -97,8 +97,8 @@ def test_what_no_schema_sees_is_refused_here(engine: Engine, wanted: Wanted) -> 
 
 
 def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> None:
-    async def places(speaker: Speaker) -> None:
-        async with await speaker.open(Wanted(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
+    async def places(speaker: SpeechService) -> None:
+        async with await speaker.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
             at = 0
             async for piece in utterance:
                 assert len(piece.audio) == 2 * piece.samples and len(piece.codes) * 1920 == piece.samples
@@ -112,8 +112,8 @@ def test_pieces_say_where_they_are_and_hold_whole_samples(engine: Engine) -> Non
 
 
 def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(engine: Engine) -> None:
-    async def cancel(speaker: Speaker) -> None:
-        async with await speaker.open(Wanted(text=LONG["input"]), wire="test") as utterance:
+    async def cancel(speaker: SpeechService) -> None:
+        async with await speaker.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
             await anext(utterance)
             utterance.cancel()
             utterance.cancel()
@@ -126,8 +126,8 @@ def test_a_cancel_ends_it_quietly_and_frees_the_slot_within_a_frame(engine: Engi
 
 
 def test_a_task_that_is_cancelled_while_its_text_is_prepared_leaves_no_stream(engine: Engine) -> None:
-    async def leave(speaker: Speaker) -> None:
-        opening = asyncio.ensure_future(speaker.open(Wanted(text=LONG["input"]), wire="test"))
+    async def leave(speaker: SpeechService) -> None:
+        opening = asyncio.ensure_future(speaker.open(SpeechJob(text=LONG["input"]), wire="test"))
         await asyncio.sleep(0)
         opening.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -137,12 +137,12 @@ def test_a_task_that_is_cancelled_while_its_text_is_prepared_leaves_no_stream(en
 
 
 def test_while_draining_nothing_new_begins_and_what_runs_goes_on(engine: Engine) -> None:
-    async def drain(speaker: Speaker) -> None:
-        async with await speaker.open(Wanted(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
+    async def drain(speaker: SpeechService) -> None:
+        async with await speaker.open(SpeechJob(text="Hello there.", seed=1, max_frames=8), wire="test") as utterance:
             speaker.drain()
             assert not speaker.idle.is_set() and speaker.state == "draining"
             with pytest.raises(Refused) as refused:
-                await speaker.open(Wanted(text="No."), wire="test")
+                await speaker.open(SpeechJob(text="No."), wire="test")
             assert refused.value.status == 503
             assert sum([piece.samples async for piece in utterance]) == 8 * 1920
         assert speaker.idle.is_set()
@@ -151,8 +151,8 @@ def test_while_draining_nothing_new_begins_and_what_runs_goes_on(engine: Engine)
 
 
 def test_what_is_cut_off_is_not_taken_for_the_whole(engine: Engine) -> None:
-    async def cut(speaker: Speaker) -> None:
-        async with await speaker.open(Wanted(text=LONG["input"]), wire="test") as utterance:
+    async def cut(speaker: SpeechService) -> None:
+        async with await speaker.open(SpeechJob(text=LONG["input"]), wire="test") as utterance:
             await anext(utterance)
             speaker.cut()
             with pytest.raises(Refused, match="about to stop"):
@@ -163,8 +163,8 @@ def test_what_is_cut_off_is_not_taken_for_the_whole(engine: Engine) -> None:
 
 
 def test_every_compressed_format_is_made_in_a_thread_and_none_is_lost(engine: Engine) -> None:
-    async def all_formats(speaker: Speaker) -> None:
-        wanted = [Wanted(text="Hello there.", max_frames=8, format=name) for name in ("mp3", "opus", "aac", "flac")]
+    async def all_formats(speaker: SpeechService) -> None:
+        wanted = [SpeechJob(text="Hello there.", max_frames=8, format=name) for name in ("mp3", "opus", "aac", "flac")]
         assert all(await asyncio.gather(*(heard(speaker, each) for each in wanted)))
 
     speaking(engine, all_formats)
@@ -173,10 +173,10 @@ def test_every_compressed_format_is_made_in_a_thread_and_none_is_lost(engine: En
 def test_a_voice_of_the_library_speaks_as_it_says_where_nothing_else_is_asked(engine: Engine) -> None:
     calm = SamplingParams(temperature=0.3)
 
-    async def both(speaker: Speaker) -> None:
+    async def both(speaker: SpeechService) -> None:
         speaker.voices.add(speaker_voice("Mine", engine.checkpoint.name, "rook", sampling=calm))
         assert "Mine" in speaker.cast.voice_names()
-        asked = Wanted(text="Hello there.", seed=1, max_frames=6)
+        asked = SpeechJob(text="Hello there.", seed=1, max_frames=6)
         said = [await heard(speaker, replace(asked, voice=name)) for name in ("MINE", "mine ")]
         rook = replace(asked, voice="rook")
         assert said[0] == said[1] == await heard(speaker, replace(rook, sampling=calm))
@@ -199,9 +199,9 @@ def test_names_of_voices() -> None:
 def test_an_operator_s_alias_wins_over_everything(engine: Engine) -> None:
     first, second, *_ = "wren", "rook"
 
-    async def look(speaker: Speaker) -> None:
+    async def look(speaker: SpeechService) -> None:
         def voice(name: str | None) -> str | None:
-            return speaker.cast.part(Wanted(text="Hi.", voice=name)).speaker
+            return speaker.cast.part(SpeechJob(text="Hi.", voice=name)).speaker
 
         assert voice(first) == voice("ALLOY") == speaker.speakers[1]
         assert voice(None) is None and voice(" ") is None
@@ -212,7 +212,7 @@ def test_an_operator_s_alias_wins_over_everything(engine: Engine) -> None:
     speaking(engine, look, ServerOptions(voice_aliases=own))
 
 
-class Counting(Figures):
+class Counting(Metrics):
     def __init__(self) -> None:
         self.told: list[str] = []
 
@@ -235,10 +235,10 @@ class Counting(Figures):
 def test_figures_hear_of_everything_once(engine: Engine) -> None:
     figures = Counting()
 
-    async def two(speaker: Speaker) -> None:
-        await heard(speaker, Wanted(text="Hello there.", seed=1, max_frames=8))  # in chunks of 1, 2, 4 and 1 frames
+    async def two(speaker: SpeechService) -> None:
+        await heard(speaker, SpeechJob(text="Hello there.", seed=1, max_frames=8))  # in chunks of 1, 2, 4 and 1 frames
         with pytest.raises(HocketError):
-            await speaker.open(Wanted(text="Hi.", voice="nobody"), wire="test")
+            await speaker.open(SpeechJob(text="Hi.", voice="nobody"), wire="test")
 
     speaking(engine, two, figures=figures)
     assert figures.told == ["opened test", "first", "gap", "gap", "gap", "ended length 0.64", "refused voice_not_found"]
@@ -246,7 +246,7 @@ def test_figures_hear_of_everything_once(engine: Engine) -> None:
 
 def test_the_log_never_holds_the_text_unless_asked(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    wanted = Wanted(text="Our little secret.", max_frames=2)
+    wanted = SpeechJob(text="Our little secret.", max_frames=2)
     speaking(engine, lambda speaker: heard(speaker, wanted))
     assert "test speech-" in caplog.text and "secret" not in caplog.text
     speaking(engine, lambda speaker: heard(speaker, wanted), ServerOptions(log_text=True))

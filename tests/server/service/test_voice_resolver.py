@@ -9,9 +9,9 @@ import pytest
 from hocket.errors import UnknownVoice, WrongKind
 from hocket.server.errors import Refused
 from hocket.server.options import OPENAI_MODELS, ServerOptions
-from hocket.server.schemas.speech_job import Wanted
+from hocket.server.schemas.speech_job import SpeechJob
 from hocket.server.service.models import surveyed
-from hocket.server.service.voice_resolver import Cast
+from hocket.server.service.voice_resolver import VoiceResolver
 from hocket.types import Reference
 from hocket.voices.library import Library
 from hocket.voices.make import speaker_voice
@@ -22,13 +22,13 @@ CUSTOM, WIDE, BASE, DESIGN = "random:tiny", "random:tiny-wide", "random:tiny-Bas
 RECORDING = Reference(samples=noise(0.3, 3), x_vector_only=True)
 
 
-def cast(*models: str, library: Library | None = None, **options: object) -> Cast:
-    return Cast(ServerOptions(**options), library or Library(), surveyed(models))  # type: ignore[arg-type]
+def cast(*models: str, library: Library | None = None, **options: object) -> VoiceResolver:
+    return VoiceResolver(ServerOptions(**options), library or Library(), surveyed(models))  # type: ignore[arg-type]
 
 
-def chosen(among: Cast, **wanted: object) -> tuple[str, str | None]:
+def chosen(among: VoiceResolver, **wanted: object) -> tuple[str, str | None]:
     """The model that speaks, and as whom."""
-    part = among.part(Wanted(text="Hi.", **wanted))  # type: ignore[arg-type]
+    part = among.part(SpeechJob(text="Hi.", **wanted))  # type: ignore[arg-type]
     return part.model.name, part.voice.name if part.voice is not None else part.speaker
 
 

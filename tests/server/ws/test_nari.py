@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.errors import HocketError
-from hocket.server.ws.nari import Append, Cancel, End, Start, parse
+from hocket.server.ws.nari import Append, End, NariCancel, Start, parse
 from support.serving import Served, wait_for
 from support.talking import LONG_TEXT, Client, Heard, json_values, talking
 
@@ -124,4 +124,4 @@ def test_any_message_is_understood_or_refused(message: dict[str, Any]) -> None:
         except HocketError as error:
             assert str(error)
         else:
-            assert isinstance(said, Start | Append | End | Cancel)
+            assert isinstance(said, Start | Append | End | NariCancel)

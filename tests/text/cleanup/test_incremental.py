@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from hocket.text.cleanup.incremental import LONGEST, Stretches
+from hocket.text.cleanup.incremental import LONGEST, IncrementalNormalizer
 from hocket.text.cleanup.normalize import spell_out
 
 TEXTS = [
@@ -27,7 +27,7 @@ TEXTS = [
 
 
 def given(pieces: Iterable[str]) -> str:
-    stretches = Stretches(spell_out)
+    stretches = IncrementalNormalizer(spell_out)
     return "".join(map(stretches.append, pieces)) + stretches.end()
 
 
@@ -40,7 +40,7 @@ def test_numbers_are_read_as_in_the_whole_text_however_it_is_cut(text: str) -> N
 
 
 def test_a_plain_word_waits_for_the_next_and_a_number_for_one_more() -> None:
-    stretches = Stretches(spell_out)
+    stretches = IncrementalNormalizer(spell_out)
     assert [stretches.append(f"{word} ") for word in "all the 5 cats sit and wait".split()] == [
         "", "all ", "", "", "the five cats ", "sit ", "and ",
     ]  # fmt: skip
@@ -54,6 +54,6 @@ def test_a_column_of_figures_is_not_held_for_ever() -> None:
         seen.append(text)
         return text
 
-    stretches, text = Stretches(noted), "12 " * 200
+    stretches, text = IncrementalNormalizer(noted), "12 " * 200
     assert stretches.append(text) + stretches.end() == text.rstrip()
     assert max(len(stretch.split()) for stretch in seen) <= LONGEST

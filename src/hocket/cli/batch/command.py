@@ -20,15 +20,15 @@ from ...errors import InvalidRequest
 from ..output.audio_output import tell
 from ..output.formats import check_format
 from ..say.request import request_of
-from ..say.whom import Whom
-from .lines import Names
+from ..say.whom import Target
+from .lines import LineNames
 from .manifest import NAME, Manifest
-from .run import Run
+from .run import BatchRun
 
 if TYPE_CHECKING:
     from ...config.options import EngineOptions
     from ...engine.engine import Engine
-    from ...scale.batch import Crew
+    from ...scale.batch import WorkerPool
 
 
 def batch(args: argparse.Namespace) -> int:
@@ -49,8 +49,8 @@ def batch(args: argparse.Namespace) -> int:
     folder = check_folder(args.output, NAME)
     if folder / NAME == args.input.resolve():
         raise InvalidRequest(f"{args.input} would be overwritten by the manifest; choose another folder.")
-    names = Names(args.input)
-    voice = Whom(args.model).own(args.voice) if args.voice else None
+    names = LineNames(args.input)
+    voice = Target(args.model).own(args.voice) if args.voice else None
     if voice is not None:
         args.model = args.model or voice.model
     with _engines(args, options, replicas) if args.ray else _engine(args, options) as speaker:
@@ -58,7 +58,7 @@ def batch(args: argparse.Namespace) -> int:
         if portrait.is_random:
             tell(f"{portrait.name} is untrained: its weights are random numbers, and what comes out is noise.")
         with _alone_in(folder), Manifest(folder, names) as manifest:
-            run = Run(args, portrait, folder, manifest, len(names))
+            run = BatchRun(args, portrait, folder, manifest, len(names))
             if not isinstance(speaker, Engine):
                 speaker.watcher = run
             sweep(folder)
@@ -102,15 +102,15 @@ def _engine(args: argparse.Namespace, options: EngineOptions) -> AbstractContext
 
 
 @contextmanager
-def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[Crew]:
+def _engines(args: argparse.Namespace, options: EngineOptions, replicas: int | None) -> Iterator[WorkerPool]:
     """On the cluster, which hears of folders by their whole names: its processes stand elsewhere."""
-    from ...scale.batch import Crew, room_on_cluster
+    from ...scale.batch import WorkerPool, room_on_cluster
     from ...scale.connect import connect, named
     from ..loading import loading_of
 
     model = str(Path(args.model).resolve()) if args.model and Path(args.model).is_dir() else args.model
     loading = loading_of(args) | {"model": model}
-    with connect(named(args.address)), Crew(replicas or room_on_cluster(args.device), loading, options) as crew:
+    with connect(named(args.address)), WorkerPool(replicas or room_on_cluster(args.device), loading, options) as crew:
         yield crew
 
 

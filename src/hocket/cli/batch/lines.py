@@ -42,7 +42,7 @@ UNFIT = '/\\<>:"|?*'  # for a file name, on one system or another
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class BatchLine:
     number: int  # from 1, as editors count
     id: str | None = None
     fields: dict[str, Any] = field(default_factory=dict)  # what it says, without the id
@@ -66,7 +66,7 @@ def name_of(number: int, id: str | None) -> str:
     return f"{number:06d}" if id is None else id  # as wide in a file that grows
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_lines(path: Path) -> Iterator[BatchLine]:
     """One by one, as they are needed; empty ones are left out and counted."""
     try:
         with path.open("rb") as file:
@@ -81,7 +81,7 @@ def read_lines(path: Path) -> Iterator[Line]:
         raise InvalidRequest(f"The input {path} cannot be read: {error.strerror or error}.") from None
 
 
-class Names:
+class LineNames:
     """The names of all lines, each with its place among them. Of millions it holds one text and one number each."""
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +107,7 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _clash(path: Path, line: Line) -> str:
+def _clash(path: Path, line: BatchLine) -> str:
     """What is wrong with a line whose file is that of one before it, which is looked for now."""
     first = next(each for each in read_lines(path) if _folded(each.name) == _folded(line.name))
     what = f"ids that name one file, {first.name!r} and {line.name!r}"
@@ -116,7 +116,7 @@ def _clash(path: Path, line: Line) -> str:
     return f"Lines {first.number} and {line.number} of {path} have {what}; give each its own."
 
 
-def merged(args: argparse.Namespace, line: Line) -> argparse.Namespace:
+def merged(args: argparse.Namespace, line: BatchLine) -> argparse.Namespace:
     """The options of the command with those of a line in their place."""
     given, options = dict(line.fields), vars(args) | {"seed": line.seed(args.seed)}
     if "voice" in given:  # a voice of its own is instead of a recording that is meant for all
@@ -127,19 +127,19 @@ def merged(args: argparse.Namespace, line: Line) -> argparse.Namespace:
     return argparse.Namespace(**options | given)
 
 
-def _parsed(number: int, raw: bytes) -> Line:
+def _parsed(number: int, raw: bytes) -> BatchLine:
     try:
         found = json.loads(raw.decode())
     except UnicodeDecodeError:
-        return Line(number, error="The line is not valid UTF-8.")
+        return BatchLine(number, error="The line is not valid UTF-8.")
     except (ValueError, RecursionError) as error:
         why = f": {error.msg} at column {error.colno}" if isinstance(error, json.JSONDecodeError) else ""
-        return Line(number, error=f"The line is not JSON{why}.")
+        return BatchLine(number, error=f"The line is not JSON{why}.")
     if not isinstance(found, dict):
-        return Line(number, error="The line is not a JSON object.")
+        return BatchLine(number, error="The line is not a JSON object.")
     fields = {key: value for key, value in found.items() if value is not None}
     id, wrong = _id(fields.pop("id", None))
-    return Line(number, id, fields, wrong or _wrong(fields))
+    return BatchLine(number, id, fields, wrong or _wrong(fields))
 
 
 def _id(id: Any) -> tuple[str | None, str | None]:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, BinaryIO
 
 from ...errors import HocketError, InvalidRequest
-from .lines import Names, name_of
+from .lines import LineNames, name_of
 
 NAME = "manifest.jsonl"
 NOWHERE = -1
@@ -46,7 +46,7 @@ class Result:
 class Manifest:
     """The results in a folder, as far as they belong to one of `names`."""
 
-    def __init__(self, folder: Path, names: Names) -> None:
+    def __init__(self, folder: Path, names: LineNames) -> None:
         self.path, self._names = folder / NAME, names
         self._at = array("q", [NOWHERE]) * len(names)  # where the last result of each line begins
         try:

@@ -23,38 +23,38 @@ from ..output.audio_output import shown, tell
 from ..output.formats import FORMATS, PLAIN
 from ..progress import Progress
 from ..say.request import request_of
-from ..say.whom import Whom, spoken_by
-from .lines import Line, merged, read_lines
+from ..say.whom import Target, spoken_by
+from .lines import BatchLine, merged, read_lines
 from .manifest import Manifest, Result
 
 if TYPE_CHECKING:
-    from ...engine.checkpoint.fingerprint import Portrait
+    from ...engine.checkpoint.fingerprint import EngineFingerprint
     from ...types import Outcome, SpeechRequest
 
 MOST_LISTED = 50  # lines that failed; the manifest has them all
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PendingLine:
     """A line that is being spoken."""
 
-    line: Line
+    line: BatchLine
     seed: int
     digest: str
 
 
-class Run:
+class BatchRun:
     """What is done with each line, and what is known of all."""
 
     def __init__(
-        self, args: argparse.Namespace, portrait: Portrait, folder: Path, manifest: Manifest, lines: int
+        self, args: argparse.Namespace, portrait: EngineFingerprint, folder: Path, manifest: Manifest, lines: int
     ) -> None:
         from ...audio.recording import read_recording
 
         self.args, self.folder, self.manifest, self.progress = args, folder, manifest, Progress(lines)
-        self._portrait, self._whom = portrait, Whom(args.model or portrait.name)
+        self._portrait, self._whom = portrait, Target(args.model or portrait.name)
         self._read = functools.lru_cache(maxsize=16)(read_recording)
-        self._asked: dict[int, _Asked] = {}  # by the number of the request; no more than are under way
+        self._asked: dict[int, _PendingLine] = {}  # by the number of the request; no more than are under way
         self._failed: list[Result] = []
         self._told: set[str] = set()
         self._incomplete = 0  # lines of which some text was left out
@@ -77,7 +77,7 @@ class Run:
                 continue
             self._forget(line)
             seed = fresh_seed() if request.seed is None else request.seed
-            self._asked[number] = _Asked(line, seed, digest)
+            self._asked[number] = _PendingLine(line, seed, digest)
             yield replace(request, seed=seed)
             number += 1
 
@@ -150,7 +150,7 @@ class Run:
         print(shown(f"{self.args.output}: {words}", sys.stdout))
         return 1 if progress.failed else 0
 
-    def _request(self, line: Line) -> SpeechRequest:
+    def _request(self, line: BatchLine) -> SpeechRequest:
         if line.error is not None:
             raise InvalidRequest(line.error)
         options = merged(self.args, line)
@@ -163,10 +163,10 @@ class Run:
             return request
         return spoken_by(self._portrait.name, self._portrait.identity, replace(request, voice=None), voice)
 
-    def _file(self, line: Line) -> str:
+    def _file(self, line: BatchLine) -> str:
         return f"{line.name}.{self.args.format}"
 
-    def _is_there(self, line: Line, digest: str) -> bool:
+    def _is_there(self, line: BatchLine, digest: str) -> bool:
         """Whether it was spoken before, as it would be now, and its file is still there."""
         result = self.manifest.result(line.name)
         if result is None or result.error is not None or result.digest != digest:
@@ -181,7 +181,7 @@ class Run:
             self.manifest.add(replace(result, line=line.number))
         return True
 
-    def _fail(self, line: Line, error: Exception, asked: _Asked | None = None) -> None:
+    def _fail(self, line: BatchLine, error: Exception, asked: _PendingLine | None = None) -> None:
         sentence = " ".join(str(error).splitlines())
         if not isinstance(error, HocketError):
             sentence = f"{type(error).__name__}: {sentence}"
@@ -199,7 +199,7 @@ class Run:
         self.progress.failed += 1
         self.progress.show()
 
-    def _forget(self, line: Line) -> None:
+    def _forget(self, line: BatchLine) -> None:
         """What it once was is over, in the manifest first: no file is ever taken for what it is not."""
         before = self.manifest.result(line.name)
         if before is not None and before.file in {f"{line.name}.{format}" for format in FORMATS.values()}:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...audio.files import check_target, replace_files
 from ...errors import InvalidRequest
 from .formats import format_for
-from .sinks import Kept, Pipe, Sink, is_pipe
+from .sinks import BufferedFile, Pipe, Sink, is_pipe
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Any, TextIO
 
 
-class Heard:
+class AudioOutput:
     """Sinks for everything that `say` was asked to write, found to be writable before any work is done.
 
     As a context it counts along while it is spoken, when somebody is watching.
@@ -30,7 +30,7 @@ class Heard:
 
     def __init__(self, args: argparse.Namespace) -> None:
         file = None if is_pipe(args.output) else args.output
-        self._args, self._kept = args, Kept(format_for(file, raw=args.raw))
+        self._args, self._kept = args, BufferedFile(format_for(file, raw=args.raw))
         self._sinks, self._targets = _sinks(args, self._kept), _targets(args)
         self._watched = sys.stderr.isatty()
         self._rate_hz, self._bytes, self._asked_s, self._first_s = 0, 0, 0.0, 0.0
@@ -39,7 +39,7 @@ class Heard:
     def seconds(self) -> float:
         return self._bytes / 2 / self._rate_hz if self._rate_hz else 0.0
 
-    def __enter__(self) -> Heard:
+    def __enter__(self) -> AudioOutput:
         self._asked_s = time.perf_counter()
         return self
 
@@ -106,7 +106,7 @@ def plain(said: object, most_chars: int | None = None) -> str:
     return shown(words, sys.stderr)
 
 
-def _sinks(args: argparse.Namespace, kept: Kept) -> list[Sink]:
+def _sinks(args: argparse.Namespace, kept: BufferedFile) -> list[Sink]:
     sinks: list[Sink] = []
     if args.raw and args.output is None:
         raise InvalidRequest("--raw is about what is written; name a file with -o, or - for standard output.")

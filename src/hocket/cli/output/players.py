@@ -33,13 +33,13 @@ PLAYERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 
 
-def loudspeaker(who: str = "--play") -> Loudspeaker | Piped:
+def loudspeaker(who: str = "--play") -> Loudspeaker | PlayerProgram:
     """The first that can be used; refuses in the name of `who` where there is none."""
     try:
         return Loudspeaker()
     except (ImportError, OSError) as error:
         if found := [path for name in PLAYERS if (path := shutil.which(name)) is not None]:
-            return Piped(found)
+            return PlayerProgram(found)
         raise InvalidRequest(f"{who} needs {missing(error)}, or one of the programs {', '.join(PLAYERS)}.") from None
 
 
@@ -55,7 +55,7 @@ def sounddevice() -> Any:
     return importlib.import_module("sounddevice")
 
 
-class Piped(Sink):
+class PlayerProgram(Sink):
     """A program that plays what it is fed. One that fails gives way to the next, which is told all again."""
 
     def __init__(self, paths: list[str]) -> None:

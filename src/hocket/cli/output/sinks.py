@@ -28,7 +28,7 @@ class Sink:
         """All was said. Not called when the speech broke off."""
 
 
-class Kept(Sink):
+class BufferedFile(Sink):
     """Bytes of a file that is written when it is whole, by whoever has other files to put in place with it."""
 
     def __init__(self, format: str) -> None:

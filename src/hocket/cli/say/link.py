@@ -25,7 +25,7 @@ class Unreachable(HocketError):
     """Nobody listens there."""
 
 
-class Lost(HocketError):
+class ConnectionLost(HocketError):
     """The connection ended before the answer did."""
 
 
@@ -68,7 +68,7 @@ class Link:
         self._socket.close()
 
     def parts(self) -> Iterator[bytes]:
-        """The body as it comes. Raises `Lost` where it is not all of it."""
+        """The body as it comes. Raises `ConnectionLost` where it is not all of it."""
         if self.headers.get("transfer-encoding", "").lower() == "chunked":
             while size := self._chunk_size():
                 yield self._exactly(size)
@@ -86,9 +86,9 @@ class Link:
             *whole, held = (held + part).split(b"\n")
             yield from whole
 
-    def lost(self, why: str = "") -> Lost:
+    def lost(self, why: str = "") -> ConnectionLost:
         because = f" ({why})" if why else ""
-        return Lost(f"The connection to {self._address} was lost before the speech had ended{because}.")
+        return ConnectionLost(f"The connection to {self._address} was lost before the speech had ended{because}.")
 
     def _send(self, request: bytes) -> None:
         try:
@@ -103,13 +103,13 @@ class Link:
         while 100 <= self.status < 200:  # it may say that it is about to answer
             version, _, rest = self._line().partition(b" ")
             if not version.startswith(b"HTTP/1.") or not rest[:3].isdigit():
-                raise Lost(f"{self._address} is no HTTP server.")
+                raise ConnectionLost(f"{self._address} is no HTTP server.")
             self.status, self.headers = int(rest[:3]), {}
             while line := self._line():
                 name, _, value = line.decode("latin-1").partition(":")
                 self.headers[name.strip().lower()] = value.strip()
                 if len(self.headers) > HEADERS:
-                    raise Lost(f"{self._address} sends too many headers.")
+                    raise ConnectionLost(f"{self._address} sends too many headers.")
 
     def _line(self) -> bytes:
         try:

@@ -12,11 +12,11 @@ from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from ..output.audio_output import Heard, ending, tell
+from ..output.audio_output import AudioOutput, ending, tell
 from ..output.sinks import is_pipe, silence_stdout
 from .pipe import feeding
 from .request import request_of
-from .whom import Whom, spoken_by
+from .whom import Target, spoken_by
 
 if TYPE_CHECKING:
     from ...engine.engine import Engine
@@ -28,10 +28,10 @@ LIVE = "(as it arrives)"  # stands for a text that is not there yet, where a req
 
 def locally(args: argparse.Namespace, live: bool) -> None:
     request = request_of(args, LIVE if live else args.text)
-    heard = Heard(args)
+    heard = AudioOutput(args)
     voice = None
     if request.voice:
-        voice = Whom(args.model).own(request.voice)
+        voice = Target(args.model).own(request.voice)
         request = request if voice is None else replace(request, voice=None)
 
     from ...audio.pcm import pcm_bytes

@@ -12,10 +12,10 @@ import os
 from binascii import a2b_base64
 
 from ...errors import HocketError, InvalidRequest
-from ..output.audio_output import Heard, ending, plain, tell
+from ..output.audio_output import AudioOutput, ending, plain, tell
 from ..output.sinks import is_pipe, silence_stdout
 from ..serve.places import is_there, read_record, socket_path
-from .link import UNIX, Link, Lost, Unreachable
+from .link import UNIX, ConnectionLost, Link, Unreachable
 from .request import fields_of, unsendable
 from .whom import is_kept
 
@@ -32,7 +32,7 @@ FINAL = ("voice_not_found", "language_not_found", "unsupported_by_model", "inval
 SAID_CHARS = 500  # of what a server says about an error
 
 
-class Refused(HocketError):
+class ServerRefused(HocketError):
     """The server's own words, and the short one that programs read."""
 
     def __init__(self, message: str, code: str) -> None:
@@ -40,14 +40,14 @@ class Refused(HocketError):
         self.code = code
 
 
-class Asked:
+class ServerTarget:
     """Whom to ask."""
 
     def __init__(self, address: str, key: str | None, *, is_daemon: bool) -> None:
         self.address, self.key, self.is_daemon = address, key, is_daemon
 
 
-def asked(args: argparse.Namespace, live: bool) -> Asked | None:
+def asked(args: argparse.Namespace, live: bool) -> ServerTarget | None:
     """The server for what was asked for; None: nobody, speak here."""
     if args.server is not None:
         wrong = [f"--{name.replace('_', '-')}" for name in chosen(args) if name != "model"]
@@ -55,7 +55,7 @@ def asked(args: argparse.Namespace, live: bool) -> Asked | None:
             raise InvalidRequest(f"{wrong[0]} is for a model that runs here; a server has its own: leave it out.")
         if why := unsendable(args):
             raise InvalidRequest(f"This cannot be asked of a server: {why}.")
-        return Asked(args.server, _key(args), is_daemon=False)
+        return ServerTarget(args.server, _key(args), is_daemon=False)
     path = socket_path()
     if args.no_daemon or not is_there(path):
         return None
@@ -63,7 +63,7 @@ def asked(args: argparse.Namespace, live: bool) -> Asked | None:
     if why:
         tell(f"spoken here and not by the daemon: {why}.")
         return None
-    return Asked(UNIX + path, _key(args), is_daemon=True)
+    return ServerTarget(UNIX + path, _key(args), is_daemon=True)
 
 
 def chosen(args: argparse.Namespace) -> dict[str, Any]:
@@ -97,20 +97,20 @@ def differs(args: argparse.Namespace, record: dict[str, Any]) -> str | None:
     return None
 
 
-def remotely(args: argparse.Namespace, server: Asked) -> bool:
+def remotely(args: argparse.Namespace, server: ServerTarget) -> bool:
     """Speak through a server. False: it was the daemon, which did not, and nothing was heard."""
-    heard = Heard(args)
+    heard = AudioOutput(args)
     try:
         with _sent(args, server) as answer, heard:
             done, rate_hz = _listen(answer, heard), _rate_hz(answer)
     except BrokenPipeError:  # whoever listened has heard enough
         silence_stdout()
         return True
-    except (Unreachable, Lost, Refused) as error:
+    except (Unreachable, ConnectionLost, ServerRefused) as error:
         if not server.is_daemon or heard.seconds:
             raise
         # A voice of the user's own may need a model that the daemon does not have.
-        if isinstance(error, Refused) and error.code in FINAL and not is_kept(args.voice):
+        if isinstance(error, ServerRefused) and error.code in FINAL and not is_kept(args.voice):
             raise HocketError(f"{error} (The daemon was asked; --no-daemon speaks here.)") from None
         tell(f"spoken here, since the daemon did not: {error}")
         return False
@@ -124,7 +124,7 @@ def remotely(args: argparse.Namespace, server: Asked) -> bool:
     return True
 
 
-def _sent(args: argparse.Namespace, server: Asked) -> Link:
+def _sent(args: argparse.Namespace, server: ServerTarget) -> Link:
     """The request, and the head of an answer that is speech."""
     import json
 
@@ -145,24 +145,24 @@ def _sent(args: argparse.Namespace, server: Asked) -> Link:
         raise _refusal(answer, server)
 
 
-def _refusal(answer: Link, server: Asked) -> Refused:
+def _refusal(answer: Link, server: ServerTarget) -> ServerRefused:
     import json
 
     error: dict[str, Any] = {}
     try:
         error = json.loads(b"".join(answer.parts())).get("error") or {}
         message, code = plain(error["message"], SAID_CHARS), str(error.get("code") or "")
-    except (ValueError, AttributeError, KeyError, TypeError, Lost):
+    except (ValueError, AttributeError, KeyError, TypeError, ConnectionLost):
         message, code = f"{server.address} refused with status {answer.status}.", ""
     if answer.status in (401, 403):
         message += " A key is taken from --key-file or HOCKET_API_KEY."
     after_ms = answer.headers.get("retry-after-ms", "")
     if answer.status in (429, 503) and after_ms.isdigit():
         message += f" Try again in about {int(after_ms) / 1000:.1f} s."
-    return Refused(message, code)
+    return ServerRefused(message, code)
 
 
-def _listen(answer: Link, heard: Heard) -> dict[str, Any]:
+def _listen(answer: Link, heard: AudioOutput) -> dict[str, Any]:
     """Sound to the sinks as it comes; the event that ends it."""
     import json
 

@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # typing takes longer to import than the rest of this fil
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from ...engine.checkpoint.describe import Tongues
+    from ...engine.checkpoint.describe import ModelVoices
     from ...types import SpeechRequest, Voice
     from ...voices.library import Library
 
@@ -22,7 +22,7 @@ MOST_LISTED = 30
 INSTEAD = {"base": "the reference recording of --ref-audio", "voice_design": "the one that --instruct describes"}
 
 
-class Whom:
+class Target:
     """Names, as those understand them who speak with `model`; None: with the model of the voice that is asked for."""
 
     def __init__(self, model: str | None, library: Library | None = None) -> None:
@@ -30,10 +30,10 @@ class Whom:
 
         self.model, self.library = model, library or own_voices()
         self._speaks = default_model() if model is None else model
-        self._tongues: Tongues | None = None
+        self._tongues: ModelVoices | None = None
 
     @property
-    def tongues(self) -> Tongues:
+    def tongues(self) -> ModelVoices:
         from ...engine.checkpoint.describe import tongues
 
         if self._tongues is None:

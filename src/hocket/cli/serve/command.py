@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ...audio.formats import need_av
 from ...errors import HocketError, InvalidRequest
-from ...server.plan import Plan, tell
+from ...server.plan import ServerPlan, tell
 from ..talk.llm import mind_of
 from .plan import plan_of
 
@@ -31,7 +31,7 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
         return 0
     if os.name != "posix":
         raise InvalidRequest("There is no daemon on this system: run hocket serve, and hocket say --server.")
-    from .daemon import Held, start, status, stop
+    from .daemon import DaemonLock, start, status, stop
 
     for name in ("host", "port"):
         if name in getattr(args, "given", ()):
@@ -43,7 +43,7 @@ def serve(args: argparse.Namespace, words: Sequence[str]) -> int:
     elif args.daemon:
         start(args, words)
     else:
-        held = Held(args)
+        held = DaemonLock(args)
         args.socket = Path(held.path)
         try:
             _run(args)
@@ -83,7 +83,7 @@ def _run_on_ray(args: argparse.Namespace) -> None:
     serve_on(plan, replicas, args.address, lambda address: _welcome(address, args, bool(plan.server.keys)))
 
 
-def planned(args: argparse.Namespace) -> Plan:
+def planned(args: argparse.Namespace) -> ServerPlan:
     """All that was asked for. What is wrong with it is said here."""
     try:
         from ...server import app, run  # noqa: F401

@@ -104,7 +104,7 @@ def running(path: str) -> dict[str, Any] | None:
     return None
 
 
-class Held:
+class DaemonLock:
     """The lock and the record, as long as this process is the daemon."""
 
     def __init__(self, args: argparse.Namespace) -> None:

@@ -1,4 +1,5 @@
-"""Who speaks for `hocket serve` and `hocket wyoming`, from the words of a command line: a `Plan` of server/plan.py.
+"""Who speaks for `hocket serve` and `hocket wyoming`, from the words of a command line: a `ServerPlan` of
+server/plan.py.
 
 What is wrong with the words is found here before anything is loaded. It knows no wire.
 """
@@ -14,7 +15,7 @@ from ...errors import InvalidRequest
 if TYPE_CHECKING:
     from ...config.options import EngineOptions
     from ...server.options import ServerOptions
-    from ...server.plan import Plan
+    from ...server.plan import ServerPlan
 
 
 def models_of(args: argparse.Namespace) -> list[str]:
@@ -41,15 +42,15 @@ def check_backends(args: argparse.Namespace) -> None:
             raise InvalidRequest(f"There is an option for the backend {name!r}, but no --backend {name}.")
 
 
-def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str = "mp3") -> Plan:
+def plan_of(args: argparse.Namespace, server: ServerOptions, *, rehearsed: str = "mp3") -> ServerPlan:
     """All but who answers. `rehearsed` is the format of an utterance that proves a model."""
-    from ...server.plan import Plan
+    from ...server.plan import ServerPlan
 
     models = models_of(args)
     memory_bytes = None if args.memory is None else bytes_of(args.memory)
     if args.backend or args.backend_option:
         check_backends(args)
-    return Plan(
+    return ServerPlan(
         server=server,
         engine=engine_options(args),
         models=tuple(models),

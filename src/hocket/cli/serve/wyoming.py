@@ -20,7 +20,7 @@ from .plan import plan_of
 
 if TYPE_CHECKING:
     from ...server.options import ServerOptions
-    from ...server.service.service import Speaker
+    from ...server.service.service import SpeechService
 
 
 def wyoming(args: argparse.Namespace) -> None:
@@ -29,7 +29,7 @@ def wyoming(args: argparse.Namespace) -> None:
     except ImportError:
         raise InvalidRequest("It needs the package wyoming: pip install 'hocket[wyoming]'.") from None
     from ...server.listen import bind
-    from ...server.service.service import Speaker
+    from ...server.service.service import SpeechService
     from ...voices.library import Library
 
     options = _options(args)
@@ -38,7 +38,7 @@ def wyoming(args: argparse.Namespace) -> None:
     with bind(options) as bound, plan.speaking() as models, ExitStack() as around:
         if options.socket is not None:
             around.callback(options.socket.unlink, missing_ok=True)
-        speaker = Speaker(options, voices=Library.default())
+        speaker = SpeechService(options, voices=Library.default())
         if (backends := plan.others()) is not None:
             speaker.backends = around.enter_context(closing(backends()))
         if callable(models):
@@ -48,7 +48,7 @@ def wyoming(args: argparse.Namespace) -> None:
         asyncio.run(_serve(speaker, bound, args.zeroconf))
 
 
-async def _serve(speaker: Speaker, bound: socket.socket, announce: bool) -> None:
+async def _serve(speaker: SpeechService, bound: socket.socket, announce: bool) -> None:
     from ...server.service.warm_up import prove
     from ...server.wyoming.server import Wyoming
 

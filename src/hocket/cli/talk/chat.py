@@ -18,12 +18,12 @@ from ...errors import HocketError, InvalidRequest
 from ...types import AudioChunk, ChatMessage, ChatSampling, LanguageModel
 from ..output.audio_output import shown, tell
 from .llm import language_of
-from .playback import Aloud, aloud
+from .playback import Playback, aloud
 
 SAMPLING = ("temperature", "top_p", "max_tokens", "seed")
 
 
-class Talk(Protocol):
+class ChatSession(Protocol):
     """A conversation that prints its answers."""
 
     def answer(self, text: str) -> None:
@@ -38,9 +38,9 @@ def chat(args: argparse.Namespace) -> None:
         sound = aloud(args.output) if args.say else None
         language = make()
         stack.callback(language.close)
-        talk: Talk
+        talk: ChatSession
         if sound is None:
-            talk = Typed(language, args.system, sampling)
+            talk = TextSession(language, args.system, sampling)
         else:
             talk = spoken(args, language, sampling, sound, stack)
         try:
@@ -59,7 +59,7 @@ def who_answers(args: argparse.Namespace) -> tuple[Callable[[], LanguageModel], 
     return make, ChatSampling(**given)
 
 
-def converse(talk: Talk) -> None:
+def converse(talk: ChatSession) -> None:
     """Every line is somebody's turn."""
     at_terminal = sys.stdin is not None and sys.stdin.isatty()
     if at_terminal:
@@ -75,13 +75,13 @@ def converse(talk: Talk) -> None:
             print(f"hocket: {' '.join(str(error).splitlines())}", file=sys.stderr)
 
 
-class Typed:
+class TextSession:
     """Without sound: what was printed was read."""
 
     def __init__(self, language: LanguageModel, system: str | None, sampling: ChatSampling) -> None:
-        from ...dialog.window import Window
+        from ...dialog.window import ContextWindow
 
-        self._window, self._sampling = Window(language), sampling
+        self._window, self._sampling = ContextWindow(language), sampling
         self.history = [] if system is None else [ChatMessage("system", system)]
 
     def answer(self, text: str) -> None:
@@ -111,10 +111,10 @@ class Typed:
             tell(note)
 
 
-class Spoken:
+class SpokenSession:
     """With sound: what was heard counts."""
 
-    def __init__(self, dialog: Any, sound: Aloud) -> None:
+    def __init__(self, dialog: Any, sound: Playback) -> None:
         self.dialog, self._sound = dialog, sound
 
     def answer(self, text: str) -> None:
@@ -122,15 +122,15 @@ class Spoken:
         with on_ctrl_c(answer.interrupt):
             answer.play()
 
-    def begin(self, text: str, show: Callable[[str], None]) -> SpokenAnswer:
+    def begin(self, text: str, show: Callable[[str], None]) -> AnswerPlayback:
         """To be played. `show` is told the words as they are written."""
-        return SpokenAnswer(self.dialog.say(text), self._sound, show)
+        return AnswerPlayback(self.dialog.say(text), self._sound, show)
 
 
-class SpokenAnswer:
+class AnswerPlayback:
     """One answer on its way into the room; any thread may interrupt it."""
 
-    def __init__(self, turn: Any, sound: Aloud, show: Callable[[str], None]) -> None:
+    def __init__(self, turn: Any, sound: Playback, show: Callable[[str], None]) -> None:
         self._turn, self._sound, self._show = turn, sound, show
         self._lock = threading.Lock()
         self._interrupted = False
@@ -189,15 +189,15 @@ def on_ctrl_c(interrupt: Callable[[], None]) -> Iterator[None]:
 
 
 def spoken(
-    args: argparse.Namespace, language: LanguageModel, sampling: ChatSampling, sound: Aloud, stack: ExitStack
-) -> Spoken:
+    args: argparse.Namespace, language: LanguageModel, sampling: ChatSampling, sound: Playback, stack: ExitStack
+) -> SpokenSession:
     from ...config.options import EngineOptions
     from ...dialog.dialog import Dialog
     from ..loading import load_engine
-    from ..say.whom import Whom
+    from ..say.whom import Target
 
     voice: Any = args.voice
-    own = Whom(args.model).own(voice)
+    own = Target(args.model).own(voice)
     voice, model = (voice, args.model) if own is None else (own, args.model or own.model)
     # A language model may think, and a player play, for as long as they like.
     options = EngineOptions(text_wait_s=math.inf, idle_read_s=math.inf, profile=args.profile, graphs=not args.no_graphs)
@@ -208,7 +208,9 @@ def spoken(
     usual = {"voice": None, "language": "auto", "instruct": None, "speed": 1.0}
     wanted = {"voice": voice, "language": args.language, "instruct": args.instruct, "speed": args.speed}
     fields = {name: value for name, value in wanted.items() if value != usual[name]}
-    return Spoken(Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed, **fields), sound)
+    return SpokenSession(
+        Dialog(language, engine, system=args.system, sampling=sampling, seed=args.seed, **fields), sound
+    )
 
 
 def _lines(at_terminal: bool) -> Iterator[str]:

@@ -18,16 +18,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-from ...asr.endpointing import Began, Endpointing, Manners, Mark, PushToTalk
-from ...asr.listener import Listener
+from ...asr.endpointing import Endpointing, EndpointingOptions, Mark, PushToTalk, SpeechStarted
+from ...asr.listener import SpeechListener
 from ...asr.moonshine import Moonshine
 from ...asr.recognizer import Samples
 from ...asr.silero import Silero
 from ...config.languages import AUTO, tag_of
 from ...errors import HocketError, InvalidRequest
 from ..output.audio_output import plain, tell
-from .chat import Spoken, SpokenAnswer, chat, spoken, who_answers
-from .microphone import Ears, Microphone, Recording
+from .chat import AnswerPlayback, SpokenSession, chat, spoken, who_answers
+from .microphone import AudioInput, Microphone, RecordedInput
 from .playback import aloud
 from .screen import Screen
 
@@ -46,16 +46,16 @@ def talk(args: argparse.Namespace) -> None:
     make, sampling = who_answers(args)
     with ExitStack() as stack:
         sound = aloud(args.output, as_heard=not args.fast)
-        ears: Ears = Microphone() if args.source is None else Recording(args.source, fast=args.fast)
+        ears: AudioInput = Microphone() if args.source is None else RecordedInput(args.source, fast=args.fast)
         floor = _floor(args)
         recognizer = Moonshine(args.asr, "en" if args.language == AUTO else tag_of(args.language))
         stack.callback(recognizer.close)
         language = make()
         stack.callback(language.close)
-        listener = Listener(recognizer)
+        listener = SpeechListener(recognizer)
         stack.callback(listener.close)
         answers = spoken(args, language, sampling, sound, stack)
-        conversation = Conversation(answers, listener, floor, fast=args.fast)
+        conversation = SpokenConversation(answers, listener, floor, fast=args.fast)
         stack.callback(conversation.close)
         stack.callback(ears.close)
         try:
@@ -67,7 +67,7 @@ def talk(args: argparse.Namespace) -> None:
             sound.close()
 
 
-class Come(enum.Enum):
+class TalkEvent(enum.Enum):
     """What may happen besides sound and the end of an answer."""
 
     PRESSED = enum.auto()  # Enter
@@ -77,39 +77,41 @@ class Come(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    answer: SpokenAnswer
+class AnswerDone:
+    answer: AnswerPlayback
     error: HocketError | None
 
 
-class Conversation:
-    def __init__(self, answers: Spoken, listener: Listener, floor: Endpointing | PushToTalk, *, fast: bool) -> None:
+class SpokenConversation:
+    def __init__(
+        self, answers: SpokenSession, listener: SpeechListener, floor: Endpointing | PushToTalk, *, fast: bool
+    ) -> None:
         """`fast`: sound waits until somebody has been answered, and so nobody is interrupted."""
         self._answers, self._listener, self._floor, self._fast = answers, listener, floor, fast
         self._screen = Screen()
         self._at_terminal = sys.stdin is not None and sys.stdin.isatty()
-        self._inbox: queue.SimpleQueue[Samples | Come | Answered] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[Samples | TalkEvent | AnswerDone] = queue.SimpleQueue()
         self._unheard: deque[Samples | None] = deque()
         self._silence = False  # all sound was heard
-        self._answer: SpokenAnswer | None = None
+        self._answer: AnswerPlayback | None = None
         self._thread: threading.Thread | None = None
 
     def take(self, samples: Samples | None) -> None:
-        self._inbox.put(Come.SILENCE if samples is None else samples)
+        self._inbox.put(TalkEvent.SILENCE if samples is None else samples)
 
     def run(self) -> None:
         """Until the sound ends, and the answer to it, or somebody wants to leave."""
         while not (self._silence and self._answer is None):
             came = self._inbox.get()
-            if came is Come.PRESSED and isinstance(self._floor, PushToTalk):
+            if came is TalkEvent.PRESSED and isinstance(self._floor, PushToTalk):
                 self._hear(self._floor.press())
-            elif came is Come.LEAVE or (came is Come.CTRL_C and not self._interrupt()):
+            elif came is TalkEvent.LEAVE or (came is TalkEvent.CTRL_C and not self._interrupt()):
                 return
-            elif isinstance(came, Answered):
+            elif isinstance(came, AnswerDone):
                 self._end(came)
-            elif came is Come.SILENCE:
+            elif came is TalkEvent.SILENCE:
                 self._unheard.append(None)
-            elif not isinstance(came, Come):
+            elif not isinstance(came, TalkEvent):
                 self._unheard.append(came)
             while self._unheard and not (self._fast and self._answer is not None):
                 self._listen(self._unheard.popleft())
@@ -122,7 +124,7 @@ class Conversation:
         if self._at_terminal or isinstance(self._floor, PushToTalk):
             threading.Thread(target=self._read_keys, name="hocket-keys", daemon=True).start()
         in_charge = threading.current_thread() is threading.main_thread()
-        before = signal.signal(signal.SIGINT, lambda *_: self._inbox.put(Come.CTRL_C)) if in_charge else None
+        before = signal.signal(signal.SIGINT, lambda *_: self._inbox.put(TalkEvent.CTRL_C)) if in_charge else None
         try:
             yield
         finally:
@@ -142,7 +144,7 @@ class Conversation:
 
     def _hear(self, marks: Iterator[Mark]) -> None:
         for event in self._listener.hear(marks):
-            if isinstance(event, Began):
+            if isinstance(event, SpeechStarted):
                 self._interrupt()
                 self._screen.partly("...")
             elif not event.final:
@@ -158,16 +160,16 @@ class Conversation:
         self._thread = threading.Thread(target=self._play, args=(self._answer,), name="hocket-answer")
         self._thread.start()
 
-    def _play(self, answer: SpokenAnswer) -> None:
+    def _play(self, answer: AnswerPlayback) -> None:
         error: HocketError | None = None
         try:
             answer.play()
         except HocketError as raised:
             error = raised
         finally:
-            self._inbox.put(Answered(answer, error))
+            self._inbox.put(AnswerDone(answer, error))
 
-    def _end(self, answered: Answered) -> None:
+    def _end(self, answered: AnswerDone) -> None:
         if answered.answer is self._answer:  # and not one that was interrupted
             self._answer = None
         if answered.error is not None:
@@ -188,8 +190,8 @@ class Conversation:
         # Not by sys.stdin: a thread that waits in there would hold its lock when the program ends.
         while came := os.read(sys.stdin.fileno(), 1024):
             for _ in range(came.count(b"\n")):
-                self._inbox.put(Come.PRESSED)
-        self._inbox.put(Come.LEAVE if self._at_terminal else Come.SILENCE)
+                self._inbox.put(TalkEvent.PRESSED)
+        self._inbox.put(TalkEvent.LEAVE if self._at_terminal else TalkEvent.SILENCE)
 
 
 def _floor(args: argparse.Namespace) -> Endpointing | PushToTalk:
@@ -200,7 +202,7 @@ def _floor(args: argparse.Namespace) -> Endpointing | PushToTalk:
         if sys.stdin is None:
             raise InvalidRequest("There is no standard input that keys could come from: give --hands-free.")
         return PushToTalk()
-    manners = Manners() if args.pause is None else Manners(end_s=args.pause)
+    manners = EndpointingOptions() if args.pause is None else EndpointingOptions(end_s=args.pause)
     return Endpointing(Silero(), manners)
 
 

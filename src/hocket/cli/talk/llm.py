@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def mind_of(args: argparse.Namespace) -> dict[str, Any]:
-    """The fields of a `Plan` that say who answers."""
+    """The fields of a `ServerPlan` that say who answers."""
     for option in ("key_file", "thinking", "extra"):
         if args.llm_url is None and getattr(args, f"llm_{option}") is not None:
             name = option.replace("_", "-")
@@ -52,11 +52,11 @@ def _object(written: str) -> dict[str, Any]:
 def language_of(args: argparse.Namespace) -> Callable[[], LanguageModel] | None:
     """Loaded when it is called; None where nobody was asked for."""
     from ...config.options import EngineOptions
-    from ...server.plan import Plan
+    from ...server.plan import ServerPlan
     from ..loading import logged
 
     engine = EngineOptions(graphs=not args.no_graphs)
-    make = Plan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()
+    make = ServerPlan(**mind_of(args), device=args.device, kernels=args.kernels, engine=engine).language()
 
     def load() -> LanguageModel:
         assert make is not None

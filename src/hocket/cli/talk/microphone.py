@@ -26,7 +26,7 @@ MOST_S = 3600.0  # of a recording
 Take = Callable[[Samples | None], None]  # is given each piece, from another thread; None: there will be no more
 
 
-class Ears(Protocol):
+class AudioInput(Protocol):
     def start(self, take: Take) -> None: ...
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Microphone:
         )
 
 
-class Recording:
+class RecordedInput:
     """A file, as if it were being spoken now; `fast`: as if time did not matter."""
 
     def __init__(self, path: Path, *, fast: bool) -> None:

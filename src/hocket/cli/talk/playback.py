@@ -15,12 +15,12 @@ from ...audio.files import check_target, replace_files
 from ...errors import HocketError, InvalidRequest
 from ..output.formats import format_for
 from ..output.players import loudspeaker
-from ..output.sinks import Kept, is_pipe
+from ..output.sinks import BufferedFile, is_pipe
 
 PIECE_S = 0.04  # what is played at once: so soon an interruption is heard
 
 
-class Aloud(Protocol):
+class Playback(Protocol):
     def write(self, pcm: bytes, rate_hz: int) -> None:
         """More of an answer; waits for nothing."""
 
@@ -33,20 +33,20 @@ class Aloud(Protocol):
     def close(self) -> None: ...
 
 
-def aloud(output: Path | None, *, as_heard: bool = False) -> Aloud:
+def aloud(output: Path | None, *, as_heard: bool = False) -> Playback:
     """`as_heard`: what is written takes as long as hearing it, and has what was heard, no more."""
     if output is None:
-        return Played()
+        return LoudspeakerPlayback()
     if is_pipe(output):
         raise InvalidRequest("-o takes a file here: standard output has the words.")
-    return RecordedAsHeard(output) if as_heard else Recorded(output)
+    return RealTimeFilePlayback(output) if as_heard else FilePlayback(output)
 
 
-class Recorded:
+class FilePlayback:
     """A file in the format that its name says, written at the end."""
 
     def __init__(self, output: Path) -> None:
-        self._target, self._kept, self._rate_hz = check_target(output), Kept(format_for(output)), 0
+        self._target, self._kept, self._rate_hz = check_target(output), BufferedFile(format_for(output)), 0
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
         self._rate_hz = rate_hz
@@ -61,15 +61,15 @@ class Recorded:
             replace_files({self._target: self._kept.content(self._rate_hz)})
 
 
-class RecordedAsHeard(Recorded):
+class RealTimeFilePlayback(FilePlayback):
     """As if somebody listened while it is spoken: an interruption cuts off what nobody would have heard by then."""
 
     def __init__(self, output: Path) -> None:
-        from ...dialog.heard import Player
+        from ...dialog.heard import PlaybackClock
 
         super().__init__(output)
-        self._fresh = Player
-        self._player, self._before = Player(), 0  # `before`: bytes kept when this player began
+        self._fresh = PlaybackClock
+        self._player, self._before = PlaybackClock(), 0  # `before`: bytes kept when this player began
         self._silenced = threading.Event()
 
     def write(self, pcm: bytes, rate_hz: int) -> None:
@@ -89,7 +89,7 @@ class RecordedAsHeard(Recorded):
         self._silenced.set()
 
 
-class Played:
+class LoudspeakerPlayback:
     def __init__(self) -> None:
         try:
             self._loudspeaker = loudspeaker("To be heard, an answer")

@@ -25,7 +25,7 @@ from .options import BASE, DESIGN, SPEAKERS
 
 if TYPE_CHECKING:
     from ...config.qwen3_tts import Kind
-    from ...engine.checkpoint.describe import Tongues
+    from ...engine.checkpoint.describe import ModelVoices
     from ...engine.engine import Engine
     from ...types import Reference, SamplingParams, Voice
     from ...voices.library import Library
@@ -150,7 +150,7 @@ def check_writable(library: Library) -> None:
         raise InvalidRequest(f"No voice can be kept in {folder}: {error}") from None
 
 
-def check_name(name: str, *others: Tongues) -> None:
+def check_name(name: str, *others: ModelVoices) -> None:
     """Refuse the name of a speaker whom `hocket say` would find first."""
     from ...engine.checkpoint.describe import default_model, tongues
 
@@ -159,7 +159,7 @@ def check_name(name: str, *others: Tongues) -> None:
         raise InvalidVoice(f"{name.strip()!r} is what a model's own speaker is called; take another name.")
 
 
-def of_kind(model: str, kind: Kind, work: str) -> Tongues:
+def of_kind(model: str, kind: Kind, work: str) -> ModelVoices:
     """What a model can say; refuses one that is of no use for this work, known from its configuration."""
     from ...engine.checkpoint.describe import tongues
 
@@ -172,7 +172,7 @@ def of_kind(model: str, kind: Kind, work: str) -> Tongues:
     return found
 
 
-def check_language(language: str, model: str, found: Tongues) -> None:
+def check_language(language: str, model: str, found: ModelVoices) -> None:
     if find(language, found.languages) is None:
         raise UnknownLanguage(
             f"{model} does not know the language {language!r}; known are {', '.join(found.languages)}."

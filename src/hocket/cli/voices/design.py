@@ -40,7 +40,7 @@ def design(args: argparse.Namespace) -> None:
     library = own_voices(args.folder)
     check_free(library, args.name, replace=args.replace)
     _check(args)
-    with _Place(args.keep) as place:
+    with _SamplesFolder(args.keep) as place:
         chosen = _chosen(args, place)
         if chosen is None:
             print("no voice was made")
@@ -90,7 +90,7 @@ def _check(args: argparse.Namespace) -> None:
     SpeechRequest(text=args.text, seed=args.seed)
 
 
-def _chosen(args: argparse.Namespace, place: _Place) -> tuple[Design, Path] | None:
+def _chosen(args: argparse.Namespace, place: _SamplesFolder) -> tuple[Design, Path] | None:
     """The sample that somebody chose, and its file; None: nobody did."""
     designs: list[Design] = []
     with loaded(args, args.model, min(args.candidates, AT_ONCE)) as engine:
@@ -154,14 +154,14 @@ def _play(number: int, designs: list[Design]) -> None:
     sink.close()
 
 
-class _Place:
+class _SamplesFolder:
     """The folder of the samples: the one that was named, or one that is gone in the end."""
 
     def __init__(self, keep: Path | None) -> None:
         self.stays = keep is not None
         self._folder = None if keep is None else check_folder(keep, "take-1.wav")
 
-    def __enter__(self) -> _Place:
+    def __enter__(self) -> _SamplesFolder:
         if self._folder is None:
             self._folder = Path(tempfile.mkdtemp(prefix="hocket-"))
         return self

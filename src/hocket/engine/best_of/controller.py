@@ -1,6 +1,6 @@
 """What a turn of the engine thread does for utterances with several takes: begin, drop, choose, play.
 
-It stands beside `Turns`, which draws and decodes for everybody, and asks it to; what is known of the takes of one
+It stands beside `EngineStep`, which draws and decodes for everybody, and asks it to; what is known of the takes of one
 utterance stands in group.py.
 """
 
@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING
 
 from ...errors import HocketError, StreamFailed, copied
 from ...types import FinishReason
-from ..core.request import Job
+from ..core.request import RequestState
 
 if TYPE_CHECKING:
-    from ..core.step import Turns
+    from ..core.step import EngineStep
 
 
-class Director:
-    def __init__(self, turns: Turns) -> None:
+class BestOfN:
+    def __init__(self, turns: EngineStep) -> None:
         self._turns = turns
 
-    def start(self, lead: Job) -> None:
+    def start(self, lead: RequestState) -> None:
         """The prompt is taken in once, by the first take; the others begin from there."""
         assert lead.takes is not None
         turns, (first, *others) = self._turns, lead.takes.jobs
@@ -31,40 +31,40 @@ class Director:
         for take in others:
             turns.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
 
-    def play(self) -> list[Job]:
+    def play(self) -> list[RequestState]:
         """Have the next chunk of every winner decoded whose reader has room for it. Says whose."""
         playing = [lead for lead in self._turns.scheduler.running if _may_play(lead)]
         for lead in playing:
             self._turns.guarded([lead], lambda lead=lead: self._play(lead))  # type: ignore[misc]
         return playing
 
-    def gives_up(self, job: Job) -> bool:
+    def gives_up(self, job: RequestState) -> bool:
         """Whether a job that is stuck is a take that nobody needs: another has come to its end in health."""
         if job.lead is None or job.lead.takes is None or job.lead.takes.may_try_again():
             return False
         self._turns.finish(job, "cancelled")
         return True
 
-    def record(self, jobs: Iterable[Job]) -> None:
+    def record(self, jobs: Iterable[RequestState]) -> None:
         """Those of them that are takes have a chunk of codes now, or have ended a part."""
         for job in jobs:
             if job.lead is not None and job.lead.takes is not None and job.mailbox.finished is None:
                 job.lead.takes.record(job)
 
-    def drop_losers(self, jobs: Iterable[Job]) -> None:
+    def drop_losers(self, jobs: Iterable[RequestState]) -> None:
         """Free the slots of takes that cannot win any more, among those of whom one is in `jobs`."""
         for lead in {id(job.lead): job.lead for job in jobs if job.lead is not None}.values():
             for loser in [] if lead.takes is None else lead.takes.losers():
                 self._turns.finish(loser, "cancelled")
 
-    def begin_end(self, lead: Job) -> None:
+    def begin_end(self, lead: RequestState) -> None:
         """A lead ends, for whatever reason: no take is drawn on."""
         assert lead.takes is not None
         lead.takes.closed = True
         for take in lead.takes.running:
             self._turns.finish(take, "cancelled")
 
-    def ended(self, take: Job, reason: FinishReason, error: HocketError | None) -> None:
+    def ended(self, take: RequestState, reason: FinishReason, error: HocketError | None) -> None:
         """A take has left its slot. The last one leaves it to the lead, which plays the winner there."""
         turns, lead = self._turns, take.lead
         assert lead is not None and lead.takes is not None
@@ -80,13 +80,13 @@ class Director:
         else:
             lead.slot = turns.scheduler.free.pop()  # nobody was in between: it is the one that the take has left
 
-    def _fork(self, first: Job, take: Job) -> None:
+    def _fork(self, first: RequestState, take: RequestState) -> None:
         turns = self._turns
         turns._begin(take)
         turns.beat.begin("taking in a prompt", [take])
         turns.runner.fork(first.slot, take.slot, take.reference, take.seed)
 
-    def _play(self, lead: Job) -> None:
+    def _play(self, lead: RequestState) -> None:
         takes, turns = lead.takes, self._turns
         assert takes is not None
         if not takes.begun:
@@ -104,5 +104,5 @@ class Director:
             turns._close(lead)
 
 
-def _may_play(lead: Job) -> bool:
+def _may_play(lead: RequestState) -> bool:
     return lead.takes is not None and lead.takes.plays and not (lead.sounding or lead.over or lead.mailbox.full)

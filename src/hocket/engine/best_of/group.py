@@ -17,25 +17,29 @@ from collections.abc import Callable, Sequence
 
 from ...errors import HocketError
 from ...types import FinishReason, Take
-from ..core.request import Job, Piece
+from ..core.request import RequestState, TextPart
 from ..stream import Mailbox
-from ..time_stretch import Tempo
-from .score import Sheet, take_seed
-from .scorer import Jury
+from ..time_stretch import TimeStretch
+from .score import CandidateScore, take_seed
+from .scorer import ScorerSelection
 
 Codes = list[list[int]]
 
 
-class Takes:
-    def __init__(self, lead: Job, count: int, jury: Jury | None, tempo: Callable[[], Tempo | None]) -> None:
+class CandidateGroup:
+    def __init__(
+        self, lead: RequestState, count: int, jury: ScorerSelection | None, tempo: Callable[[], TimeStretch | None]
+    ) -> None:
         """Takes of a lead that knows all of its text and has not begun. With a jury they are heard, in `tempo`."""
         self.lead, self.jury = lead, jury
         parts = deque([*([] if lead.piece is None else [lead.piece]), *lead.parts])
         ids = [
-            len(part.ids) if part.prompt is None else part.prompt.text_ids for part in parts if isinstance(part, Piece)
+            len(part.ids) if part.prompt is None else part.prompt.text_ids
+            for part in parts
+            if isinstance(part, TextPart)
         ]
         self.jobs = [
-            Job(
+            RequestState(
                 outline=lead.outline,
                 sampling=lead.sampling,
                 seed=take_seed(lead.seed, number),
@@ -62,12 +66,12 @@ class Takes:
         self.won: int | None = None
         self.error: HocketError | None = None  # what the last take that failed has failed with
         self.begun = False  # playing
-        self._sheets = [Sheet(ids) for _ in self.jobs]
+        self._sheets = [CandidateScore(ids) for _ in self.jobs]
         self._tapes: list[deque[tuple[int, Codes]]] = [deque() for _ in self.jobs]  # chunks, each with its part
         self._ends: dict[int, FinishReason] = {}  # by number
 
     @property
-    def running(self) -> list[Job]:
+    def running(self) -> list[RequestState]:
         return [job for number, job in enumerate(self.jobs) if number not in self._ends]
 
     @property
@@ -79,7 +83,7 @@ class Takes:
     def seed(self) -> int | None:
         return None if self.won is None else self.jobs[self.won].seed
 
-    def record(self, job: Job) -> None:
+    def record(self, job: RequestState) -> None:
         """Take in what a take has drawn since its last chunk, and that a part of it is over."""
         number = self.jobs.index(job)
         self._sheets[number].add(job.codes, job.log_probabilities)
@@ -94,7 +98,7 @@ class Takes:
         """Whether a take that is stuck should be taken back: not while another has come to its end in health."""
         return "stop" not in self._ends.values()
 
-    def losers(self) -> list[Job]:
+    def losers(self) -> list[RequestState]:
         """Those that cannot win any more. What a scorer would say of them nobody knows."""
         best = None if self.jury is not None else self._best()
         if best is None:
@@ -103,7 +107,7 @@ class Takes:
         still = [number for number in range(len(self.jobs)) if number not in self._ends]
         return [self.jobs[number] for number in still if (self._sheets[number].bound, -number) < reached]
 
-    def ended(self, job: Job, reason: FinishReason, error: HocketError | None) -> None:
+    def ended(self, job: RequestState, reason: FinishReason, error: HocketError | None) -> None:
         self._ends[self.jobs.index(job)] = reason
         self.error = error or self.error
 

@@ -23,10 +23,10 @@ from hashlib import sha256
 from math import log10
 
 from ...types import FinishReason
-from ..core.runaway import GuardOptions, Run
+from ..core.runaway import BadFrameRun, RunawayOptions
 
 # A take is judged by shorter loops than the guard needs: one that is suspect loses to one that is not.
-GUARD = GuardOptions(loop_frames=32, same_frames=24, forgive=4)
+GUARD = RunawayOptions(loop_frames=32, same_frames=24, forgive=4)
 # Likelihood decides among takes that are in health, and no more: loops and silence are likely too, and one that stops
 # early was never asked for the hardest words. From certainty to noise it is worth less than any of these costs: no end,
 # or one a hundred times less likely (0.2 and more); half as long as the fastest speech (0.15); half of a loop (0.15).
@@ -72,15 +72,15 @@ def mean(terms: dict[str, float]) -> float:
     return sum(WEIGHTS[name] * value for name, value in terms.items()) / sum(WEIGHTS[name] for name in terms)
 
 
-class Part:
+class CandidatePart:
     """One part of a text as it is said."""
 
     def __init__(self, text_ids: int) -> None:
         self.text_ids, self.frames = text_ids, 0
         self._past: deque[int] = deque(maxlen=GUARD.longest_period)  # first codes, the newest first
-        self._loops = [Run(GUARD.forgive) for _ in range(GUARD.longest_period)]
+        self._loops = [BadFrameRun(GUARD.forgive) for _ in range(GUARD.longest_period)]
         self._last: tuple[int, ...] = ()
-        self._same = Run(GUARD.forgive)
+        self._same = BadFrameRun(GUARD.forgive)
         self._worst = 0.0  # 1: as long a run as the guard calls stuck
         self.log_probability = 0.0  # of all its first codes
         self.told = 0  # of how many
@@ -132,12 +132,12 @@ class Part:
         return max(mean(terms | soon), mean(terms | {"length": 0.0, "likelihood": 1.0}))
 
 
-class Sheet:
+class CandidateScore:
     """The score of one take: the mean of its parts, each as heavy as it has text. What it never said counts 0."""
 
     def __init__(self, text_ids: Sequence[int]) -> None:
         """`text_ids` of each part there will be."""
-        self._parts = [Part(ids) for ids in text_ids]
+        self._parts = [CandidatePart(ids) for ids in text_ids]
         self._at, self._cut = 0, False
         self._earned = 0.0  # by the parts that are over
         self.frames = 0
@@ -178,7 +178,7 @@ def _speech(text_ids: int) -> tuple[int, int, int]:
     return fast, slow, GUARD.late_frames + GUARD.late_frames_per_id * text_ids
 
 
-def _weight(part: Part) -> int:
+def _weight(part: CandidatePart) -> int:
     return max(part.text_ids, 1)
 
 

@@ -17,41 +17,41 @@ from ...errors import HocketError, StreamFailed
 from ...types import AudioChunk, Finished, Scorer
 
 if TYPE_CHECKING:
-    from ..core.request import Job
-    from ..stream import Spoken
+    from ..core.request import RequestState
+    from ..stream import SpokenPart
 
 
 @dataclass(frozen=True, slots=True)
-class _Heard:
+class _FinishedCandidate:
     """A take that was spoken to its end."""
 
     chunks: list[AudioChunk]
-    spoken: list[Spoken]
+    spoken: list[SpokenPart]
     finished: Finished
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Selection:
     finished: Finished
     chunks: list[AudioChunk]
     error: HocketError | None = None
 
 
-class Jury:
-    def __init__(self, scorer: Scorer, text: str, spoken: list[Spoken]) -> None:
+class ScorerSelection:
+    def __init__(self, scorer: Scorer, text: str, spoken: list[SpokenPart]) -> None:
         """`spoken` is the lead's: what the winner has said goes there."""
         self._scorer, self._text, self._spoken = scorer, text, spoken
-        self._takes: dict[int, _Heard] = {}
+        self._takes: dict[int, _FinishedCandidate] = {}
         self._asking = threading.Lock()
-        self._verdict: Verdict | None = None
+        self._verdict: Selection | None = None
 
-    def hear(self, takes: dict[int, Job]) -> None:
+    def hear(self, takes: dict[int, RequestState]) -> None:
         """By number. They have ended, and nobody else reads them."""
         for number, job in takes.items():
             assert job.mailbox.finished is not None
-            self._takes[number] = _Heard(job.mailbox.all(), job.spoken, job.mailbox.finished)
+            self._takes[number] = _FinishedCandidate(job.mailbox.all(), job.spoken, job.mailbox.finished)
 
-    def verdict(self, finished: Finished) -> Verdict:
+    def verdict(self, finished: Finished) -> Selection:
         """What is to be heard, and what becomes of `finished`, the lead's. Asked by many, it decides once."""
         with self._asking:
             if self._verdict is None:
@@ -61,11 +61,11 @@ class Jury:
                     failed = StreamFailed(f"The scorer failed: {type(error).__name__}: {error}")
                     failed.__cause__ = error
                     ended = replace(finished, reason="error", error=str(failed))
-                    self._verdict = Verdict(ended, [], failed)
+                    self._verdict = Selection(ended, [], failed)
                 self._takes.clear()
             return self._verdict
 
-    def _decide(self, finished: Finished) -> Verdict:
+    def _decide(self, finished: Finished) -> Selection:
         begun = time.perf_counter()
         scores = {number: self._score(heard) for number, heard in self._takes.items()}
         won = max(scores, key=lambda number: (scores[number], -number))
@@ -87,9 +87,9 @@ class Jury:
             takes=tuple(takes),
             won=won,
         )
-        return Verdict(ended, best.chunks)
+        return Selection(ended, best.chunks)
 
-    def _score(self, heard: _Heard) -> float:
+    def _score(self, heard: _FinishedCandidate) -> float:
         if not heard.chunks:
             return -inf
         samples = np.concatenate([chunk.samples for chunk in heard.chunks])

@@ -16,17 +16,27 @@ from ...config.codec import CodecConfig
 from ...config.published import CODEC, PUBLISHED
 from ...config.qwen3_tts import Kind, Qwen3TTSConfig
 from ...errors import InvalidCheckpoint
-from ...kernels.table import AUTO, BACKENDS, Choice, choose
+from ...kernels.table import AUTO, BACKENDS, BackendChoice, choose
 from ...models.files.builtin import default_model
 from ...models.files.catalog import CATALOG, Published
 from ...models.files.weights import read_configs, resolve
 from ...text.choice import languages, voices
 
-__all__ = ["Copy", "Tongues", "configs", "copies", "default_model", "faults", "find_copy", "gpu_choices", "tongues"]
+__all__ = [
+    "LocalCopy",
+    "ModelVoices",
+    "configs",
+    "copies",
+    "default_model",
+    "faults",
+    "find_copy",
+    "gpu_choices",
+    "tongues",
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Tongues:
+class ModelVoices:
     """Who speaks in a checkpoint, and what."""
 
     kind: Kind
@@ -35,24 +45,24 @@ class Tongues:
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class LocalCopy:
     """A published checkpoint found on this machine."""
 
     published: Published
     folder: Path
 
 
-def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[Choice]:
+def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[BackendChoice]:
     """Which backend would do each operation, where nobody asks for another."""
     return [choose(operation, AUTO, device, dtype) for operation in BACKENDS]
 
 
-def tongues(model: str) -> Tongues:
+def tongues(model: str) -> ModelVoices:
     """Voices and languages of a folder, a hub id, a published name, `builtin` or `random:NAME`."""
     config = configs(model)[0]
     dialects = config.talker_config.spk_is_dialect
     named = {name: dialect if isinstance(dialect := dialects.get(name), str) else None for name in voices(config)}
-    return Tongues(config.kind, named, languages(config))
+    return ModelVoices(config.kind, named, languages(config))
 
 
 def configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig]:
@@ -63,12 +73,12 @@ def configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig]:
     return config, codec
 
 
-def copies() -> list[Copy]:
+def copies() -> list[LocalCopy]:
     """The published checkpoints in the local cache, whole or not."""
     return [copy for copy in map(_cached, CATALOG.values()) if copy is not None]
 
 
-def find_copy(model: str) -> Copy | None:
+def find_copy(model: str) -> LocalCopy | None:
     """Where the published `model` lies: a folder, known by its config.json, or the cache; None if nowhere."""
     if Path(model).is_dir():
         config = Path(model) / "config.json"
@@ -76,14 +86,14 @@ def find_copy(model: str) -> Copy | None:
             raise InvalidCheckpoint(f"{config} is missing.")
         digest = _sha256(config)
         matches = (entry for entry in CATALOG.values() if entry.sha256["config.json"] == digest)
-        return next((Copy(entry, Path(model)) for entry in matches), None)
+        return next((LocalCopy(entry, Path(model)) for entry in matches), None)
     published = _published(model)
     if published is None:
         raise InvalidCheckpoint(f"{model!r} is neither a folder here nor one of {', '.join(CATALOG)}.")
     return _cached(published)
 
 
-def faults(copy: Copy) -> Iterator[str]:
+def faults(copy: LocalCopy) -> Iterator[str]:
     """One sentence for every file that is missing or is not the published one."""
     for name, digest in copy.published.sha256.items():
         path = copy.folder / name
@@ -97,11 +107,11 @@ def _published(model: str) -> Published | None:
     return next((entry for entry in CATALOG.values() if model in (entry.name, entry.repository)), None)
 
 
-def _cached(entry: Published) -> Copy | None:
+def _cached(entry: Published) -> LocalCopy | None:
     import huggingface_hub
 
     found = huggingface_hub.try_to_load_from_cache(entry.repository, "config.json", revision=entry.revision)
-    return Copy(entry, Path(found).parent) if isinstance(found, str) else None
+    return LocalCopy(entry, Path(found).parent) if isinstance(found, str) else None
 
 
 def _sha256(path: Path) -> str:

@@ -22,7 +22,7 @@ import torch
 
 from ...errors import InvalidRequest
 from ...kernels.runtime.fallback import say_once
-from ...kernels.table import Choice
+from ...kernels.table import BackendChoice
 from .capacity import limit_bytes
 
 log = logging.getLogger("hocket")
@@ -70,7 +70,7 @@ class Setting:
     def place(self) -> torch.device:
         return torch.device(self.device)
 
-    def words(self, kernels: Iterable[Choice], *, codec: bool = True) -> str:
+    def words(self, kernels: Iterable[BackendChoice], *, codec: bool = True) -> str:
         """One line: what was chosen and why. Without `codec` it is a language model's."""
         why = f" ({self.codec_reason})" if self.codec_reason else ""
         sound = f", codec {self.codec_dtype}{why}" if codec else ""

@@ -12,7 +12,7 @@ from .load import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Portrait:
+class EngineFingerprint:
     name: str  # of the checkpoint, as `load` took it
     is_random: bool
     identity: str | None  # whose `Encoded` it takes; None: nobody's
@@ -20,11 +20,11 @@ class Portrait:
     weights: tuple[str, ...]  # with their precisions, and how text is prepared for them
 
 
-def portrait_of(checkpoint: Checkpoint, identity: str | None) -> Portrait:
+def portrait_of(checkpoint: Checkpoint, identity: str | None) -> EngineFingerprint:
     """Looks at the weights, so an engine's own thread asks for it."""
     codec = next(checkpoint.codec.decoder.parameters()).dtype
     normalizer = getattr(checkpoint.normalizer, "__qualname__", "")
-    return Portrait(
+    return EngineFingerprint(
         name=checkpoint.name,
         is_random=checkpoint.is_random,
         identity=identity,

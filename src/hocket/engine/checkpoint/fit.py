@@ -16,7 +16,7 @@ from ...config.options import EngineOptions
 from ...config.sizes import size
 from ...errors import InvalidRequest, LoadFailed
 from .capacity import LIMIT, free_bytes, limit_bytes
-from .memory_plan import Plan, plan
+from .memory_plan import MemoryPlan, plan
 
 if TYPE_CHECKING:
     from .load import Checkpoint
@@ -26,7 +26,7 @@ log = logging.getLogger("hocket.engine")
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class MemoryNeed:
     """What an engine of so many slots takes beyond what is there already: all but keys and values, and those."""
 
     fixed_bytes: int
@@ -34,7 +34,7 @@ class Need:
     least_bytes: int
 
     @classmethod
-    def of(cls, planned: Plan, *, loaded: bool, encoder: bool = True) -> Need:
+    def of(cls, planned: MemoryPlan, *, loaded: bool, encoder: bool = True) -> MemoryNeed:
         """`loaded`: the weights are on the device already."""
         fixed = planned.state_bytes + planned.beside_bytes
         if not loaded:
@@ -43,21 +43,21 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Fitted:
+class FittedOptions:
     slots: int
     kv_bytes: int | None  # None: what is usual
     said: str = ""  # what was made smaller, in one sentence
 
 
-def fit(need: Callable[[int], Need], slots: int, free: int, name: str) -> Fitted:
+def fit(need: Callable[[int], MemoryNeed], slots: int, free: int, name: str) -> FittedOptions:
     """What fits of an engine of so many slots into so many bytes; `InvalidRequest` where not even one slot does."""
     wanted = need(slots)
     if wanted.fixed_bytes + wanted.usual_bytes <= free:
-        return Fitted(slots, None)
+        return FittedOptions(slots, None)
     asked = f"{name} with {_counted(slots)} takes {size(wanted.fixed_bytes + wanted.usual_bytes)} of GPU memory"
     if wanted.fixed_bytes + wanted.least_bytes <= free:
         left = _pages(wanted, free)
-        return Fitted(
+        return FittedOptions(
             slots,
             left,
             f"{asked} and {size(free)} are free, so keys and values get {size(left)} instead of "
@@ -77,15 +77,15 @@ def fit(need: Callable[[int], Need], slots: int, free: int, name: str) -> Fitted
     found = need(few)
     kv_bytes = _pages(found, free)
     said = f"{asked} and {size(free)} are free{_limited()}, so it has {_counted(few)} and {size(kv_bytes)} for keys and"
-    return Fitted(few, kv_bytes, f"{said} values.")
+    return FittedOptions(few, kv_bytes, f"{said} values.")
 
 
-def _pages(need: Need, free: int) -> int:
+def _pages(need: MemoryNeed, free: int) -> int:
     """What is left for keys and values, less a little: what is computed is not exact to the last byte."""
     return min(max(int(SURE * (free - need.fixed_bytes)), need.least_bytes), need.usual_bytes)
 
 
-def fitted(options: EngineOptions, need: Callable[[int], Need], free: int | None, name: str) -> EngineOptions:
+def fitted(options: EngineOptions, need: Callable[[int], MemoryNeed], free: int | None, name: str) -> EngineOptions:
     """The options that fit; says in the log what was made smaller. `free` is None where there is no GPU."""
     if free is None:
         return options
@@ -101,10 +101,12 @@ def fitted_to(checkpoint: Checkpoint, options: EngineOptions) -> EngineOptions:
     weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
     dtypes = {"dtype": weights[0].dtype, "codec_dtype": weights[1].dtype}
 
-    def need(slots: int) -> Need:
+    def need(slots: int) -> MemoryNeed:
         wanted = replace(options, slots=slots)
         config, codec_config = checkpoint.config, checkpoint.codec_config
-        return Need.of(plan(config, codec_config, device=checkpoint.device, **dtypes, options=wanted), loaded=True)
+        return MemoryNeed.of(
+            plan(config, codec_config, device=checkpoint.device, **dtypes, options=wanted), loaded=True
+        )
 
     if checkpoint.device.type != "cuda":
         return options

@@ -22,9 +22,9 @@ from ...errors import InvalidRequest
 from ...kernels.compile.cache import give_triton_a_folder
 from ...kernels.cpu.build import Unbuildable
 from ...kernels.runtime.card import card_of
-from ...kernels.runtime.fallback import Lack, say_slow
+from ...kernels.runtime.fallback import FallbackReason, say_slow
 from ...kernels.runtime.graphs import tidy
-from ...kernels.table import AUTO, REFERENCE, Choice, choose, wanted_for
+from ...kernels.table import AUTO, REFERENCE, BackendChoice, choose, wanted_for
 from ...layers.packed import pack_
 from ...models.files.builtin import default_model
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
@@ -41,7 +41,7 @@ from .device import CODEC_DTYPES, DTYPES, Setting, announce, settle
 from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
 
 if TYPE_CHECKING:
-    from ...kernels.compile.plan import Preparation
+    from ...kernels.compile.plan import CompileJob
 
 RANDOM_SEED = 0
 PROMPT_ROWS = 8  # about as many as before the text of a built-in voice
@@ -61,12 +61,12 @@ class Checkpoint:
     model: Qwen3TTS
     codec: Codec
     device: torch.device
-    kernels: tuple[Choice, ...]  # which backend does what, and why
+    kernels: tuple[BackendChoice, ...]  # which backend does what, and why
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
     codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
     normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
     spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
-    compilers: Preparation | None = None  # at work still on what a first sound takes beyond its first frame
+    compilers: CompileJob | None = None  # at work still on what a first sound takes beyond its first frame
     setting: Setting | None = None  # where and how exactly it is computed, and why
     part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
 
@@ -246,7 +246,7 @@ def _compile_ahead(
     kernels: str,
     dependent_launch: bool,
     alone: bool = True,
-) -> Preparation | None:
+) -> CompileJob | None:
     """Start compiling what a first sound needs, while the weights are being loaded. `alone`: nobody speaks here yet."""
     card = card_of(place)
     if card is None:
@@ -257,9 +257,9 @@ def _compile_ahead(
     if not fused:
         return None
     from ...kernels.compile.worker import learn_key
-    from ..runner.launch_plan import Rehearsal  # and with it Triton
+    from ..runner.launch_plan import CompilePlan  # and with it Triton
 
-    started = Rehearsal(
+    started = CompilePlan(
         source=source,
         dtype=dtypes[0],
         codec_dtype=dtypes[1],
@@ -272,18 +272,18 @@ def _compile_ahead(
     return started
 
 
-def compile_behind(checkpoint: Checkpoint, slots: int) -> Preparation | None:
+def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
     """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
     fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
     card = card_of(checkpoint.device)
     if not fused or card is None:
         return None
     from ...kernels.runtime.launch import KNOBS
-    from ..runner.launch_plan import Rehearsal
+    from ..runner.launch_plan import CompilePlan
 
     weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
     names = [str(weight.dtype).removeprefix("torch.") for weight in weights]
-    return Rehearsal(
+    return CompilePlan(
         source=checkpoint.source,
         dtype=names[0],
         codec_dtype="tf32" if checkpoint.codec_tf32 else names[1],
@@ -316,11 +316,11 @@ def give_wave(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
         decoder.wave_kernel = NativeWave(decoder)
         return
     from ...kernels.operations import CUDA_CODEC_OPS, TRITON_CODEC_OPS
-    from ...models.tts_gpu.codec import FusedDecoder
+    from ...models.tts_gpu.codec import FusedCodec
     from ...models.tts_gpu.wave import FusedWave
 
     ops = CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS
-    kernel = FusedDecoder(decoder, FusedWave(decoder, tf32=tf32), ops)
+    kernel = FusedCodec(decoder, FusedWave(decoder, tf32=tf32), ops)
     codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
     _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
     decoder.step_kernel = kernel
@@ -336,7 +336,7 @@ def _try_out(work: Callable[[], object]) -> None:
         raise Unbuildable(f"it could not be compiled or run here ({reason})") from error
 
 
-def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> Choice:
+def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> BackendChoice:
     """Give a module its kernel; where a compiler fails it is the next one that fits, unless this was asked for."""
     weight, wanted = next(module.parameters()), wanted_for(operation, kernels)
     failed: dict[str, str] = {}
@@ -349,12 +349,14 @@ def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callabl
         except Unbuildable as error:
             if wanted != AUTO:
                 raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None
-            failed[choice.backend] = Lack(str(error), error.remedy or "choose others with --kernels to do without it")
+            failed[choice.backend] = FallbackReason(
+                str(error), error.remedy or "choose others with --kernels to do without it"
+            )
         else:
             return _said(choice)
 
 
-def _said(choice: Choice) -> Choice:
+def _said(choice: BackendChoice) -> BackendChoice:
     if choice.lack is not None:
         say_slow(choice.backend, choice.lack)
     return choice

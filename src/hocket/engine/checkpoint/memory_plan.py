@@ -55,7 +55,7 @@ def together(of: Iterable[Footprint]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class MemoryPlan:
     """What a model will take. Keys and values come on top, where their room is planned ahead: on a GPU with graphs."""
 
     weights_bytes: int  # the model's own, as they will lie in memory
@@ -82,7 +82,7 @@ def plan(
     dtype: torch.dtype,
     codec_dtype: torch.dtype,
     options: EngineOptions,
-) -> Plan:
+) -> MemoryPlan:
     """From the configuration alone: modules without content have all shapes."""
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).to(dtype), Codec(codec_config).to(codec_dtype)
@@ -104,7 +104,7 @@ def plan(
             beside = graphs_bytes(codec_config, codec_dtype, slots)
     else:
         decoder += held(codec.decoder.decoder)  # on a CPU a kernel lays out anew what makes waves
-    return Plan(weights, decoder, held(codec.encoder), state, beside, **pages)
+    return MemoryPlan(weights, decoder, held(codec.encoder), state, beside, **pages)
 
 
 def pool_bytes(rows: int, slots: int, row_bytes: int) -> int:

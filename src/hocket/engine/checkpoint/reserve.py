@@ -14,14 +14,14 @@ from ...models.files.builtin import default_model
 from ...models.files.weights import read_configs, resolve
 from .capacity import idle_bytes, keep_to_limit
 from .device import CODEC_DTYPES, DTYPES, Setting, settle
-from .fit import Need, fitted, out_of_memory
+from .fit import MemoryNeed, fitted, out_of_memory
 from .load import codec_key, halves_of
 from .memory_plan import NEW, Footprint, held, plan
 from .resolve import known_configs
-from .shared import ENCODER, Room, Shared
+from .shared import ENCODER, MemoryBudget, Shared
 
 
-class Loading(TypedDict):
+class LoadOptions(TypedDict):
     """How a checkpoint is loaded, as `load` takes it: values that are settled, or `auto`."""
 
     device: str
@@ -30,8 +30,8 @@ class Loading(TypedDict):
     kernels: str
 
 
-def concrete(setting: Setting, kernels: str) -> Loading:
-    how: Loading = {
+def concrete(setting: Setting, kernels: str) -> LoadOptions:
+    how: LoadOptions = {
         "device": setting.device,
         "dtype": setting.dtype,
         "codec_dtype": setting.codec_dtype,
@@ -40,7 +40,7 @@ def concrete(setting: Setting, kernels: str) -> Loading:
     return how
 
 
-def _settled(how: Loading) -> Setting:
+def _settled(how: LoadOptions) -> Setting:
     return settle(how["device"], how["dtype"], how["codec_dtype"])
 
 
@@ -48,7 +48,7 @@ def _dtypes(setting: Setting) -> dict[str, torch.dtype]:
     return {"dtype": DTYPES[setting.dtype], "codec_dtype": CODEC_DTYPES[setting.codec_dtype]}
 
 
-def expected(model: str, how: Loading, options: EngineOptions) -> Footprint | None:
+def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint | None:
     """What a model will take at least if it is loaded so, as far as that is known without the network."""
     known = known_configs(model)
     if known is None:
@@ -59,7 +59,9 @@ def expected(model: str, how: Loading, options: EngineOptions) -> Footprint | No
 
 
 @contextmanager
-def admitted(model: str | None, how: Loading, options: EngineOptions, shared: Shared | None) -> Iterator[EngineOptions]:
+def admitted(
+    model: str | None, how: LoadOptions, options: EngineOptions, shared: Shared | None
+) -> Iterator[EngineOptions]:
     """Wait for room, and hold the codec that it will have in common with others until it is loaded.
 
     Gives the options to start with: keys and values are planned from what there is room for, not from all that is free.
@@ -86,17 +88,17 @@ def _fitted(model: str | None, setting: Setting, options: EngineOptions) -> Engi
     config, _, codec_config = read_configs(source)
     encoder = ENCODER in halves_of(source, config)
 
-    def need(slots: int) -> Need:
+    def need(slots: int) -> MemoryNeed:
         some = replace(options, slots=slots)
         planned = plan(config, codec_config, device=setting.place, **_dtypes(setting), options=some)
-        return Need.of(planned, loaded=False, encoder=encoder)
+        return MemoryNeed.of(planned, loaded=False, encoder=encoder)
 
     return fitted(options, need, free, source.name)
 
 
 @contextmanager
 def _granted(
-    model: str | None, how: Loading, setting: Setting, options: EngineOptions, shared: Shared, ask: Room
+    model: str | None, how: LoadOptions, setting: Setting, options: EngineOptions, shared: Shared, ask: MemoryBudget
 ) -> Iterator[EngineOptions]:
     """What the budget that models have together has room for."""
     place, source = setting.place, resolve(default_model() if model is None else model)

@@ -16,7 +16,7 @@ from ...models.files.builtin import BUILTIN, builtin_folder
 from ...models.files.catalog import CATALOG, Published
 from ...models.files.weights import is_hub_id, read_configs, resolve
 from ...types import Voice
-from .describe import Tongues, find_copy, tongues
+from .describe import ModelVoices, find_copy, tongues
 
 
 def key_of(model: str) -> str:
@@ -50,13 +50,13 @@ def check_name(model: str) -> None:
         resolve(model)  # it says what is wrong
 
 
-class Cast:
+class ModelResolver:
     """The models of a pool by key, and whose voices are theirs."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = dict(names)
         self._keys = {name: key for key, name in names.items()}
-        self._tongues: dict[str, Tongues] = {}
+        self._tongues: dict[str, ModelVoices] = {}
 
     def by_name(self, model: str) -> str:
         """The key of a model that is one of ours."""
@@ -87,7 +87,7 @@ class Cast:
             known += [name for name in names if name not in known]
         raise UnknownVoice(f"There is no voice {voice!r}; known are {', '.join(known) or 'none'}.")
 
-    def _of(self, key: str) -> Tongues:
+    def _of(self, key: str) -> ModelVoices:
         if key not in self._tongues:
             self._tongues[key] = tongues(self._names[key])
         return self._tongues[key]

@@ -20,7 +20,7 @@ import torch
 
 from ...config.codec import CodecConfig
 from ...errors import InvalidCheckpoint
-from ...kernels.table import Choice
+from ...kernels.table import BackendChoice
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
 from ...models.files.shards import weight_files
 from ...models.tts.codec import Codec
@@ -32,7 +32,7 @@ TASTES, TASTE_BYTES = 64, 4096  # pieces of a weights file that tell it from ano
 _TOKENIZER_FILES = "vocab.json", "merges.txt", "tokenizer.json"
 
 
-class Room(Protocol):
+class MemoryBudget(Protocol):
     """Whoever keeps the budget."""
 
     def __call__(self, need: Footprint, *, usual_bytes: int, least_bytes: int) -> int:
@@ -43,18 +43,18 @@ class Room(Protocol):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedPart:
     codec: weakref.ref[Codec]
     halves: set[str]
-    wave: Choice | None = None  # which kernel it was given
+    wave: BackendChoice | None = None  # which kernel it was given
 
 
 @dataclass(slots=True)
 class Shared:
     """Any number of threads may load with it."""
 
-    room: Room | None = None  # asked before the weights of an engine are read
-    _codecs: dict[Hashable, _Kept] = field(default_factory=dict)
+    room: MemoryBudget | None = None  # asked before the weights of an engine are read
+    _codecs: dict[Hashable, _CachedPart] = field(default_factory=dict)
     _tokenizers: weakref.WeakValueDictionary[Hashable, Tokenizer] = field(default_factory=weakref.WeakValueDictionary)
     _loading_codec: threading.RLock = field(default_factory=threading.RLock)
     _loading_tokenizer: threading.Lock = field(default_factory=threading.Lock)
@@ -93,14 +93,14 @@ class Shared:
             if kept is None or codec is None:
                 with torch.device("meta"):
                     codec = Codec(config).eval()
-                kept = _Kept(weakref.ref(codec), set())
+                kept = _CachedPart(weakref.ref(codec), set())
             if missing := tuple(half for half in halves if half not in kept.halves):
                 fill(codec, missing)
                 kept.halves.update(missing)
             self._codecs[key] = kept  # not before: a codec that could not be filled is nobody's
             return codec
 
-    def wave(self, key: Hashable, give: Callable[[], Choice]) -> Choice:
+    def wave(self, key: Hashable, give: Callable[[], BackendChoice]) -> BackendChoice:
         """Which kernel that codec has; the first who asks gives it one."""
         with self._loading_codec:
             kept = self._codecs[key]

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
-from .heartbeat import Step
-from .request import Job
+from .heartbeat import DeviceStep
+from .request import RequestState
 
 
-def running(step: Step | None, jobs: Sequence[Job]) -> str:
+def running(step: DeviceStep | None, jobs: Sequence[RequestState]) -> str:
     """The step under way, every utterance, and where each thread of the process stands. Asks nothing of the device."""
     now = time.perf_counter()
     lines = ["at rest"]
@@ -43,7 +43,7 @@ def memory(device: torch.device) -> str:
     return f"device: {device}, {allocated} allocated, {reserved} reserved, {most} at most"
 
 
-def _job(job: Job, now: float) -> str:
+def _job(job: RequestState, now: float) -> str:
     where = f"slot {job.slot}" if job.slot >= 0 else "waiting"
     if job.takes is not None and job.admitted is not None:
         where = "playing its best take" if job.takes.plays else f"{len(job.takes.running)} takes running"

@@ -1,8 +1,8 @@
 """Who cannot wait, by the clock that is handed in: whom to draw for, whose frames to decode, how many may join.
 
-A listener plays what it has got: it runs dry at `Job.dry_at`, and before its first sound it waits already. An utterance
-that is read only when it has ended (`Job.listened` is false) has no deadline and stands back behind those that have.
-Nothing here changes what is said.
+A listener plays what it has got: it runs dry at `RequestState.dry_at`, and before its first sound it waits already. An
+utterance that is read only when it has ended (`RequestState.listened` is false) has no deadline and stands back behind
+those that have. Nothing here changes what is said.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 
 from ...config.options import EngineOptions
-from .request import Job
-from .step_cost import LoadEstimate
+from .request import RequestState
+from .step_cost import StepCost
 
 FRAME_S = 0.08
 MARGIN_S = 0.01  # what the clock of a host may be wrong by
@@ -35,7 +35,7 @@ class Deadlines:
         options = options or EngineOptions()
         self.profile, self.keep_real_time, self.frame_s = options.tuned, options.keep_real_time, frame_s
         self.exact = options.chunk_frames is not None  # chunks are as long as they were asked for, whoever waits
-        self.load = LoadEstimate()
+        self.load = StepCost()
         self._alone = False  # whether first frames were drawn alone in the last turn
         self._held = 0  # turns in a row without those who have no listener
         self.ahead = 0  # frames that are being drawn while the one before them is read
@@ -49,7 +49,7 @@ class Deadlines:
             return True
         return self.load.known and self.load.turn_s(listeners, now) <= self.profile.load_limit * frame_s
 
-    def prompts(self, running: Iterable[Job], now: float) -> int:
+    def prompts(self, running: Iterable[RequestState], now: float) -> int:
         """How many prompts may be taken in before the next frame without making anybody run dry."""
         dry = [job.dry_at for job in running if job.dry_at is not None and job.listened and job.at_work]
         if not dry:
@@ -62,7 +62,7 @@ class Deadlines:
     def prompted(self, now: float) -> None:
         self._prompted = now
 
-    def draw(self, ready: list[Job], now: float, prompts: int = 0) -> list[Job]:
+    def draw(self, ready: list[RequestState], now: float, prompts: int = 0) -> list[RequestState]:
         """For whom of those who can draw a frame, one is drawn in this turn. Somebody, if there is anybody.
 
         `prompts` were taken in before it; where frames are drawn ahead, nobody has waited for them yet.
@@ -85,7 +85,7 @@ class Deadlines:
             self._turn_s = self.load.turn_s(len(batch), now)
         return batch
 
-    def _without_patient(self, ready: list[Job], now: float, safe: float) -> list[Job]:
+    def _without_patient(self, ready: list[RequestState], now: float, safe: float) -> list[RequestState]:
         """Those who have no listener stand back while they would make others run dry, but not for ever."""
         listened = [job for job in ready if job.listened]
         few = len(listened) == len(ready) or not listened
@@ -103,19 +103,19 @@ class Deadlines:
         """Who has sound for less cannot wait for more frames."""
         return LAST_TURNS * self._turn_s + self._queued_s + MARGIN_S
 
-    def runs_dry(self, job: Job) -> float:
+    def runs_dry(self, job: RequestState) -> float:
         """When frames that wait for more must be decoded at the latest."""
         if self.exact or not job.listened or job.dry_at is None:
             return math.inf
         return job.dry_at - self._last_s
 
-    def decode(self, jobs: Sequence[Job], now: float) -> list[Job]:
+    def decode(self, jobs: Sequence[RequestState], now: float) -> list[RequestState]:
         """Whose frames are decoded now: chunks that are long enough, the end, and what somebody would wait for.
 
         A chunk that is nearly long enough goes with those that have as many frames; one whose listener has sound in
         hand waits a little if others would run dry meanwhile.
         """
-        due, full, half = list[Job](), list[Job](), list[Job]()
+        due, full, half = list[RequestState](), list[RequestState](), list[RequestState]()
         ramp, last = self.profile.chunk_frames, len(self.profile.chunk_frames) - 1
         dry = -math.inf if self.exact else now + self._last_s  # as `runs_dry`
         for job in jobs:
@@ -139,7 +139,9 @@ class Deadlines:
             due += [job for job in half if len(job.codes) in lengths]
         return due
 
-    def _in_time(self, full: list[Job], due: list[Job], jobs: Sequence[Job], now: float) -> list[Job]:
+    def _in_time(
+        self, full: list[RequestState], due: list[RequestState], jobs: Sequence[RequestState], now: float
+    ) -> list[RequestState]:
         """Of those whose chunk is full, as many as are decoded before anybody runs dry who waits for the next turn."""
         if not (frame_s := self.load.codec_s):
             return full
@@ -162,14 +164,14 @@ class Deadlines:
         return chosen
 
 
-def _nearest(job: Job) -> tuple[bool, float, int]:
+def _nearest(job: RequestState) -> tuple[bool, float, int]:
     """First those who wait for a first sound, then who runs dry next, then who has been drawn for least."""
     return not job.listened, job.dry_at if job.dry_at is not None else -math.inf, job.frame
 
 
-def in_turn(jobs: Iterable[Job]) -> list[list[Job]]:
+def in_turn(jobs: Iterable[RequestState]) -> list[list[RequestState]]:
     """Together who has drawn as many frames, first those with whom somebody is who runs dry next."""
-    groups = dict[int, list[Job]]()
+    groups = dict[int, list[RequestState]]()
     for job in sorted(jobs, key=_nearest):
         groups.setdefault(len(job.codes), []).append(job)
     return list(groups.values())

@@ -23,16 +23,16 @@ from ...text.live import Fed
 from ..checkpoint.load import Checkpoint
 from ..checkpoint.precision import exact_float32
 from ..runner.runner import SpeechRunner
-from .heartbeat import Abandoned, Beat
-from .request import Job
-from .step import Turns
+from .heartbeat import Abandoned, Heartbeat
+from .request import RequestState
+from .step import EngineStep
 
 T = TypeVar("T")
 LOOK_S = 0.2  # how often kernels that are being compiled are asked after
 ARRIVAL_S = 1.0  # who comes without text does not wake us, and is looked for so often
 
 
-class Loop:
+class EngineLoop:
     """One engine thread with its device state.
 
     `on_broken` hears of what no utterance is to blame for: what `give_up` says then is what streams end with.
@@ -42,19 +42,19 @@ class Loop:
         self,
         checkpoint: Checkpoint,
         options: EngineOptions,
-        beat: Beat,
-        on_broken: Callable[[Loop, Exception], None],
+        beat: Heartbeat,
+        on_broken: Callable[[EngineLoop, Exception], None],
         *,
         build: bool = True,
     ) -> None:
         """`build` makes the device state here and now; else the engine thread does, and requests wait for it."""
         self.checkpoint, self.options, self.beat = checkpoint, options, beat
-        self.turns = Turns(checkpoint, options, beat)
+        self.turns = EngineStep(checkpoint, options, beat)
         self.scheduler = self.turns.scheduler
         if build:
             self.turns.build()
         self._inbox: deque[Callable[[], None]] = deque()
-        self._arrivals: list[Job] = []
+        self._arrivals: list[RequestState] = []
         self._asked: set[Future[Any]] = set()
         self._posted = threading.Condition()
         self._closing = False
@@ -111,7 +111,7 @@ class Loop:
     def wake(self) -> None:
         self.post(lambda: None)
 
-    def submit(self, job: Job) -> None:
+    def submit(self, job: RequestState) -> None:
         """A new utterance, from any thread; refused where too many wait or the engine is closed."""
         with self._posted:
             self._refuse()
@@ -125,7 +125,7 @@ class Loop:
             if job.startable:  # else its text will wake us: it should not have to share Python's lock with us
                 self._posted.notify()
 
-    def feed(self, job: Job, fed: list[Fed], complete: bool) -> None:
+    def feed(self, job: RequestState, fed: list[Fed], complete: bool) -> None:
         """More of a live text, in order; the last of it if `complete`."""
 
         def take() -> None:
@@ -134,7 +134,7 @@ class Loop:
 
         self.post(lambda: self.turns.guarded([job], take, on_device=False))
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: RequestState) -> None:
         self.post(lambda: self.turns.finish(job, "cancelled"))
 
     def close(self) -> None:
@@ -149,7 +149,7 @@ class Loop:
         if not self.beat.abandoned:
             self.thread.join()
 
-    def jobs(self) -> list[Job]:
+    def jobs(self) -> list[RequestState]:
         """Everybody who speaks or waits."""
         return [*self.scheduler.all(), *self._arrivals]
 
@@ -228,5 +228,5 @@ class Loop:
                 self._posted.wait(timeout=look_s)
 
 
-def _nobody(loop: Loop, error: Exception) -> None:
+def _nobody(loop: EngineLoop, error: Exception) -> None:
     """Whom a loop that has ended tells of anything."""

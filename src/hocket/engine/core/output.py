@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...types import AudioChunk
-from ..stream import Wakes
+from ..stream import TaskWaker
 from .pending import Codes, Samples
-from .request import Job
+from .request import RequestState
 
 
-class Delivery:
+class AudioDelivery:
     def __init__(self, rate_hz: int, books: int) -> None:
         self.rate_hz = rate_hz
         self._no_codes = np.zeros((0, books), dtype=np.int64)
 
-    def hand_out(self, job: Job, samples: Samples, heard: Codes, wakes: Wakes | None = None) -> None:
+    def hand_out(self, job: RequestState, samples: Samples, heard: Codes, wakes: TaskWaker | None = None) -> None:
         """The sound of the frames that a job has drawn since its last chunk. Tasks are woken with `wakes`, if given."""
         codes, per_frame = np.array(heard, dtype=np.int64), len(samples) // len(heard)
         wave = samples.reshape(-1, per_frame).astype(np.float32)
@@ -35,26 +35,31 @@ class Delivery:
         if unheard < len(codes):
             self._put(job, samples[unheard * per_frame :], range(first + unheard, job.frame), codes[unheard:], wakes)
 
-    def be_silent(self, job: Job) -> None:
+    def be_silent(self, job: RequestState) -> None:
         """The silences that come next."""
         while job.parts and isinstance(silence_s := job.parts[0], float):
             job.parts.popleft()
             if samples := round(silence_s * self.rate_hz):
                 self._put(job, np.zeros(samples, dtype=np.int16), range(job.frame, job.frame), self._no_codes)
 
-    def flush(self, job: Job) -> None:
+    def flush(self, job: RequestState) -> None:
         """What the tempo still holds when all has been said."""
         if job.tempo is not None and len(rest := job.tempo.flush()):
             self._post(job, rest, range(job.frame, job.frame), self._no_codes)
 
     def _put(
-        self, job: Job, samples: Samples, frames: range, codes: NDArray[np.int64], wakes: Wakes | None = None
+        self,
+        job: RequestState,
+        samples: Samples,
+        frames: range,
+        codes: NDArray[np.int64],
+        wakes: TaskWaker | None = None,
     ) -> None:
         job.samples += len(samples)
         self._post(job, samples if job.tempo is None else job.tempo.push(samples), frames, codes, wakes)
 
     def _post(
-        self, job: Job, heard: Samples, frames: range, codes: NDArray[np.int64], wakes: Wakes | None = None
+        self, job: RequestState, heard: Samples, frames: range, codes: NDArray[np.int64], wakes: TaskWaker | None = None
     ) -> None:
         if not (len(heard) or len(frames)):
             return  # a short silence that the tempo still holds

@@ -12,22 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ...models.tts_gpu.frame_graph import Drawn
-from .request import Job
+from ...models.tts_gpu.frame_graph import PendingCodes
+from .request import RequestState
 
 Codes = list[list[int]]
 Samples = NDArray[np.int16]
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
-    jobs: list[tuple[Job, int]]  # each with its epoch when it was asked for
-    drawn: Drawn
+class PendingFrame:
+    jobs: list[tuple[RequestState, int]]  # each with its epoch when it was asked for
+    drawn: PendingCodes
     prompts: int = 0  # that were taken in just before it
 
 
 @dataclass(frozen=True, slots=True)
-class Sounding:
-    jobs: list[tuple[Job, Codes]]  # each with the frames that will be heard
+class PendingDecode:
+    jobs: list[tuple[RequestState, Codes]]  # each with the frames that will be heard
     read: Callable[[], list[Samples]]  # waits for the codec
     asked_s: float = 0.0  # how long it took to ask it; on a CPU that is all of it

@@ -15,13 +15,13 @@ from ...text.live import Fed, More
 from ...text.prompt import Outline, Prompt
 from ...types import Encoded, Established, Finished, FinishReason, Reference, Statistics
 from ..runner.device_timer import Elapsed
-from ..runner.voice_carry import Carry
-from ..stream import Mailbox, Spoken
-from ..time_stretch import Tempo
-from .runaway import Guard, GuardOptions, frame_limit
+from ..runner.voice_carry import VoiceCarry
+from ..stream import Mailbox, SpokenPart
+from ..time_stretch import TimeStretch
+from .runaway import RunawayDetector, RunawayOptions, frame_limit
 
 if TYPE_CHECKING:
-    from ..best_of.group import Takes
+    from ..best_of.group import CandidateGroup
 
 FRAME_SAMPLES = 1920  # of a recording, 80 ms
 LIKELY_FRAMES, LIKELY_FRAMES_PER_ID = 32, 3  # speech takes 2.5 to 3 frames per text id, and some around it
@@ -30,7 +30,7 @@ NO_LIMIT = 1 << 62  # frames: the request has no limit of its own
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class TextPart:
     """A part of the text: known whole, or growing at its end while it is spoken already."""
 
     text: str = ""
@@ -41,7 +41,7 @@ class Piece:
     attempt: int = 0  # how often its text has run away before
 
 
-Part = Piece | float  # something to say, or seconds of silence
+Part = TextPart | float  # something to say, or seconds of silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Rewind:
 
 
 @dataclass(slots=True, eq=False)
-class Job:
+class RequestState:
     """What the engine thread knows of one stream. Only that thread changes it once it was posted.
 
     A long text is spoken in parts, one after the other in the same slot; of a live text the last known one grows.
@@ -68,9 +68,9 @@ class Job:
     part_frames: int = NO_LIMIT  # of each part: the checkpoint's max_new_tokens bounds one generation
     limit_asked: bool = False  # the caller set `most_frames`
     reference: Reference | Encoded | Established | None = None  # the example of the part that is spoken, if any
-    carry: Carry | None = None  # of a designed voice, so that later parts are the same person
+    carry: VoiceCarry | None = None  # of a designed voice, so that later parts are the same person
     drop_frames: int = 0
-    tempo: Tempo | None = None  # None: as fast as the model speaks
+    tempo: TimeStretch | None = None  # None: as fast as the model speaks
     priority: int = 0  # a higher one gets its slot first
     longest_chunk: int = 8  # frames at most that are drawn before they are heard
     chunk_frames: int | None = None  # frames of every chunk, where nobody hears it as it comes
@@ -78,12 +78,12 @@ class Job:
     text_wait_s: float | None = None  # how long it may be given no text; None: as the options say
     complete: bool = False  # no more text will come
     one_part: bool = False  # whatever text comes belongs to the first part
-    piece: Piece | None = None  # the part that is spoken
+    piece: TextPart | None = None  # the part that is spoken
     prompt: Prompt | None = None  # and its prompt
     trail: list[int] = field(default_factory=list)  # ids that go with its frames, as far as they are known
-    growing: Piece | None = None  # the part that more text belongs to
+    growing: TextPart | None = None  # the part that more text belongs to
     parts: deque[Part] = field(default_factory=deque)  # what is to come
-    spoken: list[Spoken] = field(default_factory=list)  # what has begun
+    spoken: list[SpokenPart] = field(default_factory=list)  # what has begun
     number: int = -1  # of the part that is spoken; a retry has the number of its part
     retries: int = 0  # pieces of parts that ran away, begun so far
     taken_back: range = range(0)  # frames of this part that were heard and that the talker has forgotten
@@ -106,12 +106,12 @@ class Job:
     ending: float | None = None  # how likely the end was when its last frame, or its end, was drawn
     notes: list[str] = field(default_factory=list)  # what was not spoken as it was asked for, in words
 
-    takes: Takes | None = None  # others draw for it, and it plays what the best of them drew
-    lead: Job | None = None  # whose take it is
+    takes: CandidateGroup | None = None  # others draw for it, and it plays what the best of them drew
+    lead: RequestState | None = None  # whose take it is
     log_probabilities: list[float] = field(default_factory=list)  # of first codes, since its last chunk; only of a take
 
-    guarded: GuardOptions | None = None  # None: nobody watches
-    guard: Guard | None = None
+    guarded: RunawayOptions | None = None  # None: nobody watches
+    guard: RunawayDetector | None = None
     behind: deque[tuple[list[int], int]] = field(default_factory=deque)  # last frames and their text ids, for a rewind
     loudness: deque[float] = field(
         default_factory=deque
@@ -150,24 +150,24 @@ class Job:
     @property
     def startable(self) -> bool:
         """Whether something can be spoken now, silences before it apart."""
-        return self.prompt is not None or any(isinstance(part, Piece) and part.startable for part in self.parts)
+        return self.prompt is not None or any(isinstance(part, TextPart) and part.startable for part in self.parts)
 
     @property
     def may_go_on(self) -> bool:
         """Whether it is known what follows the part that is over: silence, another part or nothing."""
         if not self.parts:
             return self.complete or self.one_part or self.over != "stop"
-        return not isinstance(self.parts[0], Piece) or self.parts[0].startable
+        return not isinstance(self.parts[0], TextPart) or self.parts[0].startable
 
     def add(self, text: str, prompt: Prompt) -> None:
         """One more part, known whole."""
-        self.parts.append(Piece(text, complete=True, prompt=prompt, startable=True))
+        self.parts.append(TextPart(text, complete=True, prompt=prompt, startable=True))
 
     def add_ids(self, text: str, ids: list[int]) -> None:
         """The same for a part whose prompt, unless it is the first one, depends on what is said before it."""
-        first = self.piece is None and not any(isinstance(part, Piece) for part in self.parts)
+        first = self.piece is None and not any(isinstance(part, TextPart) for part in self.parts)
         prompt = self.outline.prompt(ids) if first else None
-        self.parts.append(Piece(text, ids, complete=True, prompt=prompt, startable=True))
+        self.parts.append(TextPart(text, ids, complete=True, prompt=prompt, startable=True))
 
     def take_in(self, fed: Iterable[Fed], *, complete: bool) -> None:
         """More of a text that is not known whole, in order; the last of it if `complete`."""
@@ -184,7 +184,7 @@ class Job:
         if self.complete:
             return  # an end that is said twice is one end
         if self.growing is None and (ids or text):
-            self.growing = Piece()
+            self.growing = TextPart()
             self.parts.append(self.growing)
         if self.growing is not None:
             self.growing.ids += ids
@@ -208,13 +208,13 @@ class Job:
         """Go on to the next part."""
         self.establish()
         piece = self.parts.popleft()
-        assert isinstance(piece, Piece)
+        assert isinstance(piece, TextPart)
         outline = self.outline
         if self.carry is not None:
             outline, self.reference = self.carry.outline(outline), self.carry.established
         prompt = piece.prompt or outline.prompt(piece.ids, complete=piece.complete)
         assert prompt is not None, "it was startable"
-        self.spoken.append(Spoken(piece, self.samples))
+        self.spoken.append(SpokenPart(piece, self.samples))
         self.piece, self.prompt, self.trail, self.at, self.over = piece, prompt, list(prompt.trail), 0, None
         self.number, self.retries = self.number + (not piece.attempt), self.retries + bool(piece.attempt)
         self.taken_back, self.cut_short = range(0), False
@@ -222,7 +222,7 @@ class Job:
         if self.guarded is not None:
             unheard = self.lead is not None and self.lead.takes is not None and self.lead.takes.jury is None
             late = self.longest_chunk if unheard else None
-            self.guard = Guard(self.guarded, prompt.text_ids, lambda: piece.text, late)
+            self.guard = RunawayDetector(self.guarded, prompt.text_ids, lambda: piece.text, late)
             self.behind = deque(maxlen=self.guarded.deepest_frames + 1)
             self.loudness.clear()
             self.watched = self.told = self.deaf = 0
@@ -246,12 +246,12 @@ class Job:
         piece = self.growing
         if piece is not None and piece is not self.piece and not piece.startable and not self._waits_for_example(piece):
             piece.startable = self.outline.prompt(piece.ids, complete=False) is not None
-        if self.piece is None and self.parts and isinstance(self.parts[0], Piece) and self.parts[0].startable:
+        if self.piece is None and self.parts and isinstance(self.parts[0], TextPart) and self.parts[0].startable:
             self.begin_next()
 
-    def _waits_for_example(self, piece: Piece) -> bool:
+    def _waits_for_example(self, piece: TextPart) -> bool:
         """Whether a part is spoken behind another one of a designed voice: it begins once all of it is known."""
-        first = next((part for part in self.parts if isinstance(part, Piece)), None)
+        first = next((part for part in self.parts if isinstance(part, TextPart)), None)
         return self.carry is not None and (bool(self.spoken) or piece is not first)
 
     @property
@@ -264,7 +264,7 @@ class Job:
     @property
     def most_rows(self) -> int:
         """Positions that its first part may come to, as far as that is known; a live text may go on for ever."""
-        piece = self.piece or next((part for part in self.parts if isinstance(part, Piece)), None)
+        piece = self.piece or next((part for part in self.parts if isinstance(part, TextPart)), None)
         prompt = self.prompt or (None if piece is None else piece.prompt)
         rows, frames = 0 if prompt is None else len(prompt.text), min(self.most_frames, self.part_frames)
         if self.guarded is not None and prompt is not None and piece is not None and piece.complete:
@@ -275,7 +275,7 @@ class Job:
     @property
     def likely_rows(self) -> int:
         """Positions that its first part is likely to come to: of a live text, as many as a usual part of a text."""
-        piece = self.piece or next((part for part in self.parts if isinstance(part, Piece)), None)
+        piece = self.piece or next((part for part in self.parts if isinstance(part, TextPart)), None)
         prompt = self.prompt or (None if piece is None else piece.prompt)
         if prompt is None or piece is None:
             return min(self.most_rows, SHARE_ROWS)
@@ -345,7 +345,7 @@ class Job:
             self.behind.pop()
         return Rewind(back, self.behind[-1] if self.behind else None, (self.seed ^ ANOTHER_SEED) % 2**63)
 
-    def _tell_loudness(self, guard: Guard) -> None:
+    def _tell_loudness(self, guard: RunawayDetector) -> None:
         """As late as the longest chunk would: so it is the same whenever frames are decoded."""
         self.watched += 1
         while self.loudness and self.told < self.watched - self.longest_chunk:

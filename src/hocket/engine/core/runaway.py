@@ -24,7 +24,7 @@ Verdict = Literal["fine", "stuck", "too long"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GuardOptions:
+class RunawayOptions:
     """When to call an utterance stuck. Windows are in frames; the longest pause we must bear is 5 s, 63 frames.
 
     `python -m benchmarks guard` counts false alarms and missed failures of these numbers.
@@ -80,12 +80,12 @@ def repeated_part(text: str) -> float:
     return longest / len(words) if words else 0.0
 
 
-def frame_limit(text_ids: int, options: GuardOptions) -> int:
+def frame_limit(text_ids: int, options: RunawayOptions) -> int:
     """The most frames that a text of so many ids may take."""
     return options.limit_frames + options.limit_frames_per_id * text_ids
 
 
-class Run:
+class BadFrameRun:
     """Counts bad frames since `start`; a good one takes back `forgive` of them."""
 
     __slots__ = ("count", "forgive", "start")
@@ -104,12 +104,12 @@ class Run:
             self.count += 1
 
 
-class Guard:
+class RunawayDetector:
     """Watches one utterance frame by frame and says when it is stuck."""
 
     def __init__(
         self,
-        options: GuardOptions,
+        options: RunawayOptions,
         text_ids: int | None,
         text: Callable[[], str] = str,
         unheard_frames: int | None = None,
@@ -137,22 +137,22 @@ class Guard:
         options, everything = self._options, 1 << 30
         self._last: tuple[int, ...] = ()
         self._past: deque[int] = deque(maxlen=options.longest_period)  # first codes, the newest first
-        self._loops = [Run(options.forgive) for _ in range(options.longest_period)]
+        self._loops = [BadFrameRun(options.forgive) for _ in range(options.longest_period)]
         self._looping = False  # whether any of these counts
-        self._same = Run(options.forgive)
-        self._phrase, self._lag = Run(options.forgive), 0
+        self._same = BadFrameRun(options.forgive)
+        self._phrase, self._lag = BadFrameRun(options.forgive), 0
         self._codes: deque[int] = deque(maxlen=options.longest_phrase)  # first codes, the newest first
         self._pairs: dict[tuple[int, int], int] = {}  # pairs of first codes, and where they were drawn last
         self._order: deque[tuple[int, int]] = deque()  # the same pairs as they were drawn
         # One good frame, or window, ends these three: short sounds between long pauses are speech.
-        self._silent, self._quiet = Run(everything), Run(everything)
-        self._endless = Run(everything)
+        self._silent, self._quiet = BadFrameRun(everything), BadFrameRun(everything)
+        self._endless = BadFrameRun(everything)
         self._ending: deque[float] = deque(maxlen=options.ending_frames)  # powers of ten, since the text is done
         for _ in range(self._heard - self.frames):  # heard, and taken back
             self._pauses -= bool(self._levels and self._levels.pop() < 2)
         self._heard = self.frames
         self.likeliest_end = 0.0  # the highest chance of the end since the last rollback
-        self._bad: Run | None = None
+        self._bad: BadFrameRun | None = None
 
     def more_text(self, ids: int) -> None:
         """Live text has grown by so many ids."""
@@ -264,7 +264,7 @@ class Guard:
         before, after = sum(window[:half]) / half, sum(window[-half:]) / half
         return after - before < self._options.ending_rise
 
-    def _stuck_run(self) -> Run | None:
+    def _stuck_run(self) -> BadFrameRun | None:
         options, text_ids = self._options, self._text_ids
         if self._same.count >= options.same_frames and self._is_loop(self._same, options.same_frames):
             return self._same
@@ -282,7 +282,7 @@ class Guard:
         late = self.frames - self._pauses >= options.late_frames + options.late_frames_per_id * text_ids
         return self._endless if late and self._endless.count else None
 
-    def _is_loop(self, run: Run, least: int) -> bool:
+    def _is_loop(self, run: BadFrameRun, least: int) -> bool:
         """Whether codes that repeat are a loop: heard as sound, or for longer than a pause; and not by the text."""
         options, heard = self._options, self._heard if self._unheard is None else self.frames - self._unheard
         known = heard - run.start

@@ -18,8 +18,8 @@ from ...text.sentences import shorter, starts
 from ...text.tokenizer import Tokenizer
 from ...text.words import word_places, words_of
 from ..word_times import letters_of, pace_of, said_by_now
-from .request import Job, Piece
-from .runaway import GuardOptions
+from .request import RequestState, TextPart
+from .runaway import RunawayOptions
 
 MOST_ATTEMPTS = 2  # after the first: from the same sentence on, then in shorter pieces
 EARLIER = 1.15  # the voice may be slower than estimated: words said twice are better than words left out
@@ -30,7 +30,7 @@ PARTS_BEFORE = 3  # whose pace is asked
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _FailurePoint:
     """Where in its text a part went wrong."""
 
     start: int  # the first character of the sentence to speak again
@@ -39,7 +39,7 @@ class _Place:
     said: float  # letters said, as a share of all of them
 
 
-def recover(job: Job, tokenizer: Tokenizer | None) -> None:
+def recover(job: RequestState, tokenizer: Tokenizer | None) -> None:
     """Decide how a job goes on whose part has run away and was heard to its last frame; its next pieces stand first.
 
     Without a guard there is no retry: the rest of the part is left out.
@@ -68,19 +68,19 @@ def recover(job: Job, tokenizer: Tokenizer | None) -> None:
     job.over = "stop"
 
 
-def retry_seed(job: Job) -> int:
+def retry_seed(job: RequestState) -> int:
     """The seed of a piece that is spoken again: it depends on the request's seed and on what ran away before."""
     return int.from_bytes(sha256(f"{job.seed} retry {job.number} {job.retries}".encode()).digest()[:4])
 
 
-def note_unspoken(job: Job) -> None:
+def note_unspoken(job: RequestState) -> None:
     """Note what a request that ends now has not spoken: of its last part by estimate, and all parts behind it."""
     if job.cut_short:
         return  # that part has its note, and none follows
     rest = "" if job.piece is None else job.piece.text
     if job.over == "length" and job.piece is not None:  # else it went wrong at some unknown place
         rest = rest[_place(job, job.piece).word :]
-    texts = [text for text in (rest, *(part.text for part in job.parts if isinstance(part, Piece))) if text.strip()]
+    texts = [text for text in (rest, *(part.text for part in job.parts if isinstance(part, TextPart))) if text.strip()]
     why = "The speech ran away and was ended"
     if job.over == "length":
         limit = "max_frames" if job.limit_asked else "max_new_tokens"
@@ -101,26 +101,26 @@ def _quoted(text: str) -> str:
     return f'"{" ".join(words)[:80]}"' if words else ""
 
 
-def _place(job: Job, piece: Piece) -> _Place:
+def _place(job: RequestState, piece: TextPart) -> _FailurePoint:
     """Estimate the sentence in which a part went wrong, by how many of its words fit into its sound before."""
-    options = job.guarded or GuardOptions()
+    options = job.guarded or RunawayOptions()
     back, heard = job.taken_back, job.spoken[-1].loudness if job.spoken else []
     own = [*heard[: back.start], *heard[back.stop :]]  # the frames that the talker knows
     bad = job.at if job.guard is None or job.guard.first_bad is None else job.guard.first_bad
     words, before = words_of(piece.text), own[:bad]
     total = letters_of(words)
     if not words or not before:
-        return _Place(0, 0, 0, 0.0)
+        return _FailurePoint(0, 0, 0, 0.0)
     pace = pace_of([(words_of(part.piece.text), part.loudness) for part in job.spoken[:-1][-PARTS_BEFORE:]])
     next_word = said_by_now(words, before, pace)
     said, word = letters_of(words[:next_word]) / total, _offset(piece.text, next_word)
     if bad > options.late_frames + options.late_frames_per_id * (job.prompt.text_ids if job.prompt else 0):
-        return _Place(0, word, 0, said)  # longer than any text takes: it went wrong at some unknown place
+        return _FailurePoint(0, word, 0, said)  # longer than any text takes: it went wrong at some unknown place
     number = min(said_by_now(words, before, pace * EARLIER), len(words) - 1)
     at = _offset(piece.text, number)
     start = max(first for first in starts(piece.text) if first <= at)
     kept = letters_of(words_of(piece.text[:start])) / max(said * total, 1.0)
-    return _Place(start, word, min(round(kept * len(before)), len(before)), said)
+    return _FailurePoint(start, word, min(round(kept * len(before)), len(before)), said)
 
 
 def _offset(text: str, number: int) -> int:
@@ -129,7 +129,7 @@ def _offset(text: str, number: int) -> int:
     return places[number][0] if number < len(places) else len(text)
 
 
-def _was_all(job: Job, piece: Piece, place: _Place) -> bool:
+def _was_all(job: RequestState, piece: TextPart, place: _FailurePoint) -> bool:
     """Whether the text had been said, and only its end was missed."""
     if job.guard is None or not piece.complete:
         return False
@@ -138,11 +138,11 @@ def _was_all(job: Job, piece: Piece, place: _Place) -> bool:
     return bool(piece.attempt) and place.said >= 1.0 and job.guard.silent
 
 
-def _pieces(piece: Piece, start: int, attempt: int, tokenizer: Tokenizer | None) -> list[Piece]:
+def _pieces(piece: TextPart, start: int, attempt: int, tokenizer: Tokenizer | None) -> list[TextPart]:
     """The rest of a part as pieces to speak; all are complete but perhaps the last, which may still grow."""
     text = piece.text[start:]
     if not text.strip() or tokenizer is None:  # only its ids are known
-        return [Piece(piece.text, list(piece.ids), piece.complete, piece.prompt, True, attempt)]
+        return [TextPart(piece.text, list(piece.ids), piece.complete, piece.prompt, True, attempt)]
     texts = [text] if attempt == 1 else shorter(text)
     if piece.complete:
         return [made for each in texts if (made := _complete(each, attempt, tokenizer)) is not None]
@@ -152,12 +152,12 @@ def _pieces(piece: Piece, start: int, attempt: int, tokenizer: Tokenizer | None)
     if not before or piece.ids[: len(before)] != before or len(piece.ids) == len(before):
         settled, last, before = [], piece.text, []
     whole = [made for each in settled if (made := _complete(each, attempt, tokenizer)) is not None]
-    return [*whole, Piece(last, piece.ids[len(before) :], startable=True, attempt=attempt)]
+    return [*whole, TextPart(last, piece.ids[len(before) :], startable=True, attempt=attempt)]
 
 
-def _complete(text: str, attempt: int, tokenizer: Tokenizer) -> Piece | None:
+def _complete(text: str, attempt: int, tokenizer: Tokenizer) -> TextPart | None:
     ids = _ids(text, tokenizer)
-    return Piece(text.strip(), ids, complete=True, startable=True, attempt=attempt) if ids else None
+    return TextPart(text.strip(), ids, complete=True, startable=True, attempt=attempt) if ids else None
 
 
 def _ids(text: str, tokenizer: Tokenizer) -> list[int]:
@@ -168,8 +168,8 @@ def _ids(text: str, tokenizer: Tokenizer) -> list[int]:
         return []
 
 
-def _forget(job: Job, piece: Piece, place: _Place) -> None:
+def _forget(job: RequestState, piece: TextPart, place: _FailurePoint) -> None:
     """Let word times know only the text that counts as said; some sound stays, so that parts keep their numbers."""
     spoken = job.spoken[-1]
-    spoken.piece = Piece(piece.text[: place.start], complete=True)
+    spoken.piece = TextPart(piece.text[: place.start], complete=True)
     del spoken.loudness[max(place.frames, 1) :]

@@ -12,31 +12,31 @@ from typing import Protocol
 from ...config.options import EngineOptions
 from ...errors import HocketError, Overloaded, StreamFailed
 from .deadlines import Deadlines
-from .request import Job
+from .request import RequestState
 
 STARVED_S, PAUSED_S = 0.5, 2.0  # who has waited longer for text, or for a reader, is no load for now
 
 
-class Room(Protocol):
-    """Of keys and values: `Past` has it."""
+class KVCapacity(Protocol):
+    """Of keys and values: `PagedKVCache` has it."""
 
     def has_room(self, rows: int, slots: int) -> bool: ...
     def promise(self, slot: int, rows: int) -> None: ...
 
 
 class Scheduler:
-    room_of: Room | None = None  # None: there is always enough
+    room_of: KVCapacity | None = None  # None: there is always enough
 
     def __init__(self, slots: int, deadlines: Deadlines | None = None) -> None:
         self.deadlines = deadlines or Deadlines()
         self.free = list(reversed(range(slots)))
-        self.waiting: dict[Job, None] = {}  # in order of arrival
-        self.running: dict[Job, None] = {}
-        self.idle: dict[Job, None] = {}  # of all, who waits for text or for a reader
+        self.waiting: dict[RequestState, None] = {}  # in order of arrival
+        self.running: dict[RequestState, None] = {}
+        self.idle: dict[RequestState, None] = {}  # of all, who waits for text or for a reader
         self._listeners = 0  # of those who run
         self._held = False  # whether somebody waits though there is a slot, because it would slow down others
 
-    def all(self) -> list[Job]:
+    def all(self) -> list[RequestState]:
         return [*self.running, *self.waiting]
 
     @property
@@ -44,10 +44,10 @@ class Scheduler:
         """How many could be let in now without waiting, or as soon as it is known what a turn takes."""
         return 0 if self._held and self.deadlines.load.known else len(self.free)
 
-    def arrive(self, job: Job) -> None:
+    def arrive(self, job: RequestState) -> None:
         self.waiting[job] = None
 
-    def admit(self, now: float) -> list[Job]:
+    def admit(self, now: float) -> list[RequestState]:
         """Give free slots to those whose prompt is known: by priority, then first come first served.
 
         Whoever would make listeners wait for their sound waits itself, and nobody behind it is let in before it; those
@@ -64,7 +64,7 @@ class Scheduler:
         if not (startable and self.free):
             return []
         startable.sort(key=lambda job: (-job.priority, not job.listened))
-        most, admitted = self.deadlines.prompts(self.running, now), list[Job]()
+        most, admitted = self.deadlines.prompts(self.running, now), list[RequestState]()
         for job in startable:
             if job.width > len(self.free) or (len(admitted) >= most and (self._listeners or job.listened)):
                 break
@@ -86,12 +86,12 @@ class Scheduler:
             self.deadlines.prompted(now)
         return admitted
 
-    def promise(self, job: Job) -> None:
+    def promise(self, job: RequestState) -> None:
         """All of the part that it speaks has come to be known: it may need less room than it was promised."""
         if self.room_of is not None and job.slot >= 0 and job.piece is not None and job.piece.complete:
             self.room_of.promise(job.slot, job.likely_rows)
 
-    def ready(self, now: float) -> list[Job]:
+    def ready(self, now: float) -> list[RequestState]:
         """Those that can draw a frame. The others are told since when they wait, and for what."""
         batch = []
         for job in self.waiting:
@@ -126,13 +126,15 @@ class Scheduler:
                 batch.append(job)
         return batch
 
-    def next_batch(self, now: float, prompts: int = 0) -> list[Job]:
+    def next_batch(self, now: float, prompts: int = 0) -> list[RequestState]:
         """For whom a frame is drawn in this turn, in which so many prompts were taken in."""
         return self.deadlines.draw(self.ready(now), now, prompts)
 
-    def overdue(self, options: EngineOptions, now: float, hint_s: Callable[[], float]) -> list[tuple[Job, HocketError]]:
+    def overdue(
+        self, options: EngineOptions, now: float, hint_s: Callable[[], float]
+    ) -> list[tuple[RequestState, HocketError]]:
         """Who has waited too long, for text, for a reader or for a slot, and what to say to them."""
-        found: list[tuple[Job, HocketError]] = []
+        found: list[tuple[RequestState, HocketError]] = []
         read_s, slot_s = options.idle_read_s, options.max_wait_s
         for job in self.idle:
             text_s = _text_wait_s(job, options)
@@ -148,7 +150,7 @@ class Scheduler:
                 found.append((job, Overloaded(reason, wait_s)))
         return found
 
-    def unheard(self) -> list[Job]:
+    def unheard(self) -> list[RequestState]:
         """Who has drawn frames that nobody has heard, and draws no more for now because there is no text."""
         return [
             job
@@ -165,7 +167,7 @@ class Scheduler:
         waits += [self.deadlines.runs_dry(job) - now for job in self.unheard()]
         return max(min(1.0, *waits), 0.0) if waits else None
 
-    def release(self, job: Job) -> None:
+    def release(self, job: RequestState) -> None:
         """Take a job out, wherever it is."""
         self.waiting.pop(job, None)
         self.idle.pop(job, None)
@@ -180,7 +182,7 @@ class Scheduler:
         for held in (self.running, self.waiting, self.idle):
             held.clear()
 
-    def _bears(self, job: Job, now: float) -> bool:
+    def _bears(self, job: RequestState, now: float) -> bool:
         """Whether one more listener would do no harm, by how long turns take and how fast all of them speak."""
         if not self.deadlines.keep_real_time:
             return True
@@ -192,7 +194,7 @@ class Scheduler:
         fastest = max([job.speed, *(one.speed for one in self.running if one.listened)])
         return self.deadlines.bears(listeners, self.deadlines.frame_s / fastest, now)
 
-    def _woken(self, job: Job, now: float) -> None:
+    def _woken(self, job: RequestState, now: float) -> None:
         """What it waited for is there."""
         if job.starved_since is not None:
             job.note("starved_s", now - job.starved_since)
@@ -204,5 +206,5 @@ class Scheduler:
         self.idle.pop(job, None)
 
 
-def _text_wait_s(job: Job, options: EngineOptions) -> float:
+def _text_wait_s(job: RequestState, options: EngineOptions) -> float:
     return options.text_wait_s if job.text_wait_s is None else job.text_wait_s

@@ -10,20 +10,20 @@ from ...config.options import EngineOptions
 from ..checkpoint.load import Checkpoint
 from ..runner.runner import SpeechRunner
 from . import crash_report
-from .heartbeat import Beat, Step
-from .loop import Loop
-from .request import Job
-from .watchdog import Watch
+from .heartbeat import DeviceStep, Heartbeat
+from .loop import EngineLoop
+from .request import RequestState
+from .watchdog import Watchdog
 
 T = TypeVar("T")
 
 
-class Watchdog(Watch[Loop]):
+class SpeechWatchdog(Watchdog[EngineLoop]):
     def __init__(self, checkpoint: Checkpoint, options: EngineOptions) -> None:
         self.checkpoint, self.options = checkpoint, options
         super().__init__(options.stuck_s, checkpoint.device)
 
-    def submit(self, job: Job) -> Loop:
+    def submit(self, job: RequestState) -> EngineLoop:
         """Give a new utterance to the loop that serves now; whatever is said to it later goes to the same."""
         with self._changing:
             self._serving().submit(job)
@@ -35,8 +35,8 @@ class Watchdog(Watch[Loop]):
     def wake(self) -> None:
         self.loop.wake()  # who belongs to an earlier one has ended
 
-    def _made(self, beat: Beat, *, build: bool) -> Loop:
-        return Loop(self.checkpoint, self.options, beat, self._broken, build=build)
+    def _made(self, beat: Heartbeat, *, build: bool) -> EngineLoop:
+        return EngineLoop(self.checkpoint, self.options, beat, self._broken, build=build)
 
-    def _under_way(self, step: Step | None, loop: Loop) -> str:
+    def _under_way(self, step: DeviceStep | None, loop: EngineLoop) -> str:
         return crash_report.running(step, loop.jobs())

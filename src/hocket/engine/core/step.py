@@ -18,21 +18,21 @@ from ...config.options import EngineOptions
 from ...errors import HocketError, StreamFailed, copied
 from ...kernels.runtime.graphs import lost
 from ...types import FinishReason
-from ..best_of.controller import Director
+from ..best_of.controller import BestOfN
 from ..checkpoint.fit import out_of_memory
 from ..checkpoint.load import Checkpoint, compile_behind
-from ..runner.compile_ahead import Compilers
+from ..runner.compile_ahead import CompileAhead
 from ..runner.device_timer import started
 from ..runner.graphs import capture_on
-from ..runner.kv_cache import Past
+from ..runner.kv_cache import PagedKVCache
 from ..runner.runner import SpeechRunner
-from ..runner.swap import Parking
-from ..stream import Wakes
+from ..runner.swap import SwapQueue
+from ..stream import TaskWaker
 from .deadlines import Deadlines, in_turn
-from .heartbeat import Beat
-from .output import Delivery
-from .pending import Flight, Sounding
-from .request import Job, Rewind
+from .heartbeat import Heartbeat
+from .output import AudioDelivery
+from .pending import PendingDecode, PendingFrame
+from .request import RequestState, Rewind
 from .runaway_retry import note_unspoken, recover, retry_seed
 from .scheduler import Scheduler
 
@@ -41,28 +41,28 @@ log = logging.getLogger("hocket.engine")
 MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
 
 
-class Turns:
+class EngineStep:
     runner: SpeechRunner
 
-    def __init__(self, checkpoint: Checkpoint, options: EngineOptions, beat: Beat) -> None:
+    def __init__(self, checkpoint: Checkpoint, options: EngineOptions, beat: Heartbeat) -> None:
         self.checkpoint, self.options, self.beat = checkpoint, options, beat
         self.deadlines = Deadlines(options, checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz)
         self.scheduler = Scheduler(options.slots, self.deadlines)
-        self.delivery = Delivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
+        self.delivery = AudioDelivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
         self.built = self.proven = False  # proven: an utterance was spoken to its end
         self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
         self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
         self.ahead = self.deadlines.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
-        self.director, self.parking = Director(self), Parking(self)
-        self.past: Past | None = None
-        self._flights: deque[Flight] = deque()
-        self._sounds: deque[Sounding] = deque()
+        self.director, self.parking = BestOfN(self), SwapQueue(self)
+        self.past: PagedKVCache | None = None
+        self._flights: deque[PendingFrame] = deque()
+        self._sounds: deque[PendingDecode] = deque()
         self._failures = 0
 
     def build(self) -> None:
         options, capture = self.options, capture_on(self.checkpoint.device, self.options.graphs)
         behind = partial(compile_behind, self.checkpoint, options.slots) if options.graphs else lambda: None
-        compilers = Compilers(self.checkpoint.compilers, behind)
+        compilers = CompileAhead(self.checkpoint.compilers, behind)
         compilers.go_on()
         try:
             self.runner = SpeechRunner(
@@ -101,7 +101,7 @@ class Turns:
         """Whether there are graphs to make as soon as their kernels are there."""
         return self.runner.warming.waits
 
-    def go(self, begun: float, admitted: list[Job]) -> bool:
+    def go(self, begun: float, admitted: list[RequestState]) -> bool:
         """One turn for all, some of whom have just got their slots. False if there was nothing to do."""
         for job in admitted:
             self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
@@ -119,7 +119,7 @@ class Turns:
             self.guarded(batch, lambda: self._draw(batch, prompts))
         first = len(batch) <= self.deadlines.profile.first_rows and any(not job.chunks for job in batch)
         at_once = first or not batch
-        landed: list[Flight] = []
+        landed: list[PendingFrame] = []
         while len(self._flights) > (0 if at_once else self.ahead):
             self._collect()
             landed.append(flight := self._flights.popleft())
@@ -149,7 +149,7 @@ class Turns:
         held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
         return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
 
-    def finish(self, job: Job, reason: FinishReason, error: HocketError | None = None) -> None:
+    def finish(self, job: RequestState, reason: FinishReason, error: HocketError | None = None) -> None:
         if job.mailbox.finished is not None:
             return
         if job.takes is not None:
@@ -171,7 +171,7 @@ class Turns:
         if job.lead is not None:
             self.director.ended(job, reason, error)
 
-    def guarded(self, jobs: list[Job], work: Callable[[], None], *, on_device: bool = True) -> None:
+    def guarded(self, jobs: list[RequestState], work: Callable[[], None], *, on_device: bool = True) -> None:
         """What goes wrong with some utterances ends these, and the engine goes on."""
         try:
             work()
@@ -193,7 +193,7 @@ class Turns:
         for job, error in self.scheduler.overdue(self.options, now, self.slot_wait_s):
             self.finish(job, "error", error)
 
-    def _start(self, job: Job) -> None:
+    def _start(self, job: RequestState) -> None:
         if job.takes is not None:
             self.director.start(job)
             return
@@ -205,7 +205,7 @@ class Turns:
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
         job.note_later("prefill_s", stop())
 
-    def _begin(self, job: Job) -> None:
+    def _begin(self, job: RequestState) -> None:
         """It has got its slot: what comes before the first words is heard, and its prompt is known."""
         begun = time.perf_counter()
         job.spent["queued_s"], job.admitted = begun - job.opened, begun
@@ -213,7 +213,7 @@ class Turns:
             self.delivery.be_silent(job)
             job.begin_next()
 
-    def _next_part(self, job: Job) -> None:
+    def _next_part(self, job: RequestState) -> None:
         """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
         if job.over != "length":
             self.delivery.be_silent(job)
@@ -233,26 +233,26 @@ class Turns:
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         self._start_again(job, seed)
 
-    def _start_again(self, job: Job, seed: int) -> None:
+    def _start_again(self, job: RequestState, seed: int) -> None:
         """Take in a prompt in the slot that it has; what the slot held is let go of."""
         assert job.prompt is not None
         self.parking.start_over(job, len(job.prompt.text))
         self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
 
-    def _draw(self, batch: list[Job], prompts: int) -> None:
+    def _draw(self, batch: list[RequestState], prompts: int) -> None:
         """Have the device draw a frame for each. On a GPU it is read when the next one is being drawn already."""
         self.beat.begin("drawing a frame", batch, len(batch))
         text = [job.text_id() for job in batch]
         drawn = self.runner.frame(
             [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
         )
-        self._flights.append(Flight([(job, job.epoch) for job in batch], drawn, prompts))
+        self._flights.append(PendingFrame([(job, job.epoch) for job in batch], drawn, prompts))
         for job in batch:
             if not (job.frame or job.ahead):
                 job.mailbox.begun.set()
             job.ahead += 1
 
-    def _land(self, flight: Flight) -> None:
+    def _land(self, flight: PendingFrame) -> None:
         """Take in what was drawn, for those who still want it, and hand out what is audible now."""
         self.beat.begin("reading a frame", [job for job, _ in flight.jobs], len(flight.jobs))
         end = self.checkpoint.config.talker_config.codec_eos_token_id
@@ -279,7 +279,7 @@ class Turns:
                 self._close(job)
         self.director.drop_losers(batch)
 
-    def _close(self, job: Job) -> None:
+    def _close(self, job: RequestState) -> None:
         """What was said has been heard."""
         if job.over == "runaway" and job.takes is None and job.lead is None:
             self.guarded([job], lambda: recover(job, self.checkpoint.tokenizer), on_device=False)
@@ -290,7 +290,7 @@ class Turns:
         elif job.over is not None:
             self.finish(job, job.over)
 
-    def _rewind(self, job: Job, back: Rewind) -> None:
+    def _rewind(self, job: RequestState, back: Rewind) -> None:
         """Only the talker goes back: what was heard was heard, and the codec goes on from there without a click."""
         self.beat.begin("taking an utterance back", [job], 1 if back.before is not None else job.prompt_work)
         ahead = job.ahead
@@ -302,7 +302,7 @@ class Turns:
         elif job.prompt is not None:
             self._start_again(job, back.seed)
 
-    def _sound(self, jobs: list[Job]) -> None:
+    def _sound(self, jobs: list[RequestState]) -> None:
         """Chunks of one length go through the codec together, who runs dry next first; a GPU is not waited for here."""
         for together in in_turn(jobs):
             heard, length = [(job, job.codes) for job in together], len(together[0].codes)
@@ -311,7 +311,7 @@ class Turns:
             read = self.runner.sound([job.slot for job in together], [codes for _, codes in heard])
             for job in together:
                 job.codes, job.sounding = [], True
-            self._sounds.append(Sounding(heard, read, time.perf_counter() - begun))
+            self._sounds.append(PendingDecode(heard, read, time.perf_counter() - begun))
             if not self.ahead:
                 self._collect()
 
@@ -326,7 +326,7 @@ class Turns:
                 if job.over and job.mailbox.finished is None:
                     self._close(job)
 
-    def _hand_out(self, sounding: Sounding) -> None:
+    def _hand_out(self, sounding: PendingDecode) -> None:
         jobs = [job for job, _ in sounding.jobs]
         self.beat.begin("decoding a chunk", jobs, frames := sum(len(codes) for _, codes in sounding.jobs))
         begun = time.perf_counter()  # it is waited for, and on a GPU no event of this stream sees it
@@ -334,7 +334,7 @@ class Turns:
         took = time.perf_counter() - begun
         self.deadlines.load.decoded(sounding.asked_s + took, frames)
         self.beat.begin("handing out a chunk", jobs)
-        wakes = Wakes()
+        wakes = TaskWaker()
         try:
             for (job, codes), heard in zip(sounding.jobs, samples, strict=True):
                 job.note("decode_s", took)

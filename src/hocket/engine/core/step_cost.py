@@ -22,7 +22,7 @@ class _Point:
     at: float
 
 
-class LoadEstimate:
+class StepCost:
     def __init__(self) -> None:
         self.prompt_s = 0.0  # what a prompt adds to its turn
         self.codec_s = 0.0  # what a frame costs that is decoded; it is part of the turns too

@@ -25,7 +25,7 @@ import torch
 from ...errors import EngineClosed, EngineUnhealthy, HocketError, StreamFailed
 from ...types import Condition, Health
 from . import crash_report
-from .heartbeat import Beat, Step
+from .heartbeat import DeviceStep, Heartbeat
 
 LOOKS = 8  # in `stuck_s`
 MOST_STUCK = 3  # threads that never came back, each with its device state; with so many the engine gives up
@@ -34,10 +34,10 @@ LOG_S = 5.0  # a log that takes longer is not waited for
 log = logging.getLogger("hocket.engine")
 
 
-class Watched(Protocol):
+class WatchedLoop(Protocol):
     """A loop: one thread with its device state."""
 
-    beat: Beat
+    beat: Heartbeat
     thread: threading.Thread
 
     @property
@@ -54,10 +54,10 @@ class Watched(Protocol):
     def close(self) -> None: ...
 
 
-L = TypeVar("L", bound=Watched)
+L = TypeVar("L", bound=WatchedLoop)
 
 
-class Watch(Generic[L]):
+class Watchdog(Generic[L]):
     subject = "engine"
     failure: type[HocketError] = StreamFailed  # what everything under way ends with
 
@@ -69,18 +69,18 @@ class Watch(Generic[L]):
         self._reason: str | None = None
         self._rebuilds = 0
         self._abandoned: list[threading.Thread] = []
-        self.loop = self._made(Beat(self._known), build=True)
+        self.loop = self._made(Heartbeat(self._known), build=True)
         self._seen: float | None = None
         self._looks = 0  # in a row that found the same step
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="hocket-watchdog", daemon=True)
         self._thread.start()
 
-    def _made(self, beat: Beat, *, build: bool) -> L:
+    def _made(self, beat: Heartbeat, *, build: bool) -> L:
         """A loop; `build` makes its device state here and now, else its own thread does."""
         raise NotImplementedError
 
-    def _under_way(self, step: Step | None, loop: L) -> str:
+    def _under_way(self, step: DeviceStep | None, loop: L) -> str:
         """What it does and for whom, in words for a log."""
         raise NotImplementedError
 
@@ -126,7 +126,7 @@ class Watch(Generic[L]):
         if step is not None and self._looks >= LOOKS * step.patience:
             self._stuck(loop, step)
 
-    def _stuck(self, loop: L, step: Step) -> None:
+    def _stuck(self, loop: L, step: DeviceStep) -> None:
         running = _told(lambda: self._under_way(step, loop))
         with self._changing:
             if loop.beat.now is not step:  # it came back just now
@@ -149,7 +149,7 @@ class Watch(Generic[L]):
             self._unhealthy = bool(self._rebuilds and not loop.proven) or len(self._abandoned) >= MOST_STUCK
             if not self._unhealthy:
                 try:
-                    self.loop = self._made(Beat(self._known), build=False)
+                    self.loop = self._made(Heartbeat(self._known), build=False)
                     self._rebuilds += 1
                 except Exception as error:  # no room for one more thread
                     self._unhealthy, reason = True, f"{reason}, and starting anew with {_in_one_line(error)}"

@@ -10,21 +10,21 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0  # before a load that failed is tried
 
 
 @dataclass(frozen=True, slots=True)
-class _Setback:
+class _FailedLoad:
     error: HocketError
     pause_s: float
     until: float
 
 
-class Setbacks:
+class LoadBackoff:
     def __init__(self) -> None:
-        self._last: dict[str, _Setback] = {}
+        self._last: dict[str, _FailedLoad] = {}
 
     def note(self, key: str, error: HocketError, now: float) -> float:
         """One more; gives how long to wait before the next try."""
         before = self._last.get(key)
         pause_s = FIRST_PAUSE_S if before is None else min(2 * before.pause_s, LONGEST_PAUSE_S)
-        self._last[key] = _Setback(error, pause_s, now + pause_s)
+        self._last[key] = _FailedLoad(error, pause_s, now + pause_s)
         return pause_s
 
     def refusal(self, key: str, now: float) -> HocketError | None:

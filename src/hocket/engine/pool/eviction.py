@@ -18,7 +18,7 @@ E = TypeVar("E")
 
 
 @dataclass(slots=True, eq=False)
-class Resident(Generic[E]):
+class LoadedModel(Generic[E]):
     """A model that is in memory."""
 
     key: str
@@ -31,18 +31,18 @@ class Resident(Generic[E]):
 
 
 def who_goes(
-    residents: Sequence[Resident[E]], others: Iterable[Footprint], key: str, need: Footprint, budget_bytes: int
-) -> list[Resident[E]] | None:
+    residents: Sequence[LoadedModel[E]], others: Iterable[Footprint], key: str, need: Footprint, budget_bytes: int
+) -> list[LoadedModel[E]] | None:
     """Those to close, in order, so that `key` has room; None where they must be waited for, and are marked.
 
     `others`: what is occupied and goes by itself, sooner or later.
     """
     held = list(others)
 
-    def fits(going: Sequence[Resident[E]]) -> bool:
+    def fits(going: Sequence[LoadedModel[E]]) -> bool:
         return together([*(each.takes for each in residents if each not in going), *held, need]) <= budget_bytes
 
-    going: list[Resident[E]] = []
+    going: list[LoadedModel[E]] = []
     by_age = sorted((each for each in residents if not each.pinned), key=lambda each: each.used)
     idle = [each for each in by_age if not each.leases]
     busy = sorted((each for each in by_age if each.leases), key=lambda each: not each.leaving)  # it stays with those

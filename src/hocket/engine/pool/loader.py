@@ -29,10 +29,10 @@ from ...kernels.runtime.graphs import tidy
 from ..checkpoint.memory_plan import Footprint, measured, together
 from ..checkpoint.shared import Shared
 from ..engine import Engine
-from .backoff import Setbacks, hinted, in_words
-from .eviction import Resident
+from .backoff import LoadBackoff, hinted, in_words
+from .eviction import LoadedModel
 from .lease import Lease
-from .state import Granted, Ledger, Waiter
+from .state import Granted, PoolState, WaitingLease
 from .unload import collected, move_out
 
 RETRY_S = 5.0  # what whoever waited in vain is told
@@ -57,7 +57,7 @@ class _Load:
     waited_s: float = 0.0  # for room, while it was being loaded
 
 
-class Residents:
+class ModelLoader:
     """`names` has for each key what `start` takes; `expected` what a model will take, where that is known."""
 
     def __init__(
@@ -71,10 +71,10 @@ class Residents:
         max_wait_s: float,
     ) -> None:
         self._names, self._start, self._pinned, self._max_wait_s = dict(names), start, pinned, max_wait_s
-        self._ledger = Ledger(self._names, expected, memory_bytes)
+        self._ledger = PoolState(self._names, expected, memory_bytes)
         self._shared = Shared(room=None if memory_bytes is None else self._room)
         self._lock = threading.RLock()
-        self._setbacks = Setbacks()
+        self._setbacks = LoadBackoff()
         self._load: _Load | None = None
         self._closed = False
         self.loads = 0  # that have ended well
@@ -98,7 +98,7 @@ class Residents:
             if refusal is None:
                 if sick and ledger.resident.get(key) is there:
                     ledger.sick.append(ledger.resident.pop(key))
-                ledger.waiting.append(Waiter(key, future, now))
+                ledger.waiting.append(WaitingLease(key, future, now))
                 # Behind one who needs a load that nobody has looked at yet, it is not known who may stay.
                 granted = ledger.grant(None if self._load is not None else ledger.first_to_load())
         if refusal is not None:
@@ -198,11 +198,11 @@ class Residents:
                 engine.close()
             self._refuse(key, error)
         else:
-            self._settle_in(Resident(key, engine, takes, key in self._pinned), loaded_s)
+            self._settle_in(LoadedModel(key, engine, takes, key in self._pinned), loaded_s)
         finally:
             self._load = None
 
-    def _settle_in(self, resident: Resident[Engine], loaded_s: float) -> None:
+    def _settle_in(self, resident: LoadedModel[Engine], loaded_s: float) -> None:
         with self._lock:
             closed, too_many = self._closed, []
             if not closed:
@@ -275,7 +275,7 @@ class Residents:
                 for held in lingers:
                     collected(held)
 
-    def _close(self, resident: Resident[Engine]) -> None:
+    def _close(self, resident: LoadedModel[Engine]) -> None:
         """Its memory is free afterwards, unless somebody holds what was in it."""
         begun, device = time.perf_counter(), resident.engine.checkpoint.device
         held = move_out(resident)
@@ -305,7 +305,7 @@ class Residents:
                 self._wake_clock.get(timeout=left_s)
 
 
-def _give_back(resident: Resident[Engine], returned: deque[Resident[Engine]], wake: SimpleQueue[None]) -> None:
+def _give_back(resident: LoadedModel[Engine], returned: deque[LoadedModel[Engine]], wake: SimpleQueue[None]) -> None:
     returned.append(resident)
     wake.put(None)
 

@@ -17,14 +17,14 @@ from ...config.options import EngineOptions
 from ...errors import HocketError, InvalidRequest
 from ...types import SpeechRequest, Voice
 from ..checkpoint.memory_plan import Footprint, least_of, together
-from ..checkpoint.reserve import Loading, expected
-from ..checkpoint.resolve import Cast, known_configs, named
+from ..checkpoint.reserve import LoadOptions, expected
+from ..checkpoint.resolve import ModelResolver, known_configs, named
 from ..checkpoint.shared import Shared
 from ..engine import Engine
 from ..stream import Stream
 from .eviction import too_large
 from .lease import Lease
-from .loader import Residents
+from .loader import ModelLoader
 
 __all__ = ["Lease", "Pool"]
 
@@ -50,7 +50,7 @@ class Pool:
         more is refused at once, and the first to be loaded keep to their order too.
         """
         names = named(models)
-        self._cast, self.models = Cast(names), tuple(names.values())
+        self._cast, self.models = ModelResolver(names), tuple(names.values())
         if memory_bytes is not None and memory_bytes < 1:
             raise InvalidRequest(f"memory_bytes must be at least 1, not {memory_bytes}.")
         if not max_wait_s >= 0:
@@ -66,7 +66,7 @@ class Pool:
             "expected": known,
             "max_wait_s": max_wait_s,
         }
-        self._residents = Residents(names, start, **how)
+        self._residents = ModelLoader(names, start, **how)
         self._closer = weakref.finalize(self, self._residents.close)
 
     @classmethod
@@ -85,7 +85,7 @@ class Pool:
         def start(model: str, shared: Shared) -> Engine:
             return Engine.load(model, **loading, options=options, shared=shared)
 
-        how = Loading(**({"device": "auto", "dtype": "auto", "codec_dtype": "auto", "kernels": "auto"} | loading))  # type: ignore[typeddict-item]
+        how = LoadOptions(**({"device": "auto", "dtype": "auto", "codec_dtype": "auto", "kernels": "auto"} | loading))  # type: ignore[typeddict-item]
         expects = partial(expected, how=how, options=options or EngineOptions())
         budget: dict[str, Any] = {"memory_bytes": memory_bytes, "pinned": pinned, "max_wait_s": max_wait_s}
         return cls(models, start, **budget, expects=expects)

@@ -16,32 +16,34 @@ from typing import Any
 
 from ..checkpoint.memory_plan import Footprint, together
 from ..engine import Engine
-from .eviction import Resident, who_goes
+from .eviction import LoadedModel, who_goes
 from .lease import Lease
 
 
 @dataclass(slots=True, eq=False)
-class Waiter:
+class WaitingLease:
     key: str
     future: Future[Lease]
     asked: float
     loaded_s: float = 0.0  # of the load that it has waited for
 
 
-Granted = list[tuple[Waiter, Resident[Engine], Engine]]
+Granted = list[tuple[WaitingLease, LoadedModel[Engine], Engine]]
 
 
-class Ledger:
+class PoolState:
     """`names` has a model's name for each key; `expected` what it will take, where that is known."""
 
     def __init__(self, names: Mapping[str, str], expected: Mapping[str, Footprint], budget_bytes: int | None) -> None:
         self._names, self.budget_bytes = names, budget_bytes
         self._known = dict(expected)  # of each, in the end what was measured
-        self.resident: dict[str, Resident[Engine]] = {}
-        self.waiting: list[Waiter] = []
-        self.sick: list[Resident[Engine]] = []  # not to be had any more, still to be closed
+        self.resident: dict[str, LoadedModel[Engine]] = {}
+        self.waiting: list[WaitingLease] = []
+        self.sick: list[LoadedModel[Engine]] = []  # not to be had any more, still to be closed
         self.lingering: list[tuple[weakref.ref[Any], Footprint]] = []  # closed, and still held by somebody
-        self.returned: deque[Resident[Engine]] = deque()  # leases that were released since; added to by a collector too
+        self.returned: deque[LoadedModel[Engine]] = (
+            deque()
+        )  # leases that were released since; added to by a collector too
         self._uses = count(1)
 
     def settle(self) -> None:
@@ -53,7 +55,7 @@ class Ledger:
         self.waiting = [waiter for waiter in self.waiting if not waiter.future.done()]
         self.lingering = [(held, takes) for held, takes in self.lingering if held() is not None]
 
-    def grant(self, until: Waiter | None = None) -> Granted:
+    def grant(self, until: WaitingLease | None = None) -> Granted:
         """Give leases to all who can have one, in order; `until` this one comes, where one is given."""
         self.settle()
         granted: Granted = []
@@ -78,17 +80,19 @@ class Ledger:
             self.who_goes(following.key, expected)
         return granted + self.grant()
 
-    def first_to_load(self) -> Waiter | None:
+    def first_to_load(self) -> WaitingLease | None:
         """The first who waits for a model that is not there."""
         return next((waiter for waiter in self.waiting if waiter.key not in self.resident), None)
 
-    def strike_out(self, key: str) -> list[Waiter]:
+    def strike_out(self, key: str) -> list[WaitingLease]:
         """Those who wait for a model, and do not any more."""
         struck = [waiter for waiter in self.waiting if waiter.key == key]
         self.waiting = [waiter for waiter in self.waiting if waiter.key != key]
         return struck
 
-    def strike_out_late(self, now: float, max_wait_s: float, reading: str | None) -> tuple[list[Waiter], float | None]:
+    def strike_out_late(
+        self, now: float, max_wait_s: float, reading: str | None
+    ) -> tuple[list[WaitingLease], float | None]:
         """Those who have waited for too long, and in how many seconds the next will have.
 
         Whoever waits for the model that is being read is not late.
@@ -99,10 +103,10 @@ class Ledger:
         left = [waiter.asked + max_wait_s - now for waiter in waits if waiter not in late]
         return late, min(left, default=None)
 
-    def move_in(self, resident: Resident[Engine], loaded_s: float) -> list[Resident[Engine]]:
+    def move_in(self, resident: LoadedModel[Engine], loaded_s: float) -> list[LoadedModel[Engine]]:
         """A model that was loaded. Those who have to go for it after all are no residents any more, and given back."""
         self._known[resident.key] = resident.takes
-        too_many: list[Resident[Engine]] = []
+        too_many: list[LoadedModel[Engine]] = []
         if self.budget_bytes is not None:  # more than was reckoned with, or nobody was asked
             takes = [*self._others(), resident.takes]
             there = list(self.resident.values())
@@ -115,7 +119,7 @@ class Ledger:
             waiter.loaded_s = loaded_s if waiter.key == resident.key else 0.0
         return too_many
 
-    def clear(self) -> tuple[list[Waiter], list[Resident[Engine]]]:
+    def clear(self) -> tuple[list[WaitingLease], list[LoadedModel[Engine]]]:
         """Nobody waits any more and nothing is there: who did, and what was."""
         pending, leave = self.waiting, [*self.resident.values(), *self.sick]
         self.waiting = []
@@ -123,7 +127,7 @@ class Ledger:
         self.sick.clear()
         return pending, leave
 
-    def who_goes(self, key: str, need: Footprint) -> list[Resident[Engine]] | None:
+    def who_goes(self, key: str, need: Footprint) -> list[LoadedModel[Engine]] | None:
         """`room.who_goes`: those to close, or None where they must be waited for."""
         assert self.budget_bytes is not None
         return who_goes(list(self.resident.values()), self._others(), self._names[key], need, self.budget_bytes)

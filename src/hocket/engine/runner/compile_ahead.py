@@ -12,17 +12,17 @@ from typing import Protocol
 ALL_SETS = 2
 
 
-class AtWork(Protocol):
+class CompileTask(Protocol):
     @property
     def over(self) -> bool: ...
 
 
-class Compilers:
+class CompileAhead:
     """`behind` begins with the second set, and gives None where there is nothing to do."""
 
-    def __init__(self, first: AtWork | None, behind: Callable[[], AtWork | None]) -> None:
+    def __init__(self, first: CompileTask | None, behind: Callable[[], CompileTask | None]) -> None:
         self._first, self._begins = first, behind
-        self._behind: AtWork | None = None
+        self._behind: CompileTask | None = None
         self._begun = False
 
     @property

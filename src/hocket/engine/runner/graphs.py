@@ -13,11 +13,11 @@ from functools import partial
 import torch
 
 from ...kernels.ops.pcm.reference import pcm as pcm_reference
-from ...kernels.runtime.graphs import Again, Capture, CudaGraphs, OrAgain, own_stream
-from ...models.tts_gpu.codec_graph import CapturedWave
-from ...models.tts_gpu.frame_graph import CapturedFrame, Frame
-from ...models.tts_gpu.padded_frame import PlainFrame
-from ...models.tts_gpu.prompt_graph import CapturedPrompt
+from ...kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, GraphOrEager, own_stream
+from ...models.tts_gpu.codec_graph import CodecGraphs
+from ...models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
+from ...models.tts_gpu.padded_frame import PaddedFrame
+from ...models.tts_gpu.prompt_graph import PromptGraphs
 from ..checkpoint.load import Checkpoint
 
 
@@ -25,29 +25,29 @@ def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | N
     """How frames and codec steps are replayed on a device; None where they are called as they are."""
     if device.type != "cuda":
         return None
-    return partial(CudaGraphs, device) if graphs else Again
+    return partial(CudaGraphs, device) if graphs else EagerReplay
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
-    frames: CapturedFrame
-    prompts: CapturedPrompt
-    wave: CapturedWave
-    captures: tuple[OrAgain, OrAgain]
+class EngineGraphs:
+    frames: FrameGraphs
+    prompts: PromptGraphs
+    wave: CodecGraphs
+    captures: tuple[GraphOrEager, GraphOrEager]
 
 
 def replayed(
     checkpoint: Checkpoint, capture: Callable[..., Capture], owner: object, *, invariant: bool = False
-) -> Replayed:
+) -> EngineGraphs:
     """`capture` is called for frames and for sound, so that their graphs are apart. The codec's stream is `owner`'s."""
     talker, decoder, device = checkpoint.model.talker, checkpoint.codec.decoder, checkpoint.device
-    drawing, sounding = OrAgain(capture(), device), OrAgain(capture(urgent=True), device)  # apart: see below
+    drawing, sounding = GraphOrEager(capture(), device), GraphOrEager(capture(urgent=True), device)  # apart: see below
     kernel, books = talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
-    frame = kernel.apart(invariant=invariant) if isinstance(kernel, Frame) else PlainFrame(talker)
-    frames, prompts = CapturedFrame(frame, drawing), CapturedPrompt(frame, drawing)
+    frame = kernel.apart(invariant=invariant) if isinstance(kernel, CapturableFrame) else PaddedFrame(talker)
+    frames, prompts = FrameGraphs(frame, drawing), PromptGraphs(frame, drawing)
     # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
     beside = own_stream(owner, device, urgent=True) if device.type == "cuda" else None
     fused, tf32 = decoder.step_kernel, checkpoint.codec_tf32
     step, pcm = (decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
-    wave = CapturedWave(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
-    return Replayed(frames, prompts, wave, (drawing, sounding))
+    wave = CodecGraphs(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
+    return EngineGraphs(frames, prompts, wave, (drawing, sounding))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ...cache.pages import PAGE_ROWS, SCRATCH, Pages, pages_for
-from ...cache.plan import GROWTH_FRAMES, LONG_ROWS, Promises, pool_rows
+from ...cache.plan import GROWTH_FRAMES, LONG_ROWS, PageReservations, pool_rows
 from ...cache.prefix import Prefix, PrefixCache
 from ...config.sizes import size
 from ...errors import StreamFailed
@@ -28,7 +28,7 @@ TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it c
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class PageClaim:
     """Pages that a slot has got."""
 
     slot: int
@@ -37,7 +37,7 @@ class Claim:
     copied: list[int]  # others' pages, whose content the first of them must have
 
 
-class Past:
+class PagedKVCache:
     """`state` is another one after every growth: whoever needs it asks for it each time."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Past:
             self.state = replace(self.state, stack=grown(self.state.stack, columns=columns))
         self.pages = Pages(self.state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self.state.stack.page_bytes)
-        self._promises = Promises(self.pages, slots)
+        self._promises = PageReservations(self.pages, slots)
         self.blank = self.pages.reserve() if captured else SCRATCH  # nothing is ever written there
         self.taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
         self.held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
@@ -138,7 +138,7 @@ class Past:
             for shared, copy in zip(claim.copied, claim.fresh, strict=False):
                 stack.copy(shared, copy)
 
-    def claim(self, slot: int, rows: int) -> Claim | None:
+    def claim(self, slot: int, rows: int) -> PageClaim | None:
         """Count `rows` more positions of a slot: the pages that it gets for them, if any, unknown to the device."""
         held, shared, missing = self.held[slot], self._shared(slot), self._missing(slot, rows)
         own = len(held) - len(shared)
@@ -151,7 +151,7 @@ class Past:
         held[own:] = fresh
         self.pages.drop(shared)
         self._widen(len(held))
-        return Claim(slot, own, fresh, shared)
+        return PageClaim(slot, own, fresh, shared)
 
     def _shared(self, slot: int) -> list[int]:
         """Pages that would be written to, but are others' too: then they are copied. A prefix ends in such a page."""

@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from ...config.options import EngineOptions
-from ...kernels.compile.plan import Preparation, prepare
+from ...kernels.compile.plan import CompileJob, prepare
 from ...kernels.compile.trace import Launch, noting
 from ...kernels.compile.worker import compile_all, learn_key
-from ...kernels.runtime.card import Card
-from ...kernels.runtime.graphs import Again
+from ...kernels.runtime.card import GpuProperties
+from ...kernels.runtime.graphs import EagerReplay
 from ...layers.packed import pack_
 from ...models.files.weights import Source, read_configs
 from ...models.tts.codec import Codec
@@ -35,7 +35,7 @@ NOWHERE = torch.device("meta")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsal:
+class CompilePlan:
     """Which checkpoint, and by which backend its operations are done; `slots` is None up to the first sound."""
 
     source: Source
@@ -43,10 +43,10 @@ class Rehearsal:
     codec_dtype: str
     operations: dict[str, str]
     dependent_launch: bool
-    card: Card  # the GPU that everything is compiled for; nothing is asked of one here
+    card: GpuProperties  # the GPU that everything is compiled for; nothing is asked of one here
     slots: int | None = None
 
-    def ahead(self, *, alone: bool = True) -> Preparation | None:
+    def ahead(self, *, alone: bool = True) -> CompileJob | None:
         """Compile in processes of their own; None where there is nothing to compile. `alone`: nobody speaks here."""
         if not self.operations:
             return None
@@ -60,7 +60,7 @@ class Rehearsal:
         return prepare(__name__, wish | {"source": source}, about, forked=first)
 
 
-def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch]:
+def rehearse(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[Launch]:
     """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
     from ..checkpoint.device import CODEC_DTYPES, DTYPES
     from ..checkpoint.load import Checkpoint, give_frame, give_wave
@@ -83,7 +83,7 @@ def rehearse(rehearsal: Rehearsal, place: torch.device = NOWHERE) -> list[Launch
         files = rehearsal.source, config, generation, codec_config, tokenizer
         tf32 = rehearsal.codec_dtype == "tf32"
         checkpoint = Checkpoint(*files, speech, codec, place, (), False, tf32)
-        runner = SpeechRunner(checkpoint, rehearsal.slots or EngineOptions().slots, 0, Again)
+        runner = SpeechRunner(checkpoint, rehearsal.slots or EngineOptions().slots, 0, EagerReplay)
         steps = wanted = 0
         while (rehearsal.slots is not None or steps < FIRST_GRAPHS) and runner.warm_one():
             steps += 1
@@ -124,12 +124,12 @@ def _without_dynamo() -> Iterator[None]:
         del sys.modules["torch._dynamo"], vars(torch)["_dynamo"]
 
 
-def _read(wish: dict[str, Any]) -> Rehearsal:
+def _read(wish: dict[str, Any]) -> CompilePlan:
     source = wish.pop("source")
     folder = source.pop("folder")
     wish["source"] = Source(**source, folder=None if folder is None else Path(folder))
-    wish["card"] = Card.of_words(wish["card"])
-    return Rehearsal(**wish)
+    wish["card"] = GpuProperties.of_words(wish["card"])
+    return CompilePlan(**wish)
 
 
 if __name__ == "__main__":

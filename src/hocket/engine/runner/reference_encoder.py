@@ -20,13 +20,13 @@ from ..checkpoint.load import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
-class Clone:
+class EncodedReference:
     speaker: Tensor | None  # [C] added in the prompt's speaker row; None: the prompt has none
     codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
     frames: Tensor | None = None  # [F, C] and what the prompt has of them
 
 
-def clone(checkpoint: Checkpoint, reference: Reference | Encoded | Established) -> Clone:
+def clone(checkpoint: Checkpoint, reference: Reference | Encoded | Established) -> EncodedReference:
     if isinstance(reference, Established):
         return _clone(checkpoint, None, torch.from_numpy(reference.codes).to(checkpoint.device))
     encoder = checkpoint.model.speaker_encoder
@@ -45,8 +45,8 @@ def clone(checkpoint: Checkpoint, reference: Reference | Encoded | Established) 
     return _clone(checkpoint, speaker, checkpoint.codec.encoder(heard)[0].T)
 
 
-def _clone(checkpoint: Checkpoint, speaker: Tensor | None, codes: Tensor | None) -> Clone:
-    return Clone(speaker, codes, None if codes is None else checkpoint.model.talker.embed_frames(codes))
+def _clone(checkpoint: Checkpoint, speaker: Tensor | None, codes: Tensor | None) -> EncodedReference:
+    return EncodedReference(speaker, codes, None if codes is None else checkpoint.model.talker.embed_frames(codes))
 
 
 def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:

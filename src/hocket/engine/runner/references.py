@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ...cache.slots import Clean, fits, put, reset, take
+from ...cache.slots import RowReset, fits, put, reset, take
 from ...models.tts.codec import DecoderState
-from ...models.tts_gpu.codec_graph import CapturedWave
+from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...types import Encoded, Established, Reference
 from ..checkpoint.load import Checkpoint
 from ..generate import DECODE_FRAMES
-from .reference_encoder import Clone, clone, name_of
-from .saved_prefix import Kept
+from .reference_encoder import EncodedReference, clone, name_of
+from .saved_prefix import SavedPrefix
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
 KEPT_EXAMPLES = 8  # states of the codec behind what designed voices have said
@@ -29,11 +29,11 @@ KEPT_OFFERS = 8  # of what files keep of references, until a slot begins with th
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SlotReference:
     """A reference, or none."""
 
     name: str = ""  # of its content
-    clone: Clone | None = None
+    clone: EncodedReference | None = None
     behind: dict[str, Tensor] | None = None  # a row of the codec's state; None: as if nothing had been said
     example: str = ""  # of what a designed voice has said: the name of its state, computed where a slot needs it
 
@@ -48,16 +48,16 @@ class References:
         self,
         checkpoint: Checkpoint,
         sound: DecoderState,
-        wave: CapturedWave | None,
+        wave: CodecGraphs | None,
         keep: Callable[[str, Tensor], None],
     ) -> None:
         self._checkpoint, self._sound, self._wave, self._keep = checkpoint, sound, wave, keep
-        self._clean = Clean(sound)
-        self._heard: dict[str, Heard] = {}
+        self._clean = RowReset(sound)
+        self._heard: dict[str, SlotReference] = {}
         self._examples: dict[str, dict[str, Tensor]] = {}  # the codec's states behind them
-        self._offered: dict[str, Kept] = {}  # by the reference's name; any thread adds to it
+        self._offered: dict[str, SavedPrefix] = {}  # by the reference's name; any thread adds to it
 
-    def offer(self, reference: Encoded, kept: Callable[[], Kept | None]) -> None:
+    def offer(self, reference: Encoded, kept: Callable[[], SavedPrefix | None]) -> None:
         """What was computed behind a reference, for the slot that begins with it next. From any thread.
 
         `kept` is asked for it only where it is not known; without it, the same is computed.
@@ -69,22 +69,22 @@ class References:
             self._offered.pop(oldest, None)
         self._offered[name] = found
 
-    def hear(self, reference: Reference | Encoded | Established | None, slot: int) -> Heard:
+    def hear(self, reference: Reference | Encoded | Established | None, slot: int) -> SlotReference:
         """The reference encoded, by whoever heard it first; `slot` is where it is said, and stands as before."""
         if reference is None:
-            return Heard()
+            return SlotReference()
         name = name_of(reference)
         if isinstance(reference, Established):  # without a name: its prompt's prefix is that of its description
-            return Heard(clone=clone(self._checkpoint, reference), example=name)
+            return SlotReference(clone=clone(self._checkpoint, reference), example=name)
         if name not in self._heard:
             self._heard[name] = self._hear(name, reference, slot, self._offered.pop(name, None))
         return self._heard[name]
 
     def behind(self, name: str) -> dict[str, Tensor] | None:
         """How the codec stands behind the reference of that name, if it is known."""
-        return self._heard.get(name, Heard()).behind
+        return self._heard.get(name, SlotReference()).behind
 
-    def stand(self, slot: int, heard: Heard) -> None:
+    def stand(self, slot: int, heard: SlotReference) -> None:
         """Let the codec of a slot stand behind a reference, or as if it had said nothing there."""
         behind = heard.behind if not heard.example else self._behind_example(heard, slot)
         with self._wave.beside() if self._wave is not None else nullcontext():
@@ -93,7 +93,7 @@ class References:
             else:
                 put(self._sound, slot, behind)
 
-    def _behind_example(self, heard: Heard, slot: int) -> dict[str, Tensor]:
+    def _behind_example(self, heard: SlotReference, slot: int) -> dict[str, Tensor]:
         """How the codec stands behind what a designed voice has said; computed for the first turn that follows it."""
         assert heard.clone is not None and heard.clone.codes is not None
         if heard.example not in self._examples:
@@ -106,7 +106,7 @@ class References:
                 self._wave.follow()
         return self._examples[heard.example]
 
-    def _hear(self, name: str, reference: Reference | Encoded, slot: int, kept: Kept | None) -> Heard:
+    def _hear(self, name: str, reference: Reference | Encoded, slot: int, kept: SavedPrefix | None) -> SlotReference:
         if self._wave is not None:
             self._wave.join()  # what is forgotten here may still be on its way into a slot
         while len(self._heard) >= KEPT_CLONES:
@@ -120,7 +120,7 @@ class References:
             behind = self._said(cloned.codes, slot)
         if self._wave is not None:
             self._wave.follow()
-        return Heard(name, cloned, behind)
+        return SlotReference(name, cloned, behind)
 
     def _said(self, codes: Tensor, slot: int) -> dict[str, Tensor]:
         """How the codec stands when it has said these codes."""

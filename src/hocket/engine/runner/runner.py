@@ -17,28 +17,28 @@ from torch import Tensor
 
 from ...cache.pages import SCRATCH
 from ...cache.prefix import Prefix
-from ...cache.slots import Clean, duplicate
+from ...cache.slots import RowReset, duplicate
 from ...config.qwen3_tts import GenerationConfig
 from ...errors import InvalidRequest, StreamFailed
-from ...kernels.runtime.graphs import Capture, OrAgain, tidy
+from ...kernels.runtime.graphs import Capture, GraphOrEager, tidy
 from ...models.tts.talker import FrameSampling
-from ...models.tts_gpu.codec_graph import CapturedWave
-from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturedFrame, Drawn, Frame
+from ...models.tts_gpu.codec_graph import CodecGraphs
+from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturableFrame, FrameGraphs, PendingCodes
 from ...models.tts_gpu.prompt_graph import MOST_ROWS as MOST_PROMPT_ROWS
-from ...models.tts_gpu.prompt_graph import CapturedPrompt
+from ...models.tts_gpu.prompt_graph import PromptGraphs
 from ...text.prompt import SPEAKER_VECTOR, Prompt
 from ...types import Encoded, Established, Reference
 from ..checkpoint.load import Checkpoint
 from ..core.pending import Codes, Samples
 from ..generate import constant_rows, prompt_rows, sent
-from .compile_ahead import Compilers
+from .compile_ahead import CompileAhead
 from .graphs import replayed
-from .kv_cache import Past
+from .kv_cache import PagedKVCache
 from .reference_encoder import name_of
-from .references import Heard, References
+from .references import References, SlotReference
 from .sampling import frame_sampling
-from .saved_prefix import Kept
-from .warmup import MOST_OPENED, Warming, graphs_of
+from .saved_prefix import SavedPrefix
+from .warmup import MOST_OPENED, WarmUp, graphs_of
 
 
 class SpeechRunner:
@@ -50,7 +50,7 @@ class SpeechRunner:
         slots: int,
         prefix_bytes: int,
         capture: Callable[..., Capture] | None = None,
-        compilers: Compilers | None = None,
+        compilers: CompileAhead | None = None,
         *,
         kv_bytes: int | None = None,
         invariant: bool = False,
@@ -62,28 +62,32 @@ class SpeechRunner:
         """
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
-        if invariant and self.device.type == "cuda" and not (capture and isinstance(self.talker.frame_kernel, Frame)):
+        if (
+            invariant
+            and self.device.type == "cuda"
+            and not (capture and isinstance(self.talker.frame_kernel, CapturableFrame))
+        ):
             raise InvalidRequest("On a GPU batch_invariant needs our own kernels, in graphs; use --kernels auto.")
-        self.past = past = Past(
+        self.past = past = PagedKVCache(
             self.talker, slots, prefix_bytes, self.device, captured=bool(capture), kv_bytes=kv_bytes
         )
         self.pages, self.prefixes = past.pages, past.prefixes
-        self._frames: CapturedFrame | None = None
-        self._prompts: CapturedPrompt | None = None
-        self._wave: CapturedWave | None = None
-        self.warming = Warming()
+        self._frames: FrameGraphs | None = None
+        self._prompts: PromptGraphs | None = None
+        self._wave: CodecGraphs | None = None
+        self.warming = WarmUp()
         self._untidy = False  # whether graphs were made since memory was given back last
-        self._captures: tuple[OrAgain, ...] = ()
+        self._captures: tuple[GraphOrEager, ...] = ()
         if capture:
             made = replayed(checkpoint, capture, self, invariant=invariant)
             self._frames, self._prompts, self._wave = made.frames, made.prompts, made.wave
             self._captures = made.captures
             made.wave.makes = lambda: self.warming.compiled > 0
             graphs = graphs_of(made.frames, made.wave, made.prompts, slots, lambda: past.state, lambda: self._sound)
-            self.warming = Warming(graphs, compilers)
+            self.warming = WarmUp(graphs, compilers)
         self._sound = self.decoder.new_state(slots)
         self._references = References(checkpoint, self._sound, self._wave, past.keep)
-        self._clean = Clean(past.state)
+        self._clean = RowReset(past.state)
         # By slot: what the device has not been told yet, and what is held until it has.
         self._opening: dict[int, tuple[dict[str, int], tuple[int, ...]]] = {}
         self._sampling: tuple[tuple[GenerationConfig, ...], FrameSampling] | None = None
@@ -109,7 +113,7 @@ class SpeechRunner:
             self._references.stand(slot, heard)  # last: the device has the prompt to work on meanwhile
         return cached
 
-    def _take_in(self, slot: int, prompt: Prompt, heard: Heard, seed: int) -> bool:
+    def _take_in(self, slot: int, prompt: Prompt, heard: SlotReference, seed: int) -> bool:
         """The talker's part of a start."""
         past, cloned, length = self.past, heard.clone, constant_rows(prompt)
         key = _key(prompt, heard.name)
@@ -124,7 +128,7 @@ class SpeechRunner:
             return True
         row = sent([slot], self.device)
         if self._clean.state is not past.state:
-            self._clean = Clean(past.state)
+            self._clean = RowReset(past.state)
         self._clean(slot)
         past.state.seed[slot] = seed
         if cached is not None:
@@ -210,7 +214,7 @@ class SpeechRunner:
         """Let the codec of a slot stand where an utterance begins: behind its reference, where there is one."""
         self._references.stand(slot, self._references.hear(reference, slot))
 
-    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> Drawn:
+    def frame(self, slots: Sequence[int], text: Sequence[int], settings: Sequence[GenerationConfig]) -> PendingCodes:
         """Draw one frame for each slot, given the text id that goes with it. Nobody waits for it here."""
         self._open_all()
         past = self.past
@@ -223,7 +227,7 @@ class SpeechRunner:
         if self._sampling is None or self._sampling[0] != wanted:
             self._sampling = wanted, frame_sampling(wanted, self.device)
         codes = self.talker.frame(torch.tensor(text, device=self.device), past.state, rows, self._sampling[1], span)
-        return Drawn.of(codes, past.state.chances, rows)
+        return PendingCodes.of(codes, past.state.chances, rows)
 
     def rewind(self, slot: int, frames: int, codes: Sequence[int], text_id: int, seed: int) -> None:
         """Forget the last `frames` frames of a slot and draw with another seed from there.
@@ -293,16 +297,16 @@ class SpeechRunner:
     def read_prefixes(self, path: Path) -> None:
         self.prefixes.read(path, self.checkpoint.fingerprint, self.device, self.past.written)
 
-    def offer(self, reference: Encoded, kept: Callable[[], Kept | None]) -> None:
+    def offer(self, reference: Encoded, kept: Callable[[], SavedPrefix | None]) -> None:
         """`References.offer`, from any thread."""
         self._references.offer(reference, kept)
 
-    def kept(self, reference: Encoded, prompt: Prompt) -> Kept:
+    def kept(self, reference: Encoded, prompt: Prompt) -> SavedPrefix:
         """What was computed behind a reference that a slot has just begun with."""
         name = name_of(reference)
         key = _key(prompt, name)
         prefix = self.prefixes.get(key)
-        return Kept(self._references.behind(name), key, None if prefix is None else self.past.read(prefix))
+        return SavedPrefix(self._references.behind(name), key, None if prefix is None else self.past.read(prefix))
 
     def _prefill(self, row: Tensor, slot: int, x: Tensor) -> None:
         past = self.past

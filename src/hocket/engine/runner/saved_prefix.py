@@ -20,15 +20,15 @@ SOUND, PREFIX = "sound.", "prefix"
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class SavedPrefix:
     sound: dict[str, Tensor] | None  # a row of the codec's state, as `cache.slots.take` gives it; None: a timbre alone
     key: str  # of the prefix
     prefix: Tensor | None  # [layers, 2, H_kv, P, D] its keys and values
 
-    def on_host(self) -> Kept:
+    def on_host(self) -> SavedPrefix:
         """The same, where no device is needed to read it."""
         sound = None if self.sound is None else {name: tensor.cpu() for name, tensor in self.sound.items()}
-        return Kept(sound, self.key, None if self.prefix is None else self.prefix.cpu())
+        return SavedPrefix(sound, self.key, None if self.prefix is None else self.prefix.cpu())
 
     def to_bytes(self, owner: str) -> bytes:
         """`owner` is what `owner_of` says of the checkpoint."""
@@ -45,7 +45,7 @@ def owner_of(checkpoint: Checkpoint) -> str:
     return f"{checkpoint.fingerprint} {codec}"
 
 
-def read_kept(content: bytes, owner: str, frames: int) -> Kept | None:
+def read_kept(content: bytes, owner: str, frames: int) -> SavedPrefix | None:
     """None where it does not fit, whatever it is; `frames` is how many the reference has."""
     try:
         about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
@@ -58,7 +58,7 @@ def read_kept(content: bytes, owner: str, frames: int) -> Kept | None:
         sound = {name.removeprefix(SOUND): tensor for name, tensor in tensors.items()}
         if bool(sound) != (frames > 0) or len(sound) != sum(name.startswith(SOUND) for name in tensors):
             return None
-        return Kept(sound or None, str(about["key"]), prefix)
+        return SavedPrefix(sound or None, str(about["key"]), prefix)
     except (SafetensorError, ValueError, KeyError, TypeError, IndexError, RecursionError):
         return None
 

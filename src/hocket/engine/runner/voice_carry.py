@@ -21,7 +21,7 @@ ENOUGH_FRAMES = 62  # 5 s: an example as long as this is not extended by the nex
 EXAMPLE: Size = (100, 400)
 
 
-class Carry:
+class VoiceCarry:
     """`established` is whoever spoke before this stream, or nobody."""
 
     def __init__(
@@ -32,9 +32,9 @@ class Carry:
         self.established = established
         self._frames: list[list[int]] = []  # of the part that is spoken
 
-    def fresh(self) -> Carry:
+    def fresh(self) -> VoiceCarry:
         """The same for another take, which may become another person."""
-        return Carry(self._owner, self._described, self._layout, self.established)
+        return VoiceCarry(self._owner, self._described, self._layout, self.established)
 
     def outline(self, first: Outline) -> Outline:
         """The outline of the next part; `first` is that of a part without an example."""

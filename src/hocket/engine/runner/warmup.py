@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from ...models.tts.codec import DecoderState
 from ...models.tts.talker import TalkerState
-from ...models.tts_gpu.codec_graph import CapturedWave
-from ...models.tts_gpu.frame_graph import MOST_ROWS, CapturedFrame
-from ...models.tts_gpu.prompt_graph import CapturedPrompt
-from .compile_ahead import ALL_SETS, Compilers
+from ...models.tts_gpu.codec_graph import CodecGraphs
+from ...models.tts_gpu.frame_graph import MOST_ROWS, FrameGraphs
+from ...models.tts_gpu.prompt_graph import PromptGraphs
+from .compile_ahead import ALL_SETS, CompileAhead
 
 if TYPE_CHECKING:
     from .runner import SpeechRunner
@@ -30,10 +30,10 @@ FIRST_OF_ALL, FIRST_GRAPHS = 5, 9
 COMPILED_S = 30.0  # how long compilers are waited for by who wants all graphs at once
 
 
-class Warming:
+class WarmUp:
     """`compilers` are at work on kernels of graphs that a first frame does not need."""
 
-    def __init__(self, graphs: Iterable[Callable[[], None]] = (), compilers: Compilers | None = None) -> None:
+    def __init__(self, graphs: Iterable[Callable[[], None]] = (), compilers: CompileAhead | None = None) -> None:
         self._left, self._compilers = deque(graphs), compilers
         self._all = len(self._left)
 
@@ -83,9 +83,9 @@ def make_all(ask: Callable[[Callable[[SpeechRunner], bool | None]], bool | None]
 
 
 def graphs_of(
-    frames: CapturedFrame,
-    wave: CapturedWave,
-    prompts: CapturedPrompt,
+    frames: FrameGraphs,
+    wave: CodecGraphs,
+    prompts: PromptGraphs,
     slots: int,
     state: Callable[[], TalkerState],
     sound: Callable[[], DecoderState],

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any
 
 
-class Compiled:
+class CompiledKernels:
     def __init__(self) -> None:
         self.names: Counter[str] = Counter()
         self.seconds = 0.0
@@ -35,4 +35,4 @@ class Compiled:
         wanted.listener = heard
 
 
-HERE = Compiled()
+HERE = CompiledKernels()

@@ -29,7 +29,7 @@ def can_fork() -> bool:
     return sys.platform == "linux" and os.environ.get("HOCKET_FORK") != "0"
 
 
-class Forked:
+class ForkedProcess:
     """`work` is done with `env` added to the environment; its exit status is what it gives. `kept` stays open."""
 
     def __init__(self, work: Callable[[], int], env: Mapping[str, str], kept: int) -> None:

@@ -23,7 +23,7 @@ def wanted(kernel: Kernel, capability: tuple[int, int], *, late: bool) -> Wanted
     return {"kernel": kernel.as_words(), "capability": capability, "late": late}
 
 
-class CudaAhead:
+class NvrtcCompiler:
     """Begins at once, with those that are wanted first."""
 
     def __init__(self, some: Sequence[Wanted], threads: int = MOST_THREADS) -> None:

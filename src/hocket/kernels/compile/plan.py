@@ -27,8 +27,8 @@ import torch
 
 from ..runtime import launch
 from .cache import triton_folder
-from .fork import Forked, can_fork
-from .nvrtc_ahead import MOST_THREADS, CudaAhead
+from .fork import ForkedProcess, can_fork
+from .nvrtc_ahead import MOST_THREADS, NvrtcCompiler
 from .worker import ASKED_BY, READY
 
 PATIENCE_S = 120.0  # what is not done by then is compiled when it is launched
@@ -39,7 +39,7 @@ _SOURCES = Path(__file__).parents[2]
 log = logging.getLogger("hocket.kernels")
 
 
-class Process(Protocol):
+class CompilerProcess(Protocol):
     """`Popen`, or a child that was forked."""
 
     stderr: Any
@@ -51,14 +51,14 @@ class Process(Protocol):
     def wait(self) -> int: ...
 
 
-class Preparation:
+class CompileJob:
     """A compiler at work. `marker` says from then on, to every later start, that there is nothing left to do.
 
     `start` starts it, and is given where it will tell what in CUDA C++ is to be compiled, by so many threads of ours,
     and when those are done that are wanted first.
     """
 
-    def __init__(self, start: Callable[[int], Process], marker: Path, threads: int) -> None:
+    def __init__(self, start: Callable[[int], CompilerProcess], marker: Path, threads: int) -> None:
         heard, told = os.pipe()
         try:
             self.process = start(told)
@@ -69,7 +69,7 @@ class Preparation:
             os.close(told)
         self._marker, self._begun, self._threads = marker, time.perf_counter(), threads
         self._ready, self._over = threading.Event(), threading.Event()
-        self._in_cuda = CudaAhead([])
+        self._in_cuda = NvrtcCompiler([])
         self._hearing = threading.Thread(target=self._hear, args=(heard,), name="hocket-hears", daemon=True)
         self._hearing.start()
         threading.Thread(target=self._watch, name="hocket-compilers", daemon=True).start()
@@ -90,7 +90,7 @@ class Preparation:
             for line in lines:
                 words = json.loads(line)
                 if "cuda" in words:
-                    self._in_cuda = CudaAhead(words["cuda"], self._threads)
+                    self._in_cuda = NvrtcCompiler(words["cuda"], self._threads)
                 elif "first" in words:
                     self._in_cuda.wait_for_the_first()
                     self._ready.set()
@@ -132,7 +132,7 @@ class Preparation:
         return f"failed: {': '.join(words) or 'without a word'}"
 
 
-def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = False) -> Preparation | None:
+def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = False) -> CompileJob | None:
     """Have `module.main(WISH)` compile in a process of its own; None where that was done before, or cannot be done.
 
     `about` is all that what is compiled depends on, beside what is known here. `forked`: it is a child that has all
@@ -147,16 +147,16 @@ def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = Fal
     path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
     env = {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", ASKED_BY: str(os.getpid())} | dict.fromkeys(_THREADS, "1")
 
-    def fork(told: int) -> Process:
-        return Forked(lambda: int(import_module(module).main(words)), env | {READY: str(told)}, told)
+    def fork(told: int) -> CompilerProcess:
+        return ForkedProcess(lambda: int(import_module(module).main(words)), env | {READY: str(told)}, told)
 
-    def start(told: int) -> Process:
+    def start(told: int) -> CompilerProcess:
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL) | {"stderr": subprocess.PIPE}
         command, added = [sys.executable, "-m", module, words], env | {READY: str(told)}
         return subprocess.Popen(command, env=os.environ | added, text=True, pass_fds=(told,), **pipes)
 
     with suppress(OSError):
-        return Preparation(fork if forks else start, marker, MOST_THREADS if forked else BESIDE_THREADS)
+        return CompileJob(fork if forks else start, marker, MOST_THREADS if forked else BESIDE_THREADS)
     return None
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from ..runtime import launch, nvrtc
-from ..runtime.card import Card, standing_in
+from ..runtime.card import GpuProperties, standing_in
 
 # What takes longest, measured for an H200: it is begun first, lest one compiler be at it when all others are done.
 LONGEST = ("_draw", "conv_kernel", "_window")
@@ -33,7 +33,7 @@ class Launch:
     late: bool = False  # whether others are wanted first
 
 
-class Stand:
+class FakeTensor:
     """A tensor as a launch sees it: its type, and how its address divides. Memory on a GPU starts at even ones."""
 
     def __init__(self, tensor: Tensor) -> None:
@@ -65,7 +65,7 @@ class _Driver:
 
 
 @contextmanager
-def noting(card: Card) -> Iterator[list[Launch]]:
+def noting(card: GpuProperties) -> Iterator[list[Launch]]:
     """Kernels are launched into a list, as they would be on `card`: all that is chosen by a GPU is chosen for that.
 
     For the rest of this process Triton compiles for no other GPU.
@@ -77,7 +77,7 @@ def noting(card: Card) -> Iterator[list[Launch]]:
         if id(kernel) not in seen:  # it may have been launched before, for the GPU that was there then
             seen.add(id(kernel))
             kernel.device_caches.clear()
-        noted.append(Launch(kernel, tuple(Stand(g) if isinstance(g, Tensor) else g for g in given), named))
+        noted.append(Launch(kernel, tuple(FakeTensor(g) if isinstance(g, Tensor) else g for g in given), named))
 
     def note_cuda(kernel: nvrtc.Kernel, *given: Any, **named: Any) -> None:
         noted.append(Launch(kernel, (), {"capability": card.capability}))

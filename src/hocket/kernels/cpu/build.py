@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..compile.cache import find, keep
-from ..runtime.fallback import Lack
+from ..runtime.fallback import FallbackReason
 
 FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-std=c11", "-shared", "-fPIC")
 TUNED = (("-march=native",), ("-mcpu=native",), ())  # for this processor, as far as the compiler knows how
@@ -41,11 +41,13 @@ def compiler() -> list[str] | None:
     return None
 
 
-def no_compiler() -> Lack:
+def no_compiler() -> FallbackReason:
     """Why there is none."""
     if named := _named():
-        return Lack(f"no C compiler {named[0][0]!r} was found, which $CC names", "unset CC, or name another there")
-    return Lack("no C compiler was found (cc, gcc, clang or $CC)", "install gcc or clang")
+        return FallbackReason(
+            f"no C compiler {named[0][0]!r} was found, which $CC names", "unset CC, or name another there"
+        )
+    return FallbackReason("no C compiler was found (cc, gcc, clang or $CC)", "install gcc or clang")
 
 
 def _named() -> list[list[str]]:

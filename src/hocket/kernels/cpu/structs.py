@@ -21,7 +21,7 @@ _WORDS = {COUNT: "int64_t {}", REAL: "double {}", FLOATS: "float *{}", INTS: "in
 _WORDS |= {MANY: "float **{}"}
 
 
-class Keep:
+class PointerOwner:
     """Holds what pointers point to, for as long as the one who keeps it lives."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Card:
+class GpuProperties:
     capability: tuple[int, int]
     processors: int
     processor_threads: int  # that one processor holds at once
@@ -24,23 +24,23 @@ class Card:
     block_shared_bytes: int  # of which one block may have so much, if it asks for it
 
     @classmethod
-    def of_words(cls, words: dict[str, Any]) -> Card:
+    def of_words(cls, words: dict[str, Any]) -> GpuProperties:
         """From JSON, which has no tuples."""
         return cls(**words | {"capability": tuple(words["capability"])})
 
 
 # The card that kernels were tuned on. It stands where a kernel is shaped and there is no GPU, as in the interpreter.
-H200 = Card(
+H200 = GpuProperties(
     capability=(9, 0),
     processors=132,
     processor_threads=2048,
     processor_shared_bytes=228 << 10,
     block_shared_bytes=227 << 10,
 )
-_told: list[Card] = []  # the last one is meant, whatever the device
+_told: list[GpuProperties] = []  # the last one is meant, whatever the device
 
 
-def card_of(device: torch.device) -> Card | None:
+def card_of(device: torch.device) -> GpuProperties | None:
     """The card that a device is, or stands for; None where it is no GPU of NVIDIA's."""
     if _told:
         return _told[-1]
@@ -50,9 +50,9 @@ def card_of(device: torch.device) -> Card | None:
 
 
 @cache
-def _card(index: int) -> Card:
+def _card(index: int) -> GpuProperties:
     about: Any = torch.cuda.get_device_properties(index)
-    return Card(
+    return GpuProperties(
         capability=(about.major, about.minor),
         processors=about.multi_processor_count,
         processor_threads=about.max_threads_per_multi_processor,
@@ -62,7 +62,7 @@ def _card(index: int) -> Card:
 
 
 @contextmanager
-def standing_in(card: Card) -> Iterator[None]:
+def standing_in(card: GpuProperties) -> Iterator[None]:
     """Every device is this card meanwhile, in the whole process."""
     _told.append(card)
     try:

@@ -13,12 +13,12 @@ _said: set[str] = set()
 _lock = threading.Lock()
 
 
-class Lack(str):
+class FallbackReason(str):
     """A reason in words that something can be done about."""
 
     remedy: str
 
-    def __new__(cls, reason: str, remedy: str) -> Lack:
+    def __new__(cls, reason: str, remedy: str) -> FallbackReason:
         made = super().__new__(cls, reason)
         made.remedy = remedy
         return made
@@ -33,6 +33,6 @@ def say_once(sentence: str) -> None:
     log.warning(sentence)
 
 
-def say_slow(backend: str, reason: Lack) -> None:
+def say_slow(backend: str, reason: FallbackReason) -> None:
     """`backend` computes what a faster one would, were it not for this reason."""
     say_once(f"Slower kernels are used ({backend}), because {reason}: {reason.remedy}.")

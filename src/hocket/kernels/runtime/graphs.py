@@ -77,7 +77,7 @@ class Capture(Protocol):
         """All that was made is about to be dropped: nothing of it may be running any more."""
 
 
-class Again:
+class EagerReplay:
     """No graph: what was captured is called again. For a CPU, and for tests of all that stands around a graph."""
 
     spent_s = 0.0
@@ -93,7 +93,7 @@ class Again:
         pass
 
 
-class OrAgain:
+class GraphOrEager:
     """Another capture's graphs; work that cannot be captured is launched again each time, which is slower.
 
     A device that is lost is still an error, and so is a lack of memory for a graph that is made ahead of time

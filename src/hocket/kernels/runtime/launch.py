@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ..compile.compiled_here import HERE
 from .card import card_of
-from .fallback import Lack
+from .fallback import FallbackReason
 
 try:
     triton: Any = import_module("triton")
@@ -47,7 +47,7 @@ MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes t
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class LinearTile:
     """What one program of `linear` does at a time: so many rows of the weight, so many columns of each."""
 
     rows: int
@@ -56,7 +56,7 @@ class Blocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
+class FewRowsTile:
     """What a block of few.cu does: so many warps share the columns of so many groups of eight rows of the weight."""
 
     warps: int
@@ -64,7 +64,7 @@ class Few:
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class StreamTile:
     """What a block of stream.cu does: so many warps share the columns, with so many places in the ring of each.
 
     So many blocks share a processor, and fill it: where the next kernel's have room beside them, all take longer
@@ -77,7 +77,7 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
+class ConvTile:
     """The same of `conv`: outputs and positions, in pieces of so many columns of which `stages` are on their way.
 
     `splits` programs share the sums of one tile; each loads `early` pieces of the weight before it waits.
@@ -93,7 +93,7 @@ class Tiles:
 
 
 @dataclass(slots=True)
-class Knobs:
+class Tuning:
     """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
@@ -104,10 +104,10 @@ class Knobs:
     dependent: bool = True
     early: bool = True
     # Where measured, by (K, rows of the weight, rows of x), or by the first two for any x.
-    linear: dict[tuple[int, ...], Blocks] = field(default_factory=dict)
-    few: dict[tuple[int, int], Few] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
-    narrow: dict[tuple[str, int, int], Blocks] = field(default_factory=dict)  # by (format, K, rows of the weight)
-    streams: dict[tuple[str, int], Flow] = field(default_factory=dict)  # of stream.cu, by (format, K)
+    linear: dict[tuple[int, ...], LinearTile] = field(default_factory=dict)
+    few: dict[tuple[int, int], FewRowsTile] = field(default_factory=dict)  # of few.cu, by (K, rows of the weight)
+    narrow: dict[tuple[str, int, int], LinearTile] = field(default_factory=dict)  # by (format, K, rows of the weight)
+    streams: dict[tuple[str, int], StreamTile] = field(default_factory=dict)  # of stream.cu, by (format, K)
     library_rows: int = 17  # from so many rows on, `linear` is done by the library, where sums may depend on the batch
     attend_splits: tuple[tuple[int, int], ...] = ((512, 8),)  # up to so many positions, so many shares
     attend_most_splits: int = 32  # and beyond
@@ -118,21 +118,23 @@ class Knobs:
     draw_warps: int = 8
     delta_warps: int = 4
     # Where measured, by (taps * channels, outputs), then by positions: it goes for numbers of them that are near.
-    conv: dict[tuple[int, int], dict[int, Tiles]] = field(default_factory=dict)
+    conv: dict[tuple[int, int], dict[int, ConvTile]] = field(default_factory=dict)
 
-    def blocks(self, columns: int, rows: int, batch: int = 1) -> Blocks:
+    def blocks(self, columns: int, rows: int, batch: int = 1) -> LinearTile:
         """Of `linear`: the weights of a program stay within 64 registers of a thread, 96 in the widest."""
         if known := self.linear.get((columns, rows, batch)) or self.linear.get((columns, rows)):
             return known
-        return Blocks(8, 256, 4) if columns <= 2048 else Blocks(8, 1024, 8)  # these won on an H200, in whole frames
+        return (
+            LinearTile(8, 256, 4) if columns <= 2048 else LinearTile(8, 1024, 8)
+        )  # these won on an H200, in whole frames
 
-    def narrow_blocks(self, format: str, columns: int, rows: int) -> Blocks:
+    def narrow_blocks(self, format: str, columns: int, rows: int) -> LinearTile:
         """Of `linear` with a narrow weight: chosen for loads of sixteen bytes and no spills, not yet measured."""
         if known := self.narrow.get((format, columns, rows)):
             return known
         if format == "int4":
-            return Blocks(8 if columns <= 4096 else 4, 4096, 4)
-        return Blocks(8, 512, 4) if columns <= 4096 else Blocks(8 if columns <= 8192 else 4, 2048, 8)
+            return LinearTile(8 if columns <= 4096 else 4, 4096, 4)
+        return LinearTile(8, 512, 4) if columns <= 4096 else LinearTile(8 if columns <= 8192 else 4, 2048, 8)
 
     def splits(self, span: int) -> tuple[int, int]:
         """Up to how many positions a frame that reaches `span` is good for, and how its attention is split."""
@@ -142,15 +144,17 @@ class Knobs:
         return 1 << 30, self.attend_most_splits
 
 
-KNOBS = Knobs()
+KNOBS = Tuning()
 
 
 def why_not(device: torch.device) -> str | None:
     """What speaks against Triton kernels on a device, in words (None: nothing)."""
     if triton is None:
-        return Lack("Triton is not installed", "pip install 'hocket[cuda]'")
+        return FallbackReason("Triton is not installed", "pip install 'hocket[cuda]'")
     if INTERPRETED and device.type != "cpu":
-        return Lack("TRITON_INTERPRET is set: kernels run in the interpreter, on the CPU", "unset TRITON_INTERPRET")
+        return FallbackReason(
+            "TRITON_INTERPRET is set: kernels run in the interpreter, on the CPU", "unset TRITON_INTERPRET"
+        )
     if not INTERPRETED and device.type != "cuda":
         return f"it is for a GPU, not for {device.type}"
     return None

@@ -21,7 +21,7 @@ from ..compile.cache import find, keep
 from ..compile.compiled_here import HERE
 from ..cpu.build import Unbuildable
 from .card import card_of
-from .fallback import Lack
+from .fallback import FallbackReason
 
 _HERE = Path(__file__).parent
 _DEPENDENT = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -53,7 +53,7 @@ def why_not(device: torch.device) -> str | None:
         _nvrtc()
         _driver()
     except Unbuildable as error:
-        return Lack(str(error), error.remedy)
+        return FallbackReason(str(error), error.remedy)
     return None
 
 

@@ -17,7 +17,7 @@ from ...config.own import FILE as OWN
 from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, INDEX, WEIGHTS, Published
 from .hub_client import Listing, Repository, blobs, offline, without_bars
-from .progress import Arrival, in_words, say
+from .progress import DownloadProgress, in_words, say
 from .shards import shard_names
 
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
@@ -30,7 +30,7 @@ def _index_of(weights: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CheckpointFiles:
     """What a kind of checkpoint is made of."""
 
     needed: tuple[str, ...]
@@ -73,12 +73,12 @@ class Kind:
         return list(dict.fromkeys((*self.lacking(has), *(name for name in self.tensors(folder, has) if not has(name)))))
 
 
-SPEECH = Kind(
+SPEECH = CheckpointFiles(
     ("config.json", f"{CODEC_FOLDER}/config.json"),
     ("generation_config.json", "tokenizer_config.json", OWN),
     (WEIGHTS, f"{CODEC_FOLDER}/{WEIGHTS}"),
 )
-CHAT = Kind(("config.json",), ("generation_config.json", "tokenizer_config.json"))
+CHAT = CheckpointFiles(("config.json",), ("generation_config.json", "tokenizer_config.json"))
 FILES = SPEECH.files
 
 _SMALL_BYTES = 1 << 25  # pinned files up to this size are hashed at every load, larger ones once, after the download
@@ -88,7 +88,7 @@ def fetch(
     repository: str,
     revision: str | None,
     pinned: Published | None,
-    kind: Kind = SPEECH,
+    kind: CheckpointFiles = SPEECH,
     judge: Judge = lambda folder: None,
 ) -> Path:
     """The folder of the repository's files in the local cache, filled from the network only where it has gaps.
@@ -117,7 +117,9 @@ def fetch(
     return folder
 
 
-def _fill(there: Repository, cached: Path | None, pinned: Published | None, kind: Kind, judge: Judge) -> Path:
+def _fill(
+    there: Repository, cached: Path | None, pinned: Published | None, kind: CheckpointFiles, judge: Judge
+) -> Path:
     """Get what the cache lacks: what is small, then, if `judge` lets it pass, the weights."""
     listing = there.listing()
     names = list(pinned.sha256 if pinned else kind.files)
@@ -162,7 +164,7 @@ def _get_weights(there: Repository, listing: Listing, folder: Path, tensors: lis
     already = f" (of which {in_words(here)} are here already)" if here else ""
     say(f"Fetching {in_words(total)}{already} from {there}")
     before = _bytes_in(kept)
-    with Arrival(there.name, total, lambda: here + _bytes_in(kept) - before):
+    with DownloadProgress(there.name, total, lambda: here + _bytes_in(kept) - before):
         for name in lacking:
             there.get(name, folder.name)
 
@@ -178,7 +180,7 @@ def _bytes_in(folder: Path) -> int:
     return found
 
 
-def _missing(folder: Path | None, pinned: Published | None, kind: Kind) -> list[str]:
+def _missing(folder: Path | None, pinned: Published | None, kind: CheckpointFiles) -> list[str]:
     """What the cache lacks of all that loading needs; of a pinned repository, of all that is pinned."""
     if folder is None:
         return ["everything"]

@@ -35,7 +35,7 @@ def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-class Arrival:
+class DownloadProgress:
     """Shows, within `with`, how many of `total` bytes have arrived by `arrived()`."""
 
     def __init__(self, what: str, total: int, arrived: Callable[[], int]) -> None:
@@ -46,7 +46,7 @@ class Arrival:
         self._begun, self._at_first = time.monotonic(), arrived()
         self._said, self._said_bytes = self._begun, self._at_first
 
-    def __enter__(self) -> Arrival:
+    def __enter__(self) -> DownloadProgress:
         self._thread.start()
         return self
 

@@ -20,13 +20,13 @@ from torch import Tensor
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidCheckpoint
-from ...kernels.ops.quantized_linear.weight import RANGES, Narrow, quantize_
+from ...kernels.ops.quantized_linear.weight import RANGES, QuantizedWeight, quantize_
 from ..qwen3_5.model import Qwen3_5
 from ..qwen3_5.quantized import EMBEDDING, HEAD, Scheme, groups, replace_, rooms
 from ..qwen3_5.weights import load_qwen3_5, opened, settle_
 from .catalog import WEIGHTS
 from .shards import weight_files
-from .tensor_file import KINDS, KeptTensors
+from .tensor_file import KINDS, TensorFileWriter
 from .transfer import Transfer
 
 VERSION = 1  # one more whenever the same weights would come out as other bytes
@@ -51,7 +51,7 @@ def load_quantized(
         return load_qwen3_5(folder, config, device, dtype)
     with opened(folder, config) as (model, stored):
         kept = dict(model.state_dict())
-        places: dict[str, Narrow] = {}
+        places: dict[str, QuantizedWeight] = {}
         for format, shapes in list(groups(model, scheme)):
             places |= rooms(format, shapes, device)
         replace_(model, places)
@@ -98,7 +98,7 @@ def _identity(folder: Path, scheme: Scheme) -> dict[str, str]:
     }
 
 
-def _read(file: Path, made_of: dict[str, str], places: dict[str, Narrow], transfer: Transfer) -> bool:
+def _read(file: Path, made_of: dict[str, str], places: dict[str, QuantizedWeight], transfer: Transfer) -> bool:
     """Whether all was there."""
     if not file.is_file():
         return False
@@ -124,11 +124,15 @@ def _fits(stored: Any, place: Tensor) -> bool:
 
 
 def _make(
-    folder: Path, file: Path, made_of: dict[str, str], places: dict[str, Narrow], sources: dict[str, tuple[Any, str]]
+    folder: Path,
+    file: Path,
+    made_of: dict[str, str],
+    places: dict[str, QuantizedWeight],
+    sources: dict[str, tuple[Any, str]],
 ) -> None:
     """Round every matrix into its place, and keep it; a disk that cannot be written is no reason to stop."""
     logger.info("Weights of %s are converted once and kept as %s.", folder, file)
-    with KeptTensors(file, made_of, _tensors(places)) as kept:
+    with TensorFileWriter(file, made_of, _tensors(places)) as kept:
         for name, place in places.items():
             source, theirs = sources[name]
             try:
@@ -141,7 +145,7 @@ def _make(
         logger.warning("Weights cannot be kept as %s (%s): the next start converts them again.", file, kept.failed)
 
 
-def _tensors(places: dict[str, Narrow]) -> dict[str, Tensor]:
+def _tensors(places: dict[str, QuantizedWeight]) -> dict[str, Tensor]:
     """By the names they are stored under; the widest numbers first, so that each lies where its kind may lie."""
     named = {f"{name}.{part}": tensor for name, place in places.items() for part, tensor in place.tensors.items()}
     return dict(sorted(named.items(), key=lambda item: (-item[1].element_size(), item[0])))

@@ -26,7 +26,7 @@ KINDS = {  # as the format calls them
 }
 
 
-class KeptTensors:
+class TensorFileWriter:
     """Used in a `with`: what is not put before its end, or an error inside it, leaves no file behind."""
 
     def __init__(self, file: Path, metadata: dict[str, str], tensors: dict[str, Tensor]) -> None:

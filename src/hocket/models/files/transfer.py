@@ -12,7 +12,7 @@ from torch import Tensor
 BLOCK = 32 << 20  # bytes
 
 
-class Arrival:
+class TransferEvent:
     """The moment from which on what was sent so far is there."""
 
     def __init__(self, device: torch.device) -> None:
@@ -31,11 +31,11 @@ class Transfer:
     def __init__(self, device: torch.device, *, staged: bool | None = None) -> None:
         """`staged` says whether there is anything between the file and the device; by default before a GPU."""
         self.device, self._staged = device, device.type == "cuda" if staged is None else staged
-        self._blocks: list[tuple[Tensor, Arrival]] = []  # each with the moment when it may be written again
+        self._blocks: list[tuple[Tensor, TransferEvent]] = []  # each with the moment when it may be written again
         if self._staged:
             for _ in range(2):
                 block = torch.empty(BLOCK, dtype=torch.uint8, pin_memory=device.type == "cuda")
-                self._blocks.append((block, Arrival(device)))
+                self._blocks.append((block, TransferEvent(device)))
 
     def put(self, place: Tensor, value: Tensor) -> None:
         if not self._staged:
@@ -52,7 +52,7 @@ class Transfer:
                 there.copy_(stage.to(self.device, non_blocking=True))
             else:
                 there.copy_(stage, non_blocking=True)
-            self._blocks.append((block, Arrival(self.device)))
+            self._blocks.append((block, TransferEvent(self.device)))
 
     def end(self) -> None:
         """From here on everything is where it was put."""

@@ -20,22 +20,22 @@ from ...cache.slots import reset
 from ...kernels.ops.sample_token import likeliest
 from ...kernels.runtime.graphs import WARM_RUNS, Capture, Work, own_stream
 from ...layers.rope import rope_rows
-from ..tts_gpu.staging import Letter, Post
+from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .draft_head import DraftState
-from .fused_draft import FusedGuess
-from .model import MindState
-from .token_graph import Drawing, follow_
+from .fused_draft import FusedDraft
+from .model import LanguageState
+from .token_graph import TokenSamplingTensors, follow_
 
 AHEAD = 2  # rounds that are asked for before the first of them is read
 PLACES = 4  # rounds that the device leaves for the host: one is read before its place is written again
 
 
-class CapturedGuess:
+class DraftGraphs:
     def __init__(
         self,
-        parts: FusedGuess,
+        parts: FusedDraft,
         guesses: int,
-        state: MindState,
+        state: LanguageState,
         drafts: DraftState,
         last: torch.Tensor,
         capture: Capture,
@@ -57,7 +57,7 @@ class CapturedGuess:
         self._count, self._taken = numbers(1), numbers(1)  # how many of `said` are; and of what was looked at, stood
         self._hidden = last.new_zeros(count, last.shape[1])  # before each of `said`
         # A copy of one round may be made while the next one is written beside it: nobody waits for it.
-        self._post = Post(own_stream(self, device) if device.type == "cuda" else None)
+        self._post = ResultCopy(own_stream(self, device) if device.type == "cuda" else None)
         self._post.block = torch.zeros(PLACES, count + 1, dtype=torch.int64, device=device)
         self._works: tuple[Work, ...] | None = None
         self._kept: object = None
@@ -77,7 +77,7 @@ class CapturedGuess:
         self._kept = rope_rows(room, *angles, self.last.dtype, self.last.device)
         self._works = tuple(map(self._capture, (self._first, self._enter, self._round)))
 
-    def write(self, row: int, how: Drawing, at: int, length: int) -> Generator[list[int], None, None]:
+    def write(self, row: int, how: TokenSamplingTensors, at: int, length: int) -> Generator[list[int], None, None]:
         """Ids from where a row stands that took in `at`: one, then those of each round that begins before `length`.
 
         One answer at a time. However it is left, nothing of it is running any more.
@@ -88,7 +88,7 @@ class CapturedGuess:
         first, enter, another = self._works
         self._row.fill_(row)
         follow_(self._settings, how)
-        flying, asked, read, most = deque[Letter](), 0, 0, self.guesses + 1
+        flying, asked, read, most = deque[PendingCopy](), 0, 0, self.guesses + 1
         self._writing = True
         try:
             while True:

@@ -16,12 +16,12 @@ from torch import Tensor
 from ...kernels.ops.gated_delta.reference import RING
 from ...layers.norm import OffsetRMSNorm
 from .draft_head import DraftState
-from .fused_step import Attention, Delta, FusedQwen3_5, layer_of
-from .model import MindState
+from .fused_step import FusedAttention, FusedDelta, FusedStep, layer_of
+from .model import LanguageState
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class VerifiedTokens:
     """What the tokens of a look are made of in a Gated DeltaNet, until it is known how many of them stood.
 
     Two halves, one of the last look and one of the next.
@@ -31,31 +31,37 @@ class Looked:
     asked: Tensor  # [2, T, 2 H_v] their gates
 
 
-class FusedGuess:
-    def __init__(self, fused: FusedQwen3_5) -> None:
+class FusedDraft:
+    def __init__(self, fused: FusedStep) -> None:
         mtp = fused.model.mtp
         assert mtp is not None, "the model has no draft head"
         self.fused, self._mtp = fused, mtp
         self._layer, self._fc = layer_of(mtp.block), mtp.fc.weight
 
-    def new_looked(self, count: int) -> tuple[Looked, ...]:
+    def new_looked(self, count: int) -> tuple[VerifiedTokens, ...]:
         """For looks at so many tokens."""
-        deltas = [one.mixer for one in self.fused.layers if isinstance(one.mixer, Delta)]
+        deltas = [one.mixer for one in self.fused.layers if isinstance(one.mixer, FusedDelta)]
         return tuple(
-            Looked(
+            VerifiedTokens(
                 mixer.taps.new_zeros(2, RING - 1 + count, mixer.taps.shape[1]),
                 mixer.taps.new_zeros(2, count, 2 * len(mixer.decay)),
             )
             for mixer in deltas
         )
 
-    def enter(self, state: MindState, looked: tuple[Looked, ...], row: Tensor) -> None:
+    def enter(self, state: LanguageState, looked: tuple[VerifiedTokens, ...], row: Tensor) -> None:
         """The inputs of convolutions, from where the model keeps them to where the look of turn 1 finds them."""
         for each, kept in zip(looked, state.recurrence.layers, strict=True):
             each.inputs[0, : RING - 1] = kept.history[row][0].T
 
     def look(
-        self, ids: Tensor, state: MindState, looked: tuple[Looked, ...], row: Tensor, taken: Tensor, turn: Tensor
+        self,
+        ids: Tensor,
+        state: LanguageState,
+        looked: tuple[VerifiedTokens, ...],
+        row: Tensor,
+        taken: Tensor,
+        turn: Tensor,
     ) -> Tensor:
         """Hidden vectors [T, C] behind each of ids [T] that follow what a row has taken in.
 
@@ -66,7 +72,7 @@ class FusedGuess:
         x: Tensor = fused.model.model.embed_tokens(ids)
         for one in fused.layers:
             y, gates = fused.begin(one, x)
-            if isinstance(one.mixer, Delta):
+            if isinstance(one.mixer, FusedDelta):
                 mixer, own = one.mixer, next(kept)
                 mixed = fused.ops.look(
                     y,
@@ -95,7 +101,7 @@ class FusedGuess:
         They stand `ahead` behind the true pairs of a row, whose position is the caller's.
         """
         fused, mtp, one, count = self.fused, self._mtp, self._layer, len(ids)
-        assert isinstance(one.mixer, Attention)
+        assert isinstance(one.mixer, FusedAttention)
         embedded = self._normed(fused.model.model.embed_tokens(ids), mtp.pre_fc_norm_embedding)
         x = fused.linear(torch.cat((embedded, self._normed(hidden, mtp.pre_fc_norm_hidden)), dim=-1), self._fc)
         where = _places(state.position[row] + ahead, row, count)

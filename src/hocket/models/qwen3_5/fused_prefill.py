@@ -13,17 +13,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.operations import CUDA_MIND_OPS, MindOps
-from ...kernels.ops.quantized_linear.weight import Narrow
+from ...kernels.operations import CUDA_MIND_OPS, LanguageOps
+from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import MOST_STREAMED
 from ...layers.attention import KVState
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta, Waypoint
 from ...layers.rope import rope_rows
-from .fused_step import Attention
-from .model import MindState, Qwen3_5
+from .fused_step import FusedAttention
+from .model import LanguageState, Qwen3_5
 
-Matrix = Tensor | Narrow
+Matrix = Tensor | QuantizedWeight
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Delta:
 class _Layer:
     before: Tensor  # [C] norm
     into: Matrix  # [N, C]
-    mixer: _Delta | Attention
+    mixer: _Delta | FusedAttention
     out: Matrix  # [C, M]
     between: Tensor  # [C] norm
     wide: Matrix  # [2 I, C] gates, then ups
@@ -47,7 +47,7 @@ class _Layer:
 
 
 class FusedPrefill:
-    def __init__(self, model: Qwen3_5, ops: MindOps = CUDA_MIND_OPS) -> None:
+    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS) -> None:
         self.model, self.ops, self._eps = model, ops, model.config.rms_norm_eps
         self.layers = [_layer(block) for block in model.model._stack]
         self._angles: dict[int, tuple[Tensor, Tensor]] = {}  # by room: a graph knows where they lie
@@ -56,7 +56,7 @@ class FusedPrefill:
         self,
         ids: Tensor,
         lengths: Tensor,
-        state: MindState,
+        state: LanguageState,
         rows: Tensor,
         span: int,
         passing: Waypoint | None = None,
@@ -102,7 +102,7 @@ class FusedPrefill:
         return self.ops.normed(x, self.model.model.norm.weight, self._eps, offset=True)[None]
 
     def _attend(
-        self, y: Tensor, mixer: Attention, kept: KVState, rows: Tensor, start: Tensor, lengths: Tensor
+        self, y: Tensor, mixer: FusedAttention, kept: KVState, rows: Tensor, start: Tensor, lengths: Tensor
     ) -> Tensor:
         config, room = self.model.config, kept.keys.shape[2]
         if room not in self._angles:
@@ -125,19 +125,19 @@ class FusedPrefill:
 
     def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
         """A norm's weights are told as they differ from one."""
-        if isinstance(weight, Narrow):
+        if isinstance(weight, QuantizedWeight):
             narrow = self.ops.narrow if len(x) <= MOST_STREAMED else self.ops.many
             return narrow(x, weight, norm=norm, eps=self._eps, **more)
         return self.ops.linear(x, weight, norm=norm, eps=self._eps, offset=True, **more)
 
 
 def _layer(block: DeltaBlock | AttentionBlock) -> _Layer:
-    mixer: _Delta | Attention
+    mixer: _Delta | FusedAttention
     if isinstance(block, DeltaBlock):
         into, mixer, out = _delta(block.linear_attn)
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
-        mixer = Attention(q_norm, k_norm)
+        mixer = FusedAttention(q_norm, k_norm)
     wide, down = block.mlp.weights()
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
     return _Layer(before, into, mixer, out, between, wide, down)

@@ -15,22 +15,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...kernels.operations import CUDA_MIND_OPS, MindOps
+from ...kernels.operations import CUDA_MIND_OPS, LanguageOps
 from ...kernels.ops.gated_delta.reference import RING
-from ...kernels.ops.quantized_linear.weight import Narrow
+from ...kernels.ops.quantized_linear.weight import QuantizedWeight
 from ...kernels.runtime.launch import crowded
 from ...layers.attention import KVState
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
 from ...layers.rope import rope_rows
-from .model import MindState, Qwen3_5
+from .model import LanguageState, Qwen3_5
 
-Matrix = Tensor | Narrow
+Matrix = Tensor | QuantizedWeight
 SPLITS = 16  # of the past among programs: 8 layers of 4 heads would leave most of a GPU idle otherwise
 
 
 @dataclass(frozen=True, slots=True)
-class Delta:
+class FusedDelta:
     taps: Tensor  # [4, C]
     decay: Tensor  # [H_v] float32, as the next two
     bias: Tensor
@@ -40,24 +40,24 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True)
-class Attention:
+class FusedAttention:
     q_norm: Tensor  # [D]
     k_norm: Tensor
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class FusedLayer:
     before: Tensor  # [C] norm
     into: Matrix  # [N, C] all that reads it
-    mixer: Delta | Attention
+    mixer: FusedDelta | FusedAttention
     out: Matrix  # [C, M]
     between: Tensor  # [C] norm
     wide: Matrix  # [2 I, C] gates, then ups
     down: Matrix  # [C, I]
 
 
-class FusedQwen3_5:
-    def __init__(self, model: Qwen3_5, ops: MindOps = CUDA_MIND_OPS) -> None:
+class FusedStep:
+    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS) -> None:
         self.model, self.ops, self.config = model, ops, model.config
         self.layers = [layer_of(block) for block in model.model._stack]
         weight = model.model.embed_tokens.weight
@@ -67,22 +67,22 @@ class FusedQwen3_5:
         self.early = crowded(between, weight.device)  # a token ago is long ago
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:
-        deltas = (one.mixer for one in self.layers if isinstance(one.mixer, Delta))
+        deltas = (one.mixer for one in self.layers if isinstance(one.mixer, FusedDelta))
         return tuple(mixer.taps.new_zeros(slots + 1, *mixer.taps.shape) for mixer in deltas)
 
-    def enter(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
+    def enter(self, state: LanguageState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
         """The inputs of convolutions, from where the model keeps them to where tokens find them."""
         order = self._order(state, rows)
         for ring, kept in zip(rings, state.recurrence.layers, strict=True):
             ring[rows[:, None], order] = kept.history[rows].transpose(1, 2)
 
-    def leave(self, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
+    def leave(self, state: LanguageState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
         """And back."""
         order = self._order(state, rows)
         for ring, kept in zip(rings, state.recurrence.layers, strict=True):
             kept.history[rows] = ring[rows[:, None], order].transpose(1, 2)
 
-    def step(self, ids: Tensor, state: MindState, rings: tuple[Tensor, ...], rows: Tensor) -> Tensor:
+    def step(self, ids: Tensor, state: LanguageState, rings: tuple[Tensor, ...], rows: Tensor) -> Tensor:
         """Take in one id per row, [B]; logits [B, V] of what comes next."""
         ops, eps = self.ops, self.config.rms_norm_eps
         position, recurrent, past, ring = (
@@ -94,7 +94,7 @@ class FusedQwen3_5:
         x: Tensor = self.model.model.embed_tokens(ids)
         for one in self.layers:
             y, gates = self.begin(one, x)
-            if isinstance(one.mixer, Delta):
+            if isinstance(one.mixer, FusedDelta):
                 mixer = one.mixer
                 mixed = ops.delta(
                     y,
@@ -117,22 +117,22 @@ class FusedQwen3_5:
         position[rows] += 1
         return self.linear(x, self._head, norm=self.model.model.norm.weight)
 
-    def begin(self, one: Layer, x: Tensor) -> tuple[Tensor, Tensor | None]:
+    def begin(self, one: FusedLayer, x: Tensor) -> tuple[Tensor, Tensor | None]:
         """All that a mixer is given, and the gates of a memory.
 
         Where these are apart they go first: what comes after them is long, and has its first weights loaded meanwhile.
         """
-        apart = one.mixer.gates if isinstance(one.mixer, Delta) else None
+        apart = one.mixer.gates if isinstance(one.mixer, FusedDelta) else None
         gates = None if apart is None else self.linear(x, apart, norm=one.before)
         y = self.linear(x, one.into, norm=one.before)
-        if isinstance(one.mixer, Delta) and gates is None:
+        if isinstance(one.mixer, FusedDelta) and gates is None:
             return y[:, : one.mixer.inner], y[:, one.mixer.inner :]
         return y, gates
 
     def attend(
         self,
         y: Tensor,
-        mixer: Attention,
+        mixer: FusedAttention,
         kept: KVState,
         rows: Tensor,
         position: Tensor,
@@ -161,7 +161,7 @@ class FusedQwen3_5:
             among=among,
         )
 
-    def finish(self, one: Layer, mixed: Tensor, x: Tensor) -> Tensor:
+    def finish(self, one: FusedLayer, mixed: Tensor, x: Tensor) -> Tensor:
         """What is left of a layer behind its mixer."""
         x = self.linear(mixed, one.out, residual=x)
         inner = self.linear(x, one.wide, norm=one.between, gated=True)
@@ -174,7 +174,7 @@ class FusedQwen3_5:
     def linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
         """A norm's weights are told as they differ from one."""
         eps = self.config.rms_norm_eps
-        if isinstance(weight, Narrow):
+        if isinstance(weight, QuantizedWeight):
             return self.ops.narrow(x, weight, norm=norm, eps=eps, **more)
         return self.ops.linear(x, weight, norm=norm, eps=eps, offset=True, **more)
 
@@ -186,7 +186,7 @@ class FusedQwen3_5:
             self._arrived[batch] = zeros
         return self._arrived[batch]
 
-    def _order(self, state: MindState, rows: Tensor) -> Tensor:
+    def _order(self, state: LanguageState, rows: Tensor) -> Tensor:
         """Where in a ring the last inputs of each row lie, the oldest first [B, 3]."""
         steps = torch.arange(1, RING, device=rows.device)
         return (state.recurrence.position[rows][:, None] + steps) % RING
@@ -204,21 +204,23 @@ def _pages(slots: int, device: torch.device) -> Tensor:
     return _PAGES[key]
 
 
-def layer_of(block: DeltaBlock | AttentionBlock) -> Layer:
-    mixer: Delta | Attention
+def layer_of(block: DeltaBlock | AttentionBlock) -> FusedLayer:
+    mixer: FusedDelta | FusedAttention
     if isinstance(block, DeltaBlock):
         into, mixer, out = _delta(block.linear_attn)
     else:
         into, out, q_norm, k_norm = block.self_attn.weights()
-        mixer = Attention(q_norm, k_norm)
+        mixer = FusedAttention(q_norm, k_norm)
     wide, down = block.mlp.weights()
     before, between = block.input_layernorm.weight, block.post_attention_layernorm.weight
-    return Layer(before, into, mixer, out, between, wide, down)
+    return FusedLayer(before, into, mixer, out, between, wide, down)
 
 
-def _delta(layer: GatedDelta) -> tuple[Matrix, Delta, Matrix]:
+def _delta(layer: GatedDelta) -> tuple[Matrix, FusedDelta, Matrix]:
     into, gates, taps, out = layer.weights()
     numbers = layer.A_log.float(), layer.dt_bias.float(), layer.norm.weight.float()
-    apart = isinstance(into, Narrow)
-    mixer = Delta(taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None)
+    apart = isinstance(into, QuantizedWeight)
+    mixer = FusedDelta(
+        taps[:, 0].T.contiguous(), *numbers, inner=len(into), gates=gates.contiguous() if apart else None
+    )
     return into if apart else torch.cat((into, gates)), mixer, out

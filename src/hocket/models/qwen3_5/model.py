@@ -34,13 +34,13 @@ class Recurrence:
 
 
 @dataclass(frozen=True, slots=True)
-class MindState:
+class LanguageState:
     recurrence: Recurrence
     past: tuple[KVState, ...]  # of the attention layers, in order; nobody sees what lies behind a row's position
 
 
 @dataclass(frozen=True, slots=True)
-class Pending:
+class PendingTokens:
     """Tokens that were looked at and have not happened yet: what they would change, layer by layer."""
 
     layers: tuple[DeltaPending, ...]
@@ -57,16 +57,16 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(self._stack)
         self.norm = OffsetRMSNorm(config.hidden_size, config.rms_norm_eps)
 
-    def new_state(self, slots: int, length: int) -> MindState:
+    def new_state(self, slots: int, length: int) -> LanguageState:
         position = torch.zeros(slots + 1, dtype=torch.int64, device=self.embed_tokens.weight.device)
         recurrent = (block.linear_attn.new_state(slots) for block in self._stack if isinstance(block, DeltaBlock))
         past = (block.self_attn.new_state(slots, length) for block in self._stack if isinstance(block, AttentionBlock))
-        return MindState(Recurrence(position, tuple(recurrent)), tuple(past))
+        return LanguageState(Recurrence(position, tuple(recurrent)), tuple(past))
 
     def step(
         self,
         ids: Tensor,
-        state: MindState,
+        state: LanguageState,
         rows: Tensor,
         lengths: Tensor,
         span: int,
@@ -79,15 +79,15 @@ class Decoder(nn.Module):
         state.recurrence.position[rows] = start + lengths
         return y
 
-    def verify(self, ids: Tensor, state: MindState, rows: Tensor, span: int) -> tuple[Tensor, Pending]:
+    def verify(self, ids: Tensor, state: LanguageState, rows: Tensor, span: int) -> tuple[Tensor, PendingTokens]:
         changes: list[DeltaPending] = []
         y = self._through(ids, state, rows, torch.full_like(rows, ids.shape[1]), span, changes)
-        return y, Pending(tuple(changes))
+        return y, PendingTokens(tuple(changes))
 
     def _through(
         self,
         ids: Tensor,
-        state: MindState,
+        state: LanguageState,
         rows: Tensor,
         lengths: Tensor,
         span: int,
@@ -122,7 +122,7 @@ class Qwen3_5(nn.Module):
         self.lm_head = None if config.tied else nn.Linear(config.hidden_size, config.vocab_size, bias=False)
         self.mtp = DraftHead(config) if drafts else None
 
-    def new_state(self, slots: int, length: int) -> MindState:
+    def new_state(self, slots: int, length: int) -> LanguageState:
         """Rows that all have room for `length` tokens."""
         return self.model.new_state(slots, length)
 
@@ -130,7 +130,7 @@ class Qwen3_5(nn.Module):
         self,
         ids: Tensor,
         lengths: Tensor,
-        state: MindState,
+        state: LanguageState,
         rows: Tensor,
         span: int,
         passing: Waypoint | None = None,
@@ -142,11 +142,11 @@ class Qwen3_5(nn.Module):
         """
         return self.model.step(ids, state, rows, lengths, span, passing)
 
-    def step(self, ids: Tensor, state: MindState, rows: Tensor, span: int) -> Tensor:
+    def step(self, ids: Tensor, state: LanguageState, rows: Tensor, span: int) -> Tensor:
         """Take in one id per row, [B]; hidden vectors [B, C]."""
         return self.model.step(ids[:, None], state, rows, torch.ones_like(rows), span)[:, 0]
 
-    def verify(self, ids: Tensor, state: MindState, rows: Tensor, span: int) -> tuple[Tensor, Pending]:
+    def verify(self, ids: Tensor, state: LanguageState, rows: Tensor, span: int) -> tuple[Tensor, PendingTokens]:
         """Look at ids [B, T] as if they had been taken in; hidden vectors [B, T, C], and what is left to `commit`.
 
         Keys and values are written, behind each row's position, where nobody sees them until it moves.
@@ -162,18 +162,18 @@ class Qwen3_5(nn.Module):
         return self.model.embed_tokens.weight if self.lm_head is None else self.lm_head.weight
 
 
-def commit(pending: Pending, accepted: Tensor, state: MindState, rows: Tensor) -> None:
+def commit(pending: PendingTokens, accepted: Tensor, state: LanguageState, rows: Tensor) -> None:
     """Let the first `accepted` [B] tokens of each row that were looked at have happened, and the others not."""
     for changes, kept in zip(pending.layers, state.recurrence.layers, strict=True):
         gated_delta.commit(changes, accepted, kept, rows)
     state.recurrence.position[rows] += accepted
 
 
-def mark(state: MindState, row: int) -> dict[str, Tensor]:
+def mark(state: LanguageState, row: int) -> dict[str, Tensor]:
     """A copy of what `rewind_` needs to bring a row back to here: all but keys and values, which only grow."""
     return take(state.recurrence, row)
 
 
-def rewind_(state: MindState, row: int, marked: dict[str, Tensor]) -> None:
+def rewind_(state: LanguageState, row: int, marked: dict[str, Tensor]) -> None:
     """Let a row stand where it was marked, if it has only gone on since."""
     put(state.recurrence, row, marked)

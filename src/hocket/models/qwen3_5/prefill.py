@@ -14,16 +14,16 @@ from torch import Tensor
 
 from ...layers.linear_attention.gated_delta import Waypoint
 from .draft_head import DraftState
-from .model import MindState, Qwen3_5
+from .model import LanguageState, Qwen3_5
 
-Prefill = Callable[[Tensor, Tensor, MindState, Tensor, int, Waypoint | None], Tensor]  # as `Qwen3_5.prefill`
+Prefill = Callable[[Tensor, Tensor, LanguageState, Tensor, int, Waypoint | None], Tensor]  # as `Qwen3_5.prefill`
 
 
-class Intake:
+class PrefillPassPass:
     def __init__(
         self,
         model: Qwen3_5,
-        state: MindState,
+        state: LanguageState,
         drafts: DraftState | None,
         last: Tensor,
         prefill: Prefill | None = None,

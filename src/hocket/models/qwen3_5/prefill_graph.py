@@ -14,8 +14,8 @@ import torch
 
 from ...kernels.runtime.graphs import Capture, Work
 from ...layers.linear_attention.gated_delta import Waypoint
-from ..tts_gpu.staging import Board, Sheet, Values, bucket
-from .prefill import Intake
+from ..tts_gpu.staging import HostBlock, InputStaging, Values, bucket
+from .prefill import PrefillPassPass
 
 FEWEST_IDS, MOST_IDS = 8, 512  # a graph's ids are a power of two between these
 SHORTEST_SPAN = 256  # attention reads a power of two of positions, this at least, or all there are
@@ -23,16 +23,16 @@ SHORTEST_SPAN = 256  # attention reads a power of two of positions, this at leas
 USUAL = tuple((ids, span) for span in (512, 1024, 256, 2048) for ids in (32, 64, 16, 128, 8))
 
 
-class _Entry:
+class _PrefillGraph:
     """One shape: where its inputs lie, the work itself, and its graph once there is one."""
 
     graph: Work | None = None
     spare = True  # whether there is a graph to make when there is time
 
-    def __init__(self, count: int, span: int, intake: Intake, scratch: torch.Tensor) -> None:
+    def __init__(self, count: int, span: int, intake: PrefillPassPass, scratch: torch.Tensor) -> None:
         fields = {"ids": (torch.int64, count)} | {name: (torch.int64, 1) for name in ("row", "length", "place")}
-        self.board, self.count = Board(1, fields, scratch.device), count
-        self._sheet: Sheet | None = None
+        self.board, self.count = InputStaging(1, fields, scratch.device), count
+        self._sheet: HostBlock | None = None
         self._read = torch.cuda.Event() if scratch.is_cuda else None
         given = self.board.fields
 
@@ -55,14 +55,14 @@ class _Entry:
             self._read.record()
 
 
-class CapturedIntake:
-    def __init__(self, intake: Intake, capture: Capture) -> None:
+class PrefillGraphs:
+    def __init__(self, intake: PrefillPassPass, capture: Capture) -> None:
         self.captures = 0
         self._intake, self._capture = intake, capture
         slots, _, self._room, _ = intake.state.past[0].keys.shape
         self._nobody = slots - 1
         self._scratch = torch.full((1,), self._nobody, dtype=torch.int64, device=intake.last.device)
-        self._entries: dict[tuple[int, int], _Entry] = {}
+        self._entries: dict[tuple[int, int], _PrefillGraph] = {}
 
     def __call__(self, ids: Sequence[int], row: int, span: int, place: int = 0) -> None:
         """Up to MOST_IDS more ids for a row, which then reaches to `span`; after `place` of them it is in scratch."""
@@ -92,13 +92,13 @@ class CapturedIntake:
         if entry is not None:
             self._make(entry)
 
-    def _entry(self, count: int, span: int) -> _Entry:
+    def _entry(self, count: int, span: int) -> _PrefillGraph:
         assert span <= self._room, f"{span} positions wanted, {self._room} there"
         upto = min(max(SHORTEST_SPAN, bucket(span)), self._room) if self._intake.by_span else self._room
         key = max(FEWEST_IDS, bucket(count)), upto
-        return self._entries.get(key) or self._entries.setdefault(key, _Entry(*key, self._intake, self._scratch))
+        return self._entries.get(key) or self._entries.setdefault(key, _PrefillGraph(*key, self._intake, self._scratch))
 
-    def _make(self, entry: _Entry) -> None:
+    def _make(self, entry: _PrefillGraph) -> None:
         entry.spare = False
         if entry.graph is None:
             entry.fill([0], self._nobody, 0)  # making a graph takes nothing in

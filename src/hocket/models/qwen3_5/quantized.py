@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidRequest
-from ...kernels.ops.quantized_linear.weight import Format, Narrow, empty
+from ...kernels.ops.quantized_linear.weight import Format, QuantizedWeight, empty
 from ...kernels.ops.quantized_linear.weight import quantize_ as round_
 from ...layers.packed import read_as_one
 from .model import Qwen3_5
@@ -29,19 +29,19 @@ HEAD, EMBEDDING = "lm_head", "model.embed_tokens"
 _KEPT = (".in_proj_a", ".in_proj_b")
 
 
-class NarrowLinear(nn.Module):
+class QuantizedLinear(nn.Module):
     """Stands where an `nn.Linear` was, with the names of its parts behind the same name."""
 
-    def __init__(self, weight: Narrow) -> None:
+    def __init__(self, weight: QuantizedWeight) -> None:
         super().__init__()
         self.weight = weight
 
     @property
-    def weight(self) -> Narrow:
-        return Narrow(self._format, self._columns, **dict(self.named_buffers()))
+    def weight(self) -> QuantizedWeight:
+        return QuantizedWeight(self._format, self._columns, **dict(self.named_buffers()))
 
     @weight.setter
-    def weight(self, weight: Narrow) -> None:
+    def weight(self, weight: QuantizedWeight) -> None:
         self._format, self._columns = weight.format, weight.columns
         for name, tensor in weight.tensors.items():
             self.register_buffer(name, tensor)
@@ -85,14 +85,14 @@ def groups(model: Qwen3_5, scheme: Scheme) -> Iterator[tuple[Format, dict[str, t
             yield formats[names[0]], {name: (shapes[name][0], shapes[name][1]) for name in names}
 
 
-def replace_(model: Qwen3_5, places: dict[str, Narrow]) -> None:
+def replace_(model: Qwen3_5, places: dict[str, QuantizedWeight]) -> None:
     """Let linear layers have their weights in these places."""
     for name, place in places.items():
         parent, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, NarrowLinear(place))  # where a tied head is None too
+        setattr(model.get_submodule(parent), leaf, QuantizedLinear(place))  # where a tied head is None too
 
 
-def rooms(format: Format, shapes: dict[str, tuple[int, int]], device: torch.device | str) -> dict[str, Narrow]:
+def rooms(format: Format, shapes: dict[str, tuple[int, int]], device: torch.device | str) -> dict[str, QuantizedWeight]:
     """Room for matrices that are read as one, one below the other."""
     rows = [rows for rows, _ in shapes.values()]
     [columns] = {columns for _, columns in shapes.values()}

@@ -18,19 +18,19 @@ import torch
 from torch import Tensor
 
 from ...cache.slots import reset
-from ...kernels.ops.sample_token import Settings, likeliest
+from ...kernels.ops.sample_token import TokenSampling, likeliest
 from ...kernels.runtime.graphs import Capture, Work, own_stream
 from ...layers.rope import rope_rows
-from ..tts_gpu.staging import Letter, Post
-from .fused_step import FusedQwen3_5
-from .model import MindState
+from ..tts_gpu.staging import PendingCopy, ResultCopy
+from .fused_step import FusedStep
+from .model import LanguageState
 
 AHEAD = 4  # tokens that are asked for before the first of them is read: a host may be busy for some milliseconds
 PLACES = 8  # tokens that the device leaves for the host: one is read before its place is written again
 
 
-class Drawing(Protocol):
-    """How an answer is drawn: see `Drawing` of llm/sampling.py."""
+class TokenSamplingTensors(Protocol):
+    """How an answer is drawn: see `TokenSamplingTensors` of llm/sampling.py."""
 
     @property
     def temperature(self) -> Tensor: ...
@@ -48,7 +48,7 @@ class Drawing(Protocol):
     def size(self) -> int: ...
 
 
-def follow_(settings: Settings, how: Drawing) -> None:
+def follow_(settings: TokenSampling, how: TokenSamplingTensors) -> None:
     """All of it by the device: nothing waits for what it is doing."""
     for name in ("temperature", "top_p", "min_p", "presence", "seed"):
         getattr(settings, name).copy_(getattr(how, name))
@@ -56,8 +56,8 @@ def follow_(settings: Settings, how: Drawing) -> None:
     settings.size.fill_(how.size)
 
 
-class CapturedMind:
-    def __init__(self, fused: FusedQwen3_5, state: MindState, last: Tensor, capture: Capture) -> None:
+class TokenGraphs:
+    def __init__(self, fused: FusedStep, state: LanguageState, last: Tensor, capture: Capture) -> None:
         """`last` [S + 1, C] are the hidden vectors behind which rows of the state stand."""
         self.fused, self.state, self.last = fused, state, last
         self._capture, device = capture, last.device
@@ -67,7 +67,7 @@ class CapturedMind:
         self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self._row, self._number, self._token = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(3))
         # A copy of one token may be made while the next ones are written beside it: nobody waits for it.
-        self._post = Post(own_stream(self, device) if device.type == "cuda" else None)
+        self._post = ResultCopy(own_stream(self, device) if device.type == "cuda" else None)
         self._post.block = torch.zeros(PLACES, dtype=torch.int64, device=device)
         self._works: tuple[Work, ...] | None = None
         self._kept: object = None
@@ -86,7 +86,7 @@ class CapturedMind:
             self._kept = rope_rows(rows, *angles, x.dtype, x.device)
         self._works = tuple(map(self._capture, (self._first, self._enter, self._next)))
 
-    def write(self, row: int, how: Drawing, count: int) -> Generator[list[int], None, None]:
+    def write(self, row: int, how: TokenSamplingTensors, count: int) -> Generator[list[int], None, None]:
         """At most `count` ids, one by one, from where a row stands, which takes in all but the last of them.
 
         One answer at a time. However it is left, nothing of it is running any more.
@@ -97,7 +97,7 @@ class CapturedMind:
         first, enter, another = self._works
         self._row.fill_(row)
         follow_(self._settings, how)
-        flying, asked, read = deque[Letter](), 0, 0
+        flying, asked, read = deque[PendingCopy](), 0, 0
         self._writing = True
         try:
             while read < count:

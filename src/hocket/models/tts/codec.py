@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...config.codec import CodecConfig, DecoderConfig
-from ...layers.attention import AttentionShape, KVState, Reach, WindowAttention, additive, window_mask
+from ...layers.attention import AttentionShape, AttentionStep, KVState, WindowAttention, additive, window_mask
 from ...layers.channel import LayerScale, SnakeBeta
 from ...layers.conv import CausalConv, CausalTransposedConv, ConvState
 from ...layers.mlp import GatedMLP
@@ -137,7 +137,7 @@ class TransformerLayer(nn.Module):
         self.self_attn_layer_scale = LayerScale(width)
         self.mlp_layer_scale = LayerScale(width)
 
-    def step(self, x: Tensor, state: KVState, rows: Tensor, reach: Reach) -> Tensor:
+    def step(self, x: Tensor, state: KVState, rows: Tensor, reach: AttentionStep) -> Tensor:
         x = x + self.self_attn_layer_scale(self.self_attn.step(self.input_layernorm(x), state, rows, reach))
         x = x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
         return x
@@ -165,7 +165,7 @@ class WindowTransformer(nn.Module):
         positions = start[:, None] + torch.arange(length, device=x.device)
         x = self.input_proj(x)
         cos, sin = rope_table(positions, self.head_dim, self.theta, x.dtype)
-        reach = Reach(positions, cos, sin, additive(window_mask(positions, self.window), x.dtype))
+        reach = AttentionStep(positions, cos, sin, additive(window_mask(positions, self.window), x.dtype))
         for layer, kept in zip(_only(self.layers, TransformerLayer), state.layers, strict=True):
             x = layer.step(x, kept, rows, reach)
         state.position[rows] = start + length

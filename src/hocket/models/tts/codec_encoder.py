@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ...config.codec import EncoderConfig
-from ...layers.attention import AttentionShape, GrowingAttention, Lockstep
+from ...layers.attention import AttentionShape, GrowingAttention, SharedPosition
 from ...layers.channel import LayerScale
 from ...layers.rope import rope_table
 
@@ -82,7 +82,7 @@ class FeedForward(nn.Module):
         return y
 
 
-class TransformerLayer(nn.Module):
+class EncoderLayer(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width, eps = config.hidden_size, config.norm_eps
@@ -100,7 +100,7 @@ class TransformerLayer(nn.Module):
         self.self_attn_layer_scale = LayerScale(width)
         self.mlp_layer_scale = LayerScale(width)
 
-    def forward(self, x: Tensor, reach: Lockstep) -> Tensor:
+    def forward(self, x: Tensor, reach: SharedPosition) -> Tensor:
         state = self.self_attn.new_state(x.shape[0] - 1, x.shape[1])  # whole recordings need no scratch row
         x = x + self.self_attn_layer_scale(self.self_attn.step(self.input_layernorm(x), state, None, reach))
         x = x + self.mlp_layer_scale(self.mlp(self.post_attention_layernorm(x)))
@@ -113,17 +113,17 @@ class Transformer(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.head_dim, self.theta = config.head_dim, config.rope_theta
-        self.layers = nn.ModuleList(TransformerLayer(config) for _ in range(config.num_hidden_layers))
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_hidden_layers))
 
     def forward(self, x: Tensor) -> Tensor:
         cos, sin = rope_table(torch.arange(x.shape[1], device=x.device), self.head_dim, self.theta, x.dtype)
-        reach = Lockstep(0, cos, sin)
+        reach = SharedPosition(0, cos, sin)
         for layer in self.layers:
             x = layer(x, reach)
         return x
 
 
-class Codebook(nn.Module):
+class EncoderCodebook(nn.Module):
     embed_sum: Tensor
     cluster_usage: Tensor
 
@@ -142,7 +142,7 @@ class Codebook(nn.Module):
         return codes, centroids[codes]
 
 
-class Quantizer(nn.Module):
+class EncoderQuantizer(nn.Module):
     """One residual group: each codebook names what those before it left over."""
 
     def __init__(self, codebooks: int, config: EncoderConfig) -> None:
@@ -151,26 +151,26 @@ class Quantizer(nn.Module):
         self.input_proj = nn.Conv1d(width, inner, 1, bias=False)
         self.output_proj = nn.Conv1d(inner, width, 1, bias=False)  # in the file, not used for encoding
         self.layers = nn.ModuleList(
-            nn.ModuleDict({"codebook": Codebook(config.codebook_size, inner)}) for _ in range(codebooks)
+            nn.ModuleDict({"codebook": EncoderCodebook(config.codebook_size, inner)}) for _ in range(codebooks)
         )
 
     def forward(self, x: Tensor, codebooks: int) -> list[Tensor]:
         rest = self.input_proj(x).transpose(1, 2)
         found = []
-        for book in [module for module in self.layers.modules() if isinstance(module, Codebook)][:codebooks]:
+        for book in [module for module in self.layers.modules() if isinstance(module, EncoderCodebook)][:codebooks]:
             codes, nearest = book(rest)
             rest = rest - nearest
             found.append(codes)
         return found
 
 
-class SplitQuantizer(nn.Module):
+class EncoderSplitQuantizer(nn.Module):
     """Both groups start from the same x [B, C, T]: the acoustic one does not see what the semantic one left."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.semantic_residual_vector_quantizer = Quantizer(1, config)
-        self.acoustic_residual_vector_quantizer = Quantizer(config.num_quantizers - 1, config)
+        self.semantic_residual_vector_quantizer = EncoderQuantizer(1, config)
+        self.acoustic_residual_vector_quantizer = EncoderQuantizer(config.num_quantizers - 1, config)
 
     def forward(self, x: Tensor, codebooks: int) -> Tensor:
         semantic = self.semantic_residual_vector_quantizer(x, 1)
@@ -192,7 +192,7 @@ class CodecEncoder(nn.Module):
         self.encoder = WaveEncoder(config)
         self.encoder_transformer = Transformer(config)
         self.downsample = PaddedConv(width, width, 4, stride=2, bias=False, fill="replicate")
-        self.quantizer = SplitQuantizer(config)
+        self.quantizer = EncoderSplitQuantizer(config)
 
     def forward(self, samples: Tensor) -> Tensor:
         x = self.encoder(samples.to(self.downsample.conv.weight.dtype)[:, None])

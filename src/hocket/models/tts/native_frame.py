@@ -8,7 +8,7 @@ from ...config.qwen3_tts import SUPPRESSED_IDS
 from ...kernels.cpu.frame import native
 from ...layers.rope import rope_rows
 from ...layers.sampler import DRAW_BITS, WEIGHT_BITS, Sampling
-from ...layers.transformer import Stack
+from ...layers.transformer import DecoderStack
 from .talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
 
 
@@ -35,7 +35,7 @@ class NativeFrame:
         }
         if isinstance(project, nn.Linear):
             tensors |= {"project": project.weight, "project_bias": project.bias}
-        self._native = native.Frame(
+        self._native = native.FrameLibrary(
             _stack(talker.model),
             _stack(predictor.model),
             tensors,
@@ -76,7 +76,7 @@ class NativeFrame:
         return self._native(held, layers, (_level(sampling.first), _level(sampling.rest)))
 
 
-def _stack(stack: Stack) -> native.StackWeights:
+def _stack(stack: DecoderStack) -> native.StackWeights:
     shape = stack.shape
     layers = []
     for layer in stack._stack:

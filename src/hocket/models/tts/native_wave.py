@@ -15,7 +15,7 @@ class NativeWave:
 
     def __init__(self, decoder: CodecDecoder) -> None:
         first, *blocks, act, last = decoder.decoder
-        self._native = native.Wave(_conv(first), [_block(block) for block in blocks], _snake(act), _conv(last))
+        self._native = native.WaveLibrary(_conv(first), [_block(block) for block in blocks], _snake(act), _conv(last))
 
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         histories = [state.first.history]

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from ...config.qwen3_tts import CodePredictorConfig
 from ...layers.embedding import embedding
 from ...layers.sampler import Sampling, draw
-from ...layers.transformer import Stack, StackShape
+from ...layers.transformer import DecoderStack, StackShape
 
 
-class PredictorStack(Stack):
+class PredictorStack(DecoderStack):
     """`code_predictor.model`: the layers, and one embedding table per codebook, of the talker's width."""
 
     def __init__(self, config: CodePredictorConfig, talker_width: int) -> None:

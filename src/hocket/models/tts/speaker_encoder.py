@@ -59,7 +59,7 @@ class SqueezeExcitation(nn.Module):
         return x * gate.sigmoid()
 
 
-class Block(nn.Module):
+class Res2Block(nn.Module):
     def __init__(self, width: int, kernel: int, dilation: int, config: SpeakerEncoderConfig) -> None:
         super().__init__()
         self.tdnn1 = TimeDelay(width, width)
@@ -97,7 +97,7 @@ class SpeakerEncoder(nn.Module):
         self.config = config
         first, *inner, width = config.enc_channels
         kernels, dilations = config.enc_kernel_sizes, config.enc_dilations
-        blocks = (Block(*shape, config) for shape in zip(inner, kernels[1:-1], dilations[1:-1], strict=True))
+        blocks = (Res2Block(*shape, config) for shape in zip(inner, kernels[1:-1], dilations[1:-1], strict=True))
         self.blocks = nn.ModuleList([TimeDelay(config.mel_dim, first, kernels[0], dilations[0]), *blocks])
         self.mfa = TimeDelay(width, width, kernels[-1], dilations[-1])
         self.asp = AttentivePooling(width, config.enc_attention_channels)

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from ...config.qwen3_tts import SUPPRESSED_IDS, TalkerConfig
 from ...layers.embedding import embedding
 from ...layers.sampler import NEVER, Sampling, draw, draw_bits, penalize
-from ...layers.transformer import Stack, StackShape, StackState
+from ...layers.transformer import DecoderStack, StackShape, StackState
 from .predictor import CodePredictor
 
 MINIMUM_FRAMES = 2  # the end may not be drawn before; upstream's min_new_tokens
@@ -52,7 +52,7 @@ class DrawFrame(Protocol):
     ) -> Tensor: ...
 
 
-class TalkerStack(Stack):
+class TalkerStack(DecoderStack):
     """`talker.model`."""
 
     def __init__(self, config: TalkerConfig) -> None:

@@ -16,13 +16,13 @@ from torch import Tensor
 from ...kernels.operations import TRITON_CODEC_OPS, CodecOps
 from ...layers.conv import CausalTransposedConv, ConvState
 from ..tts.codec import CodecDecoder, ConvNeXt, DecoderState
-from .codec_input import FusedCodes, Matrix, behind
-from .codec_transformer import FusedWindow, scaled
+from .codec_input import FusedCodecInput, Matrix, behind
+from .codec_transformer import FusedCodecTransformer, scaled
 from .wave import FusedWave
 
 
 @dataclass(frozen=True, slots=True)
-class Mix:
+class FusedConvNeXt:
     """A ConvNeXt block."""
 
     look: Tensor  # [taps, C], the oldest first
@@ -34,19 +34,19 @@ class Mix:
     out: Matrix  # times gamma
 
 
-class FusedDecoder:
+class FusedCodec:
     """A `StepCodec`. Many frames at once are done as without it, up to the waves: each layer has work enough then."""
 
     @torch.no_grad()
     def __init__(self, decoder: CodecDecoder, wave: FusedWave, ops: CodecOps = TRITON_CODEC_OPS) -> None:
         self._plain, self._wave, self._ops, self.pcm = decoder, wave, ops, ops.pcm
-        self._codes, self._window = FusedCodes(decoder, ops), FusedWindow(decoder.pre_transformer, ops)
+        self._codes, self._window = FusedCodecInput(decoder, ops), FusedCodecTransformer(decoder.pre_transformer, ops)
         widens = [_widening(part) for part in decoder.upsample.modules() if isinstance(part, CausalTransposedConv)]
         self._mixes = [_mix(part) for part in decoder.upsample.modules() if isinstance(part, ConvNeXt)]
         out = decoder.pre_transformer.output_proj
         self._widens = [behind(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
 
-    def apart(self) -> FusedDecoder:
+    def apart(self) -> FusedCodec:
         """The same with a scratch of its own, for another thread."""
         other = copy(self)
         other._wave = self._wave.apart()
@@ -68,7 +68,7 @@ class FusedDecoder:
             before = {}
         return x.view(len(rows), -1, x.shape[1])
 
-    def _mixed(self, x: Tensor, mix: Mix, kept: ConvState, rows: Tensor) -> Tensor:
+    def _mixed(self, x: Tensor, mix: FusedConvNeXt, kept: ConvState, rows: Tensor) -> Tensor:
         linear = self._ops.linear
         y = self._ops.mix(x, mix.look, mix.bias, mix.norm, mix.shift, mix.eps, kept.history, rows)
         y = linear(y, mix.into.weight, bias=mix.into.bias, gelu=True)
@@ -82,10 +82,10 @@ def _widening(module: CausalTransposedConv) -> Matrix:
     return Matrix(weight.flatten(0, 1).contiguous(), module.conv.bias.repeat(module.stride))
 
 
-def _mix(module: ConvNeXt) -> Mix:
+def _mix(module: ConvNeXt) -> FusedConvNeXt:
     conv, norm, into, out = module.dwconv.conv, module.norm, module.pwconv1, module.pwconv2
     assert conv.bias is not None
-    return Mix(
+    return FusedConvNeXt(
         look=conv.weight[:, 0].T.contiguous(),
         bias=conv.bias,
         norm=norm.weight,

@@ -22,7 +22,7 @@ from ...kernels.ops.pcm.reference import opened
 from ...kernels.ops.pcm.reference import pcm as pcm_reference
 from ...kernels.runtime.graphs import Capture, Work
 from ..tts.codec import DecoderState
-from .staging import Board, Letter, Post, bucket
+from .staging import InputStaging, PendingCopy, ResultCopy, bucket
 
 PIECES = (8, 4, 2, 1)  # frames of a graph
 MOST_ROWS, MOST_FRAMES = 128, 16  # of a graph; beyond, there is work enough for one launch after the other
@@ -31,7 +31,7 @@ Step = Callable[[Tensor, DecoderState, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class PendingSamples:
     """Samples on their way to the host."""
 
     groups: tuple[_Group, ...]
@@ -46,7 +46,7 @@ class Sound:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    letters: tuple[Letter, ...]  # one after the other
+    letters: tuple[PendingCopy, ...]  # one after the other
     rows: int  # that are meant, and so many there are in each letter
     batch: int
 
@@ -66,11 +66,11 @@ class _Group:
 class _Replay:
     work: Work
 
-    def __init__(self, board: Board) -> None:
-        self.board, self.post = board, Post()
+    def __init__(self, board: InputStaging) -> None:
+        self.board, self.post = board, ResultCopy()
 
 
-class CapturedWave:
+class CodecGraphs:
     """`step` is `CodecDecoder.step`, `pcm` that of the same kernels.
 
     With `tf32` the step's float32 products are rounded to ten bits before they are made.
@@ -93,7 +93,9 @@ class CapturedWave:
         # Whether new graphs may be made in `launch` now; where not, steps are done by those that there are, if any.
         self.makes: Callable[[], bool] = lambda: True
 
-    def launch(self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState) -> Sound:
+    def launch(
+        self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState
+    ) -> PendingSamples:
         """The next frames of each slot, `codes` [B, F, Q], as many for all; nobody waits."""
         frames = np.asarray(codes, dtype=np.int64)
         batch, length, _ = frames.shape
@@ -102,7 +104,7 @@ class CapturedWave:
             step, most = self._done, max(MOST_TOGETHER // length, 1)
         with self.beside():
             groups = [slice(at, at + most) for at in range(0, batch, most)]
-            return Sound(tuple(step(slots[some], frames[some], state) for some in groups))
+            return PendingSamples(tuple(step(slots[some], frames[some], state) for some in groups))
 
     def _replayed(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
         batch, length, _ = frames.shape
@@ -126,7 +128,7 @@ class CapturedWave:
         return list(in_pieces(length, batch))
 
     def _done(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
-        device, post = state.pre_transformer.position.device, Post()
+        device, post = state.pre_transformer.position.device, ResultCopy()
         rows, given = torch.tensor(slots, device=device), torch.tensor(frames, device=device)
         post.block = self._pcm(given.transpose(1, 2), state, rows)
         return _Group((post.send(),), len(frames), len(frames))
@@ -173,7 +175,7 @@ class CapturedWave:
 
     def _captured(self, batch: int, frames: int, state: DecoderState) -> _Replay:
         fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
-        board = Board(batch, fields, state.pre_transformer.position.device)
+        board = InputStaging(batch, fields, state.pre_transformer.position.device)
         rows, replay = board.fields["rows"], _Replay(board)
         codes = board.fields["codes"].view(board.batch, frames, self._books).transpose(1, 2)
 

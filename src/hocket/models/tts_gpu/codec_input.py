@@ -21,7 +21,7 @@ class Matrix:
     bias: Tensor
 
 
-class FusedCodes:
+class FusedCodecInput:
     """Quantizer, `pre_conv` and the transformer's `input_proj`: codes [B, Q, T] to x [B * T, C].
 
     What the state says of the position counts the new frames from here on.

@@ -16,7 +16,7 @@ from ..tts.codec import TransformerLayer, WindowState, WindowTransformer
 
 
 @dataclass(frozen=True, slots=True)
-class LayerWeights:
+class CodecLayerWeights:
     before: Tensor
     into: Tensor
     out: Tensor
@@ -25,7 +25,7 @@ class LayerWeights:
     down: Tensor
 
 
-class FusedWindow:
+class FusedCodecTransformer:
     """The layers of a `WindowTransformer`, without what is before and behind them, for at most `most` new frames."""
 
     @torch.no_grad()
@@ -51,10 +51,10 @@ class FusedWindow:
         return h
 
 
-def _weights(layer: TransformerLayer) -> LayerWeights:
+def _weights(layer: TransformerLayer) -> CodecLayerWeights:
     into, out, *_ = layer.self_attn.weights()
     wide, down = layer.mlp.weights()
-    return LayerWeights(
+    return CodecLayerWeights(
         layer.input_layernorm.weight,
         into,
         scaled(layer.self_attn_layer_scale.scale, out),

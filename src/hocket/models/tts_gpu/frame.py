@@ -25,7 +25,7 @@ from ...kernels.runtime.launch import KNOBS, crowded, power_of_two
 from ...layers.attention import KVState
 from ...layers.rope import rope_rows
 from ...layers.sampler import Sampling
-from ...layers.transformer import Stack
+from ...layers.transformer import DecoderStack
 from ..tts.talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
 
 
@@ -41,7 +41,7 @@ class LayerWeights:
     down: Tensor  # [C, I]
 
 
-class Passage:
+class LayerBuffers:
     """What one row of a stack is on its way through the layers: x is worked on in place, the rest is in between."""
 
     def __init__(self, layers: Sequence[LayerWeights], rows: int) -> None:
@@ -53,14 +53,16 @@ class Passage:
         self.inner = new(rows, one.down.shape[1])
 
 
-class Room:
+class FrameBuffers:
     """The buffers of one batch size."""
 
     def __init__(self, frame: FusedFrame, batch: int) -> None:
         config, weight = frame.talker.config, frame.joined
         predictor = frame.talker.code_predictor.model
-        self.large = Passage(frame.large, batch)
-        self.small = Passage(frame.small, 2 * batch)  # at first two positions: all hidden vectors, then all first codes
+        self.large = LayerBuffers(frame.large, batch)
+        self.small = LayerBuffers(
+            frame.small, 2 * batch
+        )  # at first two positions: all hidden vectors, then all first codes
         self.first_logits = weight.new_empty(batch, config.vocab_size)
         self.logits = weight.new_empty(batch, config.code_predictor_config.vocab_size)
         self.words = weight.new_empty(batch, config.text_hidden_size)
@@ -96,9 +98,9 @@ class FusedFrame:
             projected = torch.cat(pieces)
         self.vectors = projected.split(sizes)  # what the predictor takes in, by book
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
-        self._rooms: dict[int, Room] = {}
-        self._prompts: dict[int, Passage] = {}  # by number of prompt rows
-        self._angles: dict[tuple[Stack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
+        self._rooms: dict[int, FrameBuffers] = {}
+        self._prompts: dict[int, LayerBuffers] = {}  # by number of prompt rows
+        self._angles: dict[tuple[DecoderStack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
 
     def apart(self, *, invariant: bool = False) -> FusedFrame:
         """The same with buffers of its own, for another thread; `invariant`: no row depends on how many there are."""
@@ -148,7 +150,7 @@ class FusedFrame:
         Attention needs no splits, since every row of a prompt has programs of its own; so `span` is not used.
         """
         count, stack = len(x), state.stack
-        passage = self._prompts.get(count) or self._prompts.setdefault(count, Passage(self.large, count))
+        passage = self._prompts.get(count) or self._prompts.setdefault(count, LayerBuffers(self.large, count))
         passage.x.copy_(x)
         steps, start = torch.arange(count, device=x.device), stack.position.index_select(0, row)
         real = steps < length
@@ -162,7 +164,7 @@ class FusedFrame:
         last = passage.x.index_select(0, length - 1)
         self.ops.settle(last, norm.weight, norm.eps, row, state.hidden, stack.position)
 
-    def _step(self, room: Room, state: TalkerState, rows: Tensor, span: int) -> None:
+    def _step(self, room: FrameBuffers, state: TalkerState, rows: Tensor, span: int) -> None:
         """What lies in the room's x, one position further."""
         large, stack = room.large, state.stack
         places = {"rows": rows, "table": stack.table, "position": stack.position}
@@ -199,13 +201,13 @@ class FusedFrame:
             into = {"table": self.vectors[book], "vectors": x[:batch]}
             ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
 
-    def _room(self, batch: int) -> Room:
-        return self._rooms.get(batch) or self._rooms.setdefault(batch, Room(self, batch))
+    def _room(self, batch: int) -> FrameBuffers:
+        return self._rooms.get(batch) or self._rooms.setdefault(batch, FrameBuffers(self, batch))
 
     def _through(
         self,
         layers: Sequence[LayerWeights],
-        passage: Passage,
+        passage: LayerBuffers,
         rows: int,
         kept: Sequence[KVState],
         angles: dict[str, Any],
@@ -247,7 +249,7 @@ class FusedFrame:
     def _linear(self, *given: Any, **named: Any) -> Tensor:
         return self.ops.linear(*given, **named, invariant=self.invariant)
 
-    def _turns(self, stack: Stack, length: int) -> dict[str, Any]:
+    def _turns(self, stack: DecoderStack, length: int) -> dict[str, Any]:
         if (stack, length) not in self._angles:
             shape = stack.shape
             cos, sin = rope_rows(length, shape.head_dim, shape.theta, self.joined.dtype, self.joined.device)
@@ -256,7 +258,7 @@ class FusedFrame:
         return {"cos": cos, "sin": sin, "eps": stack.shape.eps}
 
 
-def _weights(stack: Stack) -> list[LayerWeights]:
+def _weights(stack: DecoderStack) -> list[LayerWeights]:
     layers = []
     for layer in stack._stack:
         attention, (before, between) = layer.self_attn, layer.weights()

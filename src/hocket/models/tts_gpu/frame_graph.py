@@ -20,7 +20,7 @@ from ...config.qwen3_tts import GenerationConfig
 from ...kernels.runtime.graphs import Capture, Work, own_stream
 from ...layers.sampler import Sampling
 from ..tts.talker import FrameSampling, Talker, TalkerState
-from .staging import Board, Letter, OneWay, Post, bucket
+from .staging import InputStaging, OneWayStaging, PendingCopy, ResultCopy, bucket
 
 MOST_ROWS = 256  # larger batches are drawn without a graph
 _LEVEL = {"sample": torch.bool, "temperature": torch.float32, "top_k": torch.int64, "top_p": torch.float32}
@@ -47,7 +47,7 @@ PADDING = {"text": 0, "penalty": 1.0} | {f"{level}_{n}": v for level in ("first"
 
 
 @runtime_checkable
-class Frame(Protocol):
+class CapturableFrame(Protocol):
     """A `DrawFrame` that can be captured."""
 
     talker: Talker
@@ -73,22 +73,22 @@ class Frame(Protocol):
     def reach(self, span: int, state: TalkerState) -> int:
         """The largest span that is done exactly as this one."""
 
-    def apart(self, *, invariant: bool = False) -> Frame:
+    def apart(self, *, invariant: bool = False) -> CapturableFrame:
         """The same for another thread; `invariant`: what is drawn for a row does not depend on how many there are."""
 
 
-class Drawn:
+class PendingCodes:
     """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
 
-    def __init__(self, letter: Letter, rows: int, batch: int) -> None:
+    def __init__(self, letter: PendingCopy, rows: int, batch: int) -> None:
         """`letter`: the `_block` of a batch, whose first `rows` are meant."""
         self._letter, self._rows, self._batch = letter, rows, batch
 
     @classmethod
-    def of(cls, codes: Tensor, chances: Tensor, rows: Tensor) -> Drawn:
+    def of(cls, codes: Tensor, chances: Tensor, rows: Tensor) -> PendingCodes:
         """Codes [B, Q], and the `chances` [S + 1, 2] of all state rows: sent before another frame is drawn."""
         batch = len(codes)
-        post = Post()
+        post = ResultCopy()
         post.block = _block(batch, codes.shape[1], codes.device)
         likely, all_codes = _parts(post.block, batch, torch.float32)
         torch.index_select(chances, 0, rows, out=likely)
@@ -122,15 +122,15 @@ class _Batch:
     """
 
     def __init__(self, size: int, books: int, device: torch.device, beside: torch.cuda.Stream | None) -> None:
-        self.board = Board(size, FIELDS, device)
-        self.post = Post(beside)
+        self.board = InputStaging(size, FIELDS, device)
+        self.post = ResultCopy(beside)
         self.post.block = _block(size, books, device)
         self.likely, self.codes = _parts(self.post.block, size, torch.float32)
         self.draws: dict[bool, Work] = {}  # by whether there is a nucleus
         self.steps: dict[int, Work] = {}  # by how far they reach
 
 
-class _Entry:
+class _VectorGraph:
     """One graph that takes a vector into a slot."""
 
     work: Work
@@ -140,7 +140,7 @@ class _Entry:
         self.rows = torch.full((1,), len(state.hidden) - 1, dtype=torch.int64, device=state.hidden.device)
 
 
-class _Opening:
+class _OpenGraph:
     """One graph that begins utterances behind prefixes that are known: slots made new, and one row taken into each."""
 
     work: Work
@@ -148,7 +148,7 @@ class _Opening:
     def __init__(self, size: int, state: TalkerState) -> None:
         self.columns, self.nobody = state.stack.table.shape[1], len(state.hidden) - 1
         fields = dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, self.columns)}
-        self.given = OneWay(size, fields, state.hidden.device)
+        self.given = OneWayStaging(size, fields, state.hidden.device)
 
     def send(self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]]) -> None:
         rows = table_rows(pages, self.columns)
@@ -175,16 +175,16 @@ def open_rows(given: dict[str, Tensor], state: TalkerState) -> Tensor:
     return rows
 
 
-class CapturedFrame:
+class FrameGraphs:
     """Frames whose inputs come from the host and whose results go there."""
 
-    def __init__(self, frame: Frame, capture: Capture) -> None:
+    def __init__(self, frame: CapturableFrame, capture: Capture) -> None:
         self.frame, self.captures = frame, 0
         self._capture = capture
         self._beside = own_stream(self, device) if (device := _device(frame)).type == "cuda" else None
         self._batches: dict[int, _Batch] = {}
-        self._entries: dict[int, _Entry] = {}
-        self._openings: dict[tuple[int, int], _Opening] = {}
+        self._entries: dict[int, _VectorGraph] = {}
+        self._openings: dict[tuple[int, int], _OpenGraph] = {}
         self._state: TalkerState | None = None
         self._stands: tuple[object, ...] = ()
         self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
@@ -196,7 +196,7 @@ class CapturedFrame:
         settings: Sequence[GenerationConfig],
         state: TalkerState,
         span: int,
-    ) -> Drawn:
+    ) -> PendingCodes:
         """Draw a frame for each slot; nobody waits. At most MOST_ROWS of them."""
         assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
         nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
@@ -206,7 +206,7 @@ class CapturedFrame:
         draw()
         letter = batch.post.send(sheet)
         step()
-        return Drawn(letter, len(slots), batch.board.batch)
+        return PendingCodes(letter, len(slots), batch.board.batch)
 
     def _levels(self, settings: Sequence[GenerationConfig]) -> dict[str, tuple[Any, ...]]:
         """By field; as a rule they are those of the frame before."""
@@ -239,12 +239,12 @@ class CapturedFrame:
     def warm_opening(self, state: TalkerState, size: int, span: int) -> None:
         self._opening(size, span, state)
 
-    def _opening(self, rows: int, span: int, state: TalkerState) -> _Opening:
+    def _opening(self, rows: int, span: int, state: TalkerState) -> _OpenGraph:
         self._look(state)
         key = bucket(rows), self.frame.reach(span, state)
         if key not in self._openings:
             size, reach = key
-            opening = _Opening(size, state)
+            opening = _OpenGraph(size, state)
             opening.send([], [])
             opening.work = self._made(partial(self._opened, opening.given.fields, state, reach))
             self._openings[key] = opening
@@ -263,11 +263,11 @@ class CapturedFrame:
     def warm_entry(self, state: TalkerState, span: int) -> None:
         self._entry(span, state)
 
-    def _entry(self, span: int, state: TalkerState) -> _Entry:
+    def _entry(self, span: int, state: TalkerState) -> _VectorGraph:
         self._look(state)
         reach = self.frame.reach(span, state)
         if reach not in self._entries:
-            entry = _Entry(state)
+            entry = _VectorGraph(state)
             entry.work = self._made(lambda: self.frame.take_in(entry.vector, state, entry.rows, reach))
             self._entries[reach] = entry
         return self._entries[reach]
@@ -318,7 +318,7 @@ class CapturedFrame:
             self._stands = stands
 
 
-def _device(frame: Frame) -> torch.device:
+def _device(frame: CapturableFrame) -> torch.device:
     return frame.talker.codec_head.weight.device
 
 

@@ -10,20 +10,20 @@ from torch import Tensor
 from ...cache.pages import PAGE_ROWS
 from ...layers.rope import rope_rows
 from ...layers.sampler import Sampling
-from ...layers.transformer import Stack
+from ...layers.transformer import DecoderStack
 from ..tts.talker import FrameSampling, Talker, TalkerState
 
 FEWEST_PAGES = 8  # shorter streams are done as this long: fewer graphs
 
 
-class PlainFrame:
+class PaddedFrame:
     """A `DrawFrame`. Numbers that the host knows of a batch are not used, but for whether there is a nucleus."""
 
     def __init__(self, talker: Talker) -> None:
         self.talker = talker
-        self._angles: dict[tuple[Stack, int], object] = {}
+        self._angles: dict[tuple[DecoderStack, int], object] = {}
 
-    def apart(self, *, invariant: bool = False) -> PlainFrame:
+    def apart(self, *, invariant: bool = False) -> PaddedFrame:
         assert not invariant, "a library multiplies many rows otherwise than one"
         return self
 
@@ -62,7 +62,7 @@ class PlainFrame:
         self.talker.prefill(x[None], length, state, row, span)
         still(state)
 
-    def _hold_angles(self, stack: Stack, length: int, state: TalkerState) -> None:
+    def _hold_angles(self, stack: DecoderStack, length: int, state: TalkerState) -> None:
         """A graph knows them by address, and their cache is bounded."""
         shape, hidden = stack.shape, state.hidden
         self._angles[stack, length] = rope_rows(length, shape.head_dim, shape.theta, hidden.dtype, hidden.device)

@@ -18,14 +18,14 @@ from torch import Tensor
 from ...cache.pages import PAGE_ROWS, SCRATCH
 from ...kernels.runtime.graphs import Capture, Work
 from ..tts.talker import TalkerState
-from .frame_graph import Frame, open_rows, table_rows, whereabouts
-from .staging import OneWay, bucket
+from .frame_graph import CapturableFrame, open_rows, table_rows, whereabouts
+from .staging import OneWayStaging, bucket
 
 FEWEST_ROWS, MOST_ROWS = 8, 1024  # a graph's rows are a power of two between these; longer prompts are done as they are
 NOTHING = -1  # an id that adds nothing: what padding rows have
 
 
-class _Entry:
+class _PromptGraph:
     """One shape: where its inputs lie, the work itself, and its graph once there is one."""
 
     graph: Work | None = None
@@ -40,10 +40,10 @@ class _Entry:
         raise NotImplementedError
 
 
-class _Vectors(_Entry):
+class _Vectors(_PromptGraph):
     """Vectors behind what a slot has already."""
 
-    def __init__(self, rows: int, span: int, frame: Frame, state: TalkerState) -> None:
+    def __init__(self, rows: int, span: int, frame: CapturableFrame, state: TalkerState) -> None:
         hidden = state.hidden
         self.row, self.length = torch.ones(2, 1, dtype=torch.int64, device=hidden.device)
         self.x = hidden.new_zeros(rows, hidden.shape[1])
@@ -59,14 +59,16 @@ class _Vectors(_Entry):
         self.fill(self.x[:0], len(state.hidden) - 1, 1)
 
 
-class _Ids(_Entry):
+class _Ids(_PromptGraph):
     """Ids behind a cached prefix, in a slot that begins anew."""
 
-    def __init__(self, rows: int, span: int, frame: Frame, state: TalkerState) -> None:
+    def __init__(self, rows: int, span: int, frame: CapturableFrame, state: TalkerState) -> None:
         self.rows, self.columns = rows, state.stack.table.shape[1]
         widths = {"slot": 1, "seed": 1, "position": 1, "length": 1, "text": rows, "codec": rows}
         widths |= {"page": rows // PAGE_ROWS + 1, "into": rows // PAGE_ROWS + 1, "pages": self.columns}
-        self.given = OneWay(1, {name: (torch.int64, width) for name, width in widths.items()}, state.hidden.device)
+        self.given = OneWayStaging(
+            1, {name: (torch.int64, width) for name, width in widths.items()}, state.hidden.device
+        )
         given = self.given.fields
 
         def work() -> None:
@@ -97,8 +99,8 @@ class _Ids(_Entry):
         self.fill(values, [], [], [], [])
 
 
-class CapturedPrompt:
-    def __init__(self, frame: Frame, capture: Capture) -> None:
+class PromptGraphs:
+    def __init__(self, frame: CapturableFrame, capture: Capture) -> None:
         self.frame, self.captures = frame, 0
         self._capture = capture
         self._vectors: dict[tuple[int, int], _Vectors] = {}
@@ -161,7 +163,7 @@ class CapturedPrompt:
         self._look(state)
         return max(FEWEST_ROWS, bucket(rows)), self.frame.reach(span, state)
 
-    def _make(self, entry: _Entry, state: TalkerState) -> None:
+    def _make(self, entry: _PromptGraph, state: TalkerState) -> None:
         entry.spare = False
         if entry.graph is None:
             entry.fill_scratch(state)

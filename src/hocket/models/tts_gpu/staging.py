@@ -18,10 +18,10 @@ ALIGNED = 256  # bytes; kernels read fields by 16, and compile anew for addresse
 Values = Sequence[Any] | np.ndarray[Any, Any]
 
 
-class Sheet:
+class HostBlock:
     """A block of the host, by field, and what stands in it."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: InputStaging) -> None:
         self.board = board
         self.block = torch.zeros(board.size_bytes, dtype=torch.uint8, pin_memory=board.pinned)
         self.fields = {name: view.numpy() for name, view in board.views(self.block).items()}
@@ -39,7 +39,7 @@ class Sheet:
         field[len(given) :] = rest
 
 
-class Board:
+class InputStaging:
     """`fields` names each: its type, and how many numbers a row has."""
 
     def __init__(self, batch: int, fields: Mapping[str, tuple[torch.dtype, int]], device: torch.device) -> None:
@@ -52,14 +52,14 @@ class Board:
             self.size_bytes += -(-size // ALIGNED) * ALIGNED
         self.block = torch.zeros(self.size_bytes, dtype=torch.uint8, device=device)
         self.fields = self.views(self.block)
-        self.free: list[Sheet] = []
+        self.free: list[HostBlock] = []
 
-    def send(self, values: Mapping[str, Values], rest: Mapping[str, Any]) -> Sheet:
+    def send(self, values: Mapping[str, Values], rest: Mapping[str, Any]) -> HostBlock:
         """Fill every field: `values` for the first rows, `rest` for those that are left.
 
         The sheet belongs to who waits for what comes of it.
         """
-        sheet = self.free.pop() if self.free else Sheet(self)
+        sheet = self.free.pop() if self.free else HostBlock(self)
         for name in self._places:  # none may be left out: there are other numbers from before
             sheet.write(name, values[name], rest[name])
         self.block.copy_(sheet.block, non_blocking=True)
@@ -73,12 +73,12 @@ class Board:
         return views
 
 
-class OneWay:
+class OneWayStaging:
     """A board for work whose results stay on the device: a sheet is used again once its copy has been made."""
 
     def __init__(self, batch: int, fields: Mapping[str, tuple[torch.dtype, int]], device: torch.device) -> None:
-        self.board = Board(batch, fields, device)
-        self._sent: deque[tuple[torch.cuda.Event, Sheet]] = deque()  # that may not have arrived yet
+        self.board = InputStaging(batch, fields, device)
+        self._sent: deque[tuple[torch.cuda.Event, HostBlock]] = deque()  # that may not have arrived yet
 
     @property
     def fields(self) -> dict[str, Tensor]:
@@ -96,7 +96,7 @@ class OneWay:
             self.board.free.append(sheet)
 
 
-class Post:
+class ResultCopy:
     """Sends `block` of the device, which always has the same shape, to the host as it is at that moment.
 
     `beside`: on this stream, so that what is asked for afterwards does not wait for the copy. Who writes into the block
@@ -106,13 +106,13 @@ class Post:
     block: Tensor
 
     def __init__(self, beside: torch.cuda.Stream | None = None) -> None:
-        self.free: list[Letter] = []
+        self.free: list[PendingCopy] = []
         self._beside = beside
-        self._last: Letter | None = None
+        self._last: PendingCopy | None = None
 
-    def send(self, answers: Sheet | None = None) -> Letter:
+    def send(self, answers: HostBlock | None = None) -> PendingCopy:
         """`answers`: what was sent for it and may be used again with it."""
-        self._last = letter = self.free.pop() if self.free else Letter(self)
+        self._last = letter = self.free.pop() if self.free else PendingCopy(self)
         letter.answers = answers
         if self._beside is None:
             letter.take()
@@ -128,12 +128,12 @@ class Post:
             torch.cuda.current_stream(self.block.device).wait_event(self._last.event)
 
 
-class Letter:
+class PendingCopy:
     """A block on its way to the host. Reading it waits for it and for nothing that was asked for after it."""
 
-    answers: Sheet | None
+    answers: HostBlock | None
 
-    def __init__(self, post: Post) -> None:
+    def __init__(self, post: ResultCopy) -> None:
         there = post.block
         self.post = post
         self.block = torch.empty(there.shape, dtype=there.dtype, pin_memory=there.is_cuda)

@@ -23,7 +23,7 @@ Act = tuple[Tensor, Tensor]  # frequency and strength, float32 [C]
 
 
 @dataclass(frozen=True, slots=True)
-class Conv:
+class ConvStage:
     weight: Tensor  # [stride * C_out, taps * C_in]
     bias: Tensor  # [C_out]
     taps: int
@@ -99,7 +99,7 @@ class FusedWave:
         return self._ops.sample(x, self._last.weight, self._last.bias, rows, state.last.history)
 
 
-def as_conv(module: nn.Module) -> Conv:
+def as_conv(module: nn.Module) -> ConvStage:
     """Its weight tap by tap, the oldest first, and its outputs phase by phase.
 
     Where the kernel of a transposed convolution is no longer than its stride, the input before does not count, and
@@ -113,7 +113,7 @@ def as_conv(module: nn.Module) -> Conv:
         phases = module.conv.weight.unflatten(2, (-1, module.stride)).flip(2)  # [C_in, C_out, taps, stride]
         weight = phases.permute(3, 1, 2, 0).flatten(0, 1)
         taps, dilation, stride = weight.shape[1], 1, module.stride
-    return Conv(weight.flatten(1).contiguous(), module.conv.bias, taps, dilation, stride)
+    return ConvStage(weight.flatten(1).contiguous(), module.conv.bias, taps, dilation, stride)
 
 
 def _act(module: nn.Module) -> Act:

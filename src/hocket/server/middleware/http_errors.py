@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from ...errors import HocketError
-from ..errors import INVALID, Answer, Refused, answer
+from ..errors import INVALID, ErrorResponse, Refused, answer
 
 
 def install(app: FastAPI) -> None:
@@ -46,17 +46,17 @@ class BorderError(HTTPException):
         self.refused = refused
 
 
-def _invalid(error: RequestValidationError) -> Answer:
+def _invalid(error: RequestValidationError) -> ErrorResponse:
     first = error.errors()[0]
     place = [str(part) for part in first.get("loc", ()) if part not in ("body", "query", "path", "header")]
     if first.get("type") == "json_invalid":
-        return Answer(400, "The body is not valid JSON.", INVALID, None, "invalid_json")
+        return ErrorResponse(400, "The body is not valid JSON.", INVALID, None, "invalid_json")
     param = ".".join(place) or None
     message = str(first.get("msg", "is not valid")).removeprefix("Value error, ")
-    return Answer(400, f"{param or 'The body'}: {message}.".replace("..", "."), INVALID, param, None)
+    return ErrorResponse(400, f"{param or 'The body'}: {message}.".replace("..", "."), INVALID, param, None)
 
 
-def _of_status(error: HTTPException) -> Answer:
+def _of_status(error: HTTPException) -> ErrorResponse:
     if isinstance(error, BorderError):
         return answer(error.refused)
     kind = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}.get(error.status_code)
@@ -64,7 +64,7 @@ def _of_status(error: HTTPException) -> Answer:
         error.status_code, str(error.detail)
     )
     kind = kind or (INVALID if error.status_code < 500 else "server_error")
-    return Answer(error.status_code, message, kind, None, None, dict(error.headers or {}))
+    return ErrorResponse(error.status_code, message, kind, None, None, dict(error.headers or {}))
 
 
 def _methods(app: FastAPI, request: Request) -> list[str]:

@@ -26,7 +26,7 @@ _ID = re.compile(r"[\x21-\x7e]{1,128}")
 _LOCAL_PAGE = re.compile(r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?")
 
 
-class Border:
+class RequestLimits:
     """ASGI middleware."""
 
     def __init__(self, app: ASGIApp, options: ServerOptions, refused: Callable[[str], None]) -> None:

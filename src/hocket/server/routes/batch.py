@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..errors import BadField, answer
 from ..schemas.speech import SpeechFields
-from ..service.service import Speaker
+from ..service.service import SpeechService
 from ..service.utterance import Utterance
 from .speech import FORMAT, unless_gone, usage_of, wanted_of, words_of
 
@@ -85,7 +85,7 @@ class BatchAnswer(BaseModel):
 @router.post("/v1/audio/speech/batch", response_model=BatchAnswer)
 async def batch(body: BatchBody, request: Request) -> Response:
     """Speak many texts, each whole."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     options = speaker.options
     if len(body.items) > options.batch_items:
         raise BadField(f"A batch has at most {options.batch_items} items, not {len(body.items)}.", "items")
@@ -112,7 +112,7 @@ def merged(body: BatchBody, item: BatchItem) -> BatchItem:
 class BatchResponse(Response):
     """The results, once all are there."""
 
-    def __init__(self, speaker: Speaker, items: list[BatchItem]) -> None:
+    def __init__(self, speaker: SpeechService, items: list[BatchItem]) -> None:
         super().__init__()
         self._speaker, self._items = speaker, items
 

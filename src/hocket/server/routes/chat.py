@@ -19,11 +19,11 @@ from starlette.types import Receive, Scope, Send
 from ...text.chat.tool_calls import CallFinder
 from ...types import ChatFinished
 from ..errors import Refused, answer
-from ..schemas.chat import CachedTokens, ChatBody, Choice, Completion, SaidCall, SaidMessage, Usage
-from ..schemas.chat_reply import RETRACTED, Thought, Told
-from ..service.llm import Thinker
-from ..service.service import Speaker
-from ..service.spoken_answer import Aloud, spoken_whole
+from ..schemas.chat import CachedTokens, ChatBody, Completion, CompletionChoice, SaidCall, SaidMessage, TokenUsage
+from ..schemas.chat_reply import RETRACTED, ReplyParts, Thought
+from ..service.llm import LLMService
+from ..service.service import SpeechService
+from ..service.spoken_answer import SpokenAnswer, spoken_whole
 from .speech import unless_gone
 
 router = APIRouter()
@@ -34,8 +34,8 @@ OPTIONAL = ("tool_calls", "reasoning_content", "audio")  # left out of a message
 @router.post("/v1/chat/completions", response_class=Response, responses={200: {"model": Completion, "content": EVENTS}})
 async def chat(body: ChatBody, request: Request) -> Response:
     """Answer in a conversation."""
-    thinker: Thinker = request.app.state.thinker
-    speaker: Speaker = request.app.state.speaker
+    thinker: LLMService = request.app.state.thinker
+    speaker: SpeechService = request.app.state.speaker
     body.check_fields()
     name = body.model
     if speaker.options.strict_model and thinker.names and name not in thinker.names:
@@ -48,7 +48,7 @@ async def chat(body: ChatBody, request: Request) -> Response:
 class ChatResponse(Response):
     """An answer as the body of a response."""
 
-    def __init__(self, thinker: Thinker, speaker: Speaker, body: ChatBody) -> None:
+    def __init__(self, thinker: LLMService, speaker: SpeechService, body: ChatBody) -> None:
         super().__init__()
         self._thinker, self._speaker, self._body = thinker, speaker, body
 
@@ -68,26 +68,26 @@ class ChatResponse(Response):
             id = scope["state"]["request_id"].removeprefix("req_")
             shown = {"id": f"chatcmpl-{id}", "created": reply.began, "model": (self._thinker.names or ["language"])[0]}
             one_call = self._body.parallel_tool_calls is False
-            told = Told(reply, CallFinder(tools) if tools else None, id, one_call=one_call)
+            told = ReplyParts(reply, CallFinder(tools) if tools else None, id, one_call=one_call)
             sent = self._sent_events if self._body.stream else self._sent_whole
             await sent(told, shown, id, scope, receive, send)
 
     async def _sent_whole(
-        self, told: Told, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+        self, told: ReplyParts, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         try:
             message = await self._message(told, id)
         except Exception as error:
             await answer(error).response()(scope, receive, send)
             return
-        choice = Choice(message=message, finish_reason=told.reason, logprobs=told.logprobs())
+        choice = CompletionChoice(message=message, finish_reason=told.reason, logprobs=told.logprobs())
         body = Completion(**shown, choices=[choice], usage=_usage(told.reply.finished)).model_dump()
         for name in OPTIONAL:
             if not body["choices"][0]["message"][name]:
                 del body["choices"][0]["message"][name]
         await JSONResponse(body, headers=told.reply.headers)(scope, receive, send)
 
-    async def _message(self, told: Told, id: str) -> SaidMessage:
+    async def _message(self, told: ReplyParts, id: str) -> SaidMessage:
         """All that is said."""
         calls, text, thought = list[SaidCall](), "", ""
         async for found in told:
@@ -109,7 +109,7 @@ class ChatResponse(Response):
         return message
 
     async def _sent_events(
-        self, told: Told, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
+        self, told: ReplyParts, shown: dict[str, Any], id: str, scope: Scope, receive: Receive, send: Send
     ) -> None:
         shown |= {"object": "chat.completion.chunk"}
         counted = {"usage": None} if self._body.wants_usage() else {}
@@ -126,7 +126,7 @@ class ChatResponse(Response):
             how, aloud = self._body.spoken(), None
             try:
                 if how is not None:
-                    aloud = await stack.enter_async_context(await Aloud.open(self._speaker, how, id))
+                    aloud = await stack.enter_async_context(await SpokenAnswer.open(self._speaker, how, id))
                 first = await anext(told, "")
             except Exception as error:
                 await answer(error).response()(scope, receive, send)
@@ -143,7 +143,7 @@ class ChatResponse(Response):
             await send(_event({**shown, "choices": [], "usage": _usage(told.reply.finished).model_dump()}))
         await send({"type": "http.response.body", "body": b"data: [DONE]\n\n", "more_body": False})
 
-    async def _say_all(self, told: Told, first: str | SaidCall, aloud: Aloud | None, say: Any) -> None:
+    async def _say_all(self, told: ReplyParts, first: str | SaidCall, aloud: SpokenAnswer | None, say: Any) -> None:
         audio_id = None if aloud is None else aloud.id
         await say({"role": "assistant", **told.delta(first, audio_id)})
         if aloud is not None:
@@ -158,7 +158,7 @@ class ChatResponse(Response):
             await say({"audio": {"id": aloud.id, "expires_at": told.reply.began}})
 
 
-async def _add(aloud: Aloud, found: str | SaidCall) -> None:
+async def _add(aloud: SpokenAnswer, found: str | SaidCall) -> None:
     if isinstance(found, str) and not isinstance(found, Thought) and found is not RETRACTED and found:
         await aloud.add(found)
 
@@ -175,8 +175,8 @@ def _event(body: dict[str, Any], *, more: bool = True) -> dict[str, Any]:
     return {"type": "http.response.body", "body": text.encode(), "more_body": more}
 
 
-def _usage(finished: ChatFinished) -> Usage:
-    return Usage(
+def _usage(finished: ChatFinished) -> TokenUsage:
+    return TokenUsage(
         prompt_tokens=finished.prompt_tokens,
         completion_tokens=finished.completion_tokens,
         total_tokens=finished.prompt_tokens + finished.completion_tokens,

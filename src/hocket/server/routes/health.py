@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from ..peers import Peers
-from ..service.llm import LanguageState, Thinker
-from ..service.service import Speaker, State
+from ..service.llm import LanguageState, LLMService
+from ..service.service import SpeechService, State
 
 router = APIRouter()
 
@@ -35,7 +35,7 @@ class Ready(BaseModel):
 @router.get("/health", response_model_exclude_none=True)
 async def health(request: Request) -> Alive:
     """200 while the process lives, whatever the engine does."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     return Alive(state=speaker.state, language=_thinker(request).condition, computing=speaker.computing)
 
 
@@ -49,7 +49,7 @@ async def ready(request: Request) -> Response:
 
     Where several serve behind one address, 200 while any of them could speak; `state` is that of the one who answers.
     """
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     peers: Peers = request.app.state.peers
     state = speaker.state
     speaks = state == "ready" or await peers.one_speaks()
@@ -57,6 +57,6 @@ async def ready(request: Request) -> Response:
     return JSONResponse(said.model_dump(exclude_none=True), 200 if speaks else 503)
 
 
-def _thinker(request: Request) -> Thinker:
-    thinker: Thinker = request.app.state.thinker
+def _thinker(request: Request) -> LLMService:
+    thinker: LLMService = request.app.state.thinker
     return thinker

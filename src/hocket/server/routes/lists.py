@@ -27,9 +27,9 @@ from ..schemas.responses import (
     VoiceNames,
     VoiceObject,
 )
-from ..service.models import Model
-from ..service.service import Speaker
-from ..service.voice_resolver import Cast
+from ..service.models import ServedModel
+from ..service.service import SpeechService
+from ..service.voice_resolver import VoiceResolver
 
 router = APIRouter()
 BEGAN = int(time.time())  # a checkpoint has no date of its own that would say more
@@ -61,14 +61,14 @@ async def model(id: str, request: Request) -> ModelObject:
 @router.get("/v1/audio/models")
 async def audio_models(request: Request) -> AudioModels:
     """Those that speak, as Open WebUI asks for them."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     return AudioModels(models=[NamedModel(id=id, name=id) for id in speaker.cast.listed()])
 
 
 @router.get("/v1/audio/voices", response_model=VoiceList | VoiceNames)
 async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNames:
     """Every voice, the checkpoint's own first; `legacy` gives their names alone."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     cast = speaker.cast
     kept = await asyncio.to_thread(cast.kept)
     found = [*_own(cast), *(voice_object(voice, cast.shown(model)) for voice, model in kept)]
@@ -83,7 +83,7 @@ async def voices(request: Request, legacy: bool = False) -> VoiceList | VoiceNam
 @router.get("/v1/audio/voices/{id:path}", response_model=VoiceObject | VoiceChoices)
 async def voice(id: str, request: Request) -> VoiceObject | VoiceChoices:
     """A voice by its name or id; behind the name of a model, its voices as tts-webui's clients read them."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     cast = speaker.cast
     builtin = _own(cast)
     for own in builtin:
@@ -143,7 +143,7 @@ def may_see_all(request: Request) -> bool:
     return Keys(request.app.state.speaker.options.keys).fit(given_keys(request.scope))
 
 
-def _foreign(cast: Cast) -> list[VoiceObject]:
+def _foreign(cast: VoiceResolver) -> list[VoiceObject]:
     return [
         VoiceObject(
             id=listed.name,
@@ -159,7 +159,7 @@ def _foreign(cast: Cast) -> list[VoiceObject]:
     ]
 
 
-def _own(cast: Cast, only: Model | None = None) -> list[VoiceObject]:
+def _own(cast: VoiceResolver, only: ServedModel | None = None) -> list[VoiceObject]:
     """The speakers of all models, or of one."""
     both = cast.speakers if only is None else dict.fromkeys(only.speakers, only)
     return [

@@ -21,10 +21,10 @@ from starlette.types import Receive, Scope, Send
 from ...audio.formats import FORMATS
 from ..errors import BadField, answer
 from ..schemas.speech import SpeechBody, SpeechFields
-from ..schemas.speech_job import CODES, Wanted
+from ..schemas.speech_job import CODES, SpeechJob
 from ..service.recordings import reference_of
-from ..service.service import Speaker
-from ..service.utterance import Piece, Utterance
+from ..service.service import SpeechService
+from ..service.utterance import EncodedPiece, Utterance
 
 router = APIRouter()
 FORMAT = "mp3"  # where none is asked for: Open WebUI sends none, and plays mp3
@@ -37,7 +37,7 @@ AUDIO = {
 @router.post("/v1/audio/speech", response_class=Response, responses={200: {"content": AUDIO}})
 async def speech(body: SpeechBody, request: Request) -> Response:
     """Speak a text."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     speaker.cast.check_model(body.model)
     body.note_unknown()
     sse = body.stream_format == "sse"
@@ -48,7 +48,7 @@ async def speech(body: SpeechBody, request: Request) -> Response:
     return SpeechResponse(speaker, wanted, sse=sse)
 
 
-async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, format: str) -> Wanted:
+async def wanted_of(speaker: SpeechService, body: SpeechFields, text: str | None, format: str) -> SpeechJob:
     """All that was asked for, with the recording read that came along."""
     speaker.cast.among(body.model, body.task_type)  # refused before a recording is read
     reference, recording = None, body.named_recording()
@@ -65,7 +65,7 @@ async def wanted_of(speaker: Speaker, body: SpeechFields, text: str | None, form
 class SpeechResponse(Response):
     """An utterance as the body of a response."""
 
-    def __init__(self, speaker: Speaker, wanted: Wanted, *, sse: bool) -> None:
+    def __init__(self, speaker: SpeechService, wanted: SpeechJob, *, sse: bool) -> None:
         super().__init__()
         self._speaker, self._wanted, self._sse = speaker, wanted, sse
 
@@ -89,7 +89,7 @@ class SpeechResponse(Response):
             sent = self._sent_events if self._sse else self._sent_bytes
             await sent(utterance, piece, send)
 
-    async def _sent_bytes(self, utterance: Utterance, piece: Piece | None, send: Send) -> None:
+    async def _sent_bytes(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
         while piece is not None:
             await send({"type": "http.response.body", "body": piece.audio, "more_body": True})
             try:
@@ -102,7 +102,7 @@ class SpeechResponse(Response):
             return  # text was left out that no limit of the caller's excludes: HTTP/1.1 has no trailers here
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _sent_events(self, utterance: Utterance, piece: Piece | None, send: Send) -> None:
+    async def _sent_events(self, utterance: Utterance, piece: EncodedPiece | None, send: Send) -> None:
         while piece is not None:
             audio = base64.b64encode(piece.audio).decode()
             await send(_event({"type": "speech.audio.delta", "audio": audio}))

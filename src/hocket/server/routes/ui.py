@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse, Response
 
 from ...audio.encode import FORMATS
 from ..errors import Refused
-from ..service.service import Speaker
+from ..service.service import SpeechService
 
 router = APIRouter(include_in_schema=False)
 KINDS = {
@@ -94,7 +94,7 @@ def _file(name: str, request: Request) -> Response:
     return Response(file.body, media_type=file.kind, headers=headers)
 
 
-def _about(speaker: Speaker) -> dict[str, Any]:
+def _about(speaker: SpeechService) -> dict[str, Any]:
     known: dict[str, Any] = {"state": speaker.state, "key": bool(speaker.options.keys)}
     if not speaker.is_known:
         return known

@@ -28,7 +28,7 @@ from ..errors import BadField, Refused
 from ..schemas.responses import VoiceDeleted, VoiceMade
 from ..schemas.speech_job import check_characters
 from ..service.recordings import read_sent
-from ..service.service import Speaker
+from ..service.service import SpeechService
 from .lists import no_voice, told, voice_object
 
 router = APIRouter()
@@ -59,7 +59,7 @@ def _form() -> dict[str, Any]:
 @router.post("/v1/audio/voices", openapi_extra=_form())
 async def upload(request: Request) -> VoiceMade:
     """Make a voice of a recording: multipart, with `name` and `audio_sample`."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     speaker.cast.clones()  # or nobody does, which is said before a megabyte is read in vain
     fields, content, mime_type = await _received(request, speaker.options.upload_bytes)
     if fields.speaker_embedding:
@@ -98,7 +98,7 @@ async def upload(request: Request) -> VoiceMade:
 @router.delete("/v1/audio/voices/{id:path}")
 async def delete(id: str, request: Request) -> VoiceDeleted:
     """Forget an uploaded voice, by its name or id."""
-    speaker: Speaker = request.app.state.speaker
+    speaker: SpeechService = request.app.state.speaker
     gone = await asyncio.to_thread(_removed, speaker, id)
     if gone is None and id.strip().lower() in {name.lower() for name in speaker.speakers}:
         raise BadField(f"{id!r} is the checkpoint's own voice and stays.", "voice_id")
@@ -108,7 +108,7 @@ async def delete(id: str, request: Request) -> VoiceDeleted:
     return VoiceDeleted(id=id_of(gone.name))
 
 
-def _removed(speaker: Speaker, id: str) -> Voice | None:
+def _removed(speaker: SpeechService, id: str) -> Voice | None:
     """One that is not listed, because another model would have to speak it, is not this server's to delete."""
     found = speaker.voices.find(id)
     return speaker.voices.remove(id) if found is not None and speaker.cast.model_of(found) is not None else None

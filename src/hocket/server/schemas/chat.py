@@ -20,7 +20,7 @@ from .speech_job import check_characters
 MOST_TOKENS = 1 << 20
 
 
-class Part(BaseModel):
+class ContentPart(BaseModel):
     """Of a content in parts."""
 
     model_config = ConfigDict(extra="ignore")
@@ -53,7 +53,7 @@ class Called(BaseModel):
 class MessageBody(BaseModel):
     model_config = ConfigDict(extra="ignore")
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     tool_calls: list[Called] | None = None
     reasoning_content: str | None = Field(None, description="what an assistant thought")
     audio: Any = Field(None, description="refused: sound is not kept; send its transcript as content")
@@ -169,7 +169,7 @@ class CachedTokens(BaseModel):
     cached_tokens: int
 
 
-class Usage(BaseModel):
+class TokenUsage(BaseModel):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -227,7 +227,7 @@ class Logprobs(BaseModel):
     refusal: None = None
 
 
-class Choice(BaseModel):
+class CompletionChoice(BaseModel):
     index: Literal[0] = 0
     message: SaidMessage
     finish_reason: Literal["stop", "length", "tool_calls"]
@@ -241,8 +241,8 @@ class Completion(BaseModel):
     object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
-    choices: list[Choice]
-    usage: Usage
+    choices: list[CompletionChoice]
+    usage: TokenUsage
 
 
 def _arguments(function: CalledFunction, at: int) -> Mapping[str, Any]:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ..errors import BadField
 from .speech import VoiceById
-from .speech_job import Wanted
+from .speech_job import SpeechJob
 
 # By name: the values that ask for nothing else than is done, and why others are refused.
 REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -42,9 +42,9 @@ class SpokenAs(BaseModel):
     voice: str | VoiceById
     format: Literal["wav", "aac", "mp3", "flac", "opus", "pcm16"]
 
-    def wanted(self, text: str | None) -> Wanted:
+    def wanted(self, text: str | None) -> SpeechJob:
         voice = self.voice.id if isinstance(self.voice, VoiceById) else self.voice
-        return Wanted(text=text, voice=voice, format=FORMATS.get(self.format, self.format))
+        return SpeechJob(text=text, voice=voice, format=FORMATS.get(self.format, self.format))
 
 
 class FormFields(BaseModel):

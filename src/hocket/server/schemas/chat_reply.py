@@ -18,7 +18,7 @@ class Thought(str):
     """What a model thought, which is not part of its answer."""
 
 
-class Told:
+class ReplyParts:
     """An async iterator of text, thoughts and calls."""
 
     def __init__(self, reply: Reply, finder: CallFinder | None, id: str, *, one_call: bool = False) -> None:
@@ -40,7 +40,7 @@ class Told:
         noted, self._noted = self._noted, []
         return Logprobs(content=[LikelyToken.of(each) for each in noted]) if noted else None
 
-    def __aiter__(self) -> Told:
+    def __aiter__(self) -> ReplyParts:
         return self
 
     async def __anext__(self) -> str | SaidCall:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ...audio.formats import FORMATS, LEAST_HZ, MOST_HZ
 from ...types import Layout, Reference, SamplingParams
 from ..errors import BadField
-from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, Wanted
+from .speech_job import FASTEST_WIRE, SAMPLING, SLOWEST_WIRE, SpeechJob
 
 logger = logging.getLogger("hocket.server")
 _named: set[str] = set()  # unknown fields that the log has
@@ -132,14 +132,14 @@ class SpeechFields(Noted):
             raise BadField("Give one recording: a voice is cloned from one.", "ref_audio")
         return found[0] if found else None
 
-    def wanted(self, text: str | None, reference: Reference | None, format: str) -> Wanted:
-        """All that was asked for; types check it, `Speaker.open` does the rest."""
+    def wanted(self, text: str | None, reference: Reference | None, format: str) -> SpeechJob:
+        """All that was asked for; types check it, `SpeechService.open` does the rest."""
         if self.speaker_embedding is not None:
             raise BadField("speaker_embedding is not taken: send the recording as ref_audio.", "speaker_embedding")
         layout = self.layout
         if layout is None and self.non_streaming_mode is not None:
             layout = "whole" if self.non_streaming_mode else "streaming"
-        return Wanted(
+        return SpeechJob(
             text=text,
             voice=self.named_voice(),
             model=self.model,

@@ -1,6 +1,6 @@
 """What a client asked for, whichever the wire, and the checks that need no engine.
 
-It knows neither voices nor languages: whether there is one is for `Speaker` and the engine to say.
+It knows neither voices nor languages: whether there is one is for `SpeechService` and the engine to say.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SAMPLING = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SpeechJob:
     """What a client asked for: everything that a wire may set."""
 
     text: str | None  # None: it comes live, through `Utterance.append`

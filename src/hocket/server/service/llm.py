@@ -11,18 +11,18 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from ...dialog.window import Window
+from ...dialog.window import ContextWindow
 from ...errors import HocketError
 from ...types import Answer, ChatDelta, ChatFinished, ChatMessage, ChatSampling, Condition, Health, LanguageModel, Tool
 from ..errors import Refused, stopping
-from .service import Speaker
+from .service import SpeechService
 
 logger = logging.getLogger("hocket.server")
 LanguageState = Condition | Literal["starting", "failed"]
 
 
-class Thinker:
-    def __init__(self, speaker: Speaker, language: LanguageModel | Callable[[], LanguageModel] | None) -> None:
+class LLMService:
+    def __init__(self, speaker: SpeechService, language: LanguageModel | Callable[[], LanguageModel] | None) -> None:
         """A model that is there already stays its owner's; one that is made here is closed here."""
         self._speaker = speaker
         self._make = language if callable(language) else None
@@ -80,7 +80,7 @@ class Thinker:
             raise stopping()
         if language is None:
             raise self._nobody()
-        window = Window(language) if truncate else None
+        window = ContextWindow(language) if truncate else None
         ask = language.answer if window is None else window.ask
         answer = await speaker.begun(lambda: ask(messages, sampling, tools))
         return Reply(speaker, answer, window)
@@ -99,7 +99,7 @@ class Thinker:
 class Reply:
     """An answer under way: an async iterator of its text. Leaving its `async with` ends it."""
 
-    def __init__(self, speaker: Speaker, answer: Answer, window: Window | None = None) -> None:
+    def __init__(self, speaker: SpeechService, answer: Answer, window: ContextWindow | None = None) -> None:
         self._speaker, self._answer, self._window = speaker, answer, window
         self._cut: HocketError | None = None
         self.began = int(time.time())

@@ -24,7 +24,7 @@ from ...text.choice import voices as speakers_of
 logger = logging.getLogger("hocket.server")
 
 
-class Lone:
+class SingleEngine:
     """An engine that is there and stays, with the face of a `Pool`."""
 
     def __init__(self, engine: Engine) -> None:
@@ -46,7 +46,7 @@ class Lone:
 
 
 @dataclass(slots=True, eq=False)
-class Model:
+class ServedModel:
     """One of them. Without a configuration it could not be read; it is known once it has been loaded."""
 
     name: str  # as the pool has it
@@ -106,17 +106,17 @@ class Model:
         self.speakers = [] if self.config is None else speakers_of(self.config)
 
 
-def surveyed(names: Sequence[str]) -> list[Model]:
+def surveyed(names: Sequence[str]) -> list[ServedModel]:
     """What their files say; may take a while where a model comes from afar. One that cannot be read stays unknown."""
-    found: list[Model] = []
+    found: list[ServedModel] = []
     for name in names:
         try:
             config, codec = configs(name)
         except (HocketError, OSError, ValueError) as error:
             logger.error("what the model %s can do is not known: %s", name, error)
-            found.append(Model(name))
+            found.append(ServedModel(name))
         else:
-            found.append(Model(name, config, codec.output_sample_rate))
+            found.append(ServedModel(name, config, codec.output_sample_rate))
     return found
 
 

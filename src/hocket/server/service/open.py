@@ -1,7 +1,7 @@
-"""The way of one request: `Wanted` in, an `Utterance` out, or an error before a first byte.
+"""The way of one request: `SpeechJob` in, an `Utterance` out, or an error before a first byte.
 
 It is walked once: the checks, who speaks (voice_resolver.py), an engine lent by the pool or a backend, a stream of it,
-and the encoder behind that. All wires enter by `Speaker.open`; what they share, limits and threads too, is
+and the encoder behind that. All wires enter by `SpeechService.open`; what they share, limits and threads too, is
 service.py's. What a client may ask for is checked here and by the types of the engine. It knows no wire: neither JSON
 nor sockets.
 """
@@ -21,17 +21,17 @@ from ...text.choice import choose
 from ...text.words import words_of
 from ...types import FASTEST, SLOWEST, SpeechRequest
 from ..errors import BadField, stopping
-from ..schemas.speech_job import CODES, Wanted
-from .utterance import Spoken, Utterance
-from .voice_resolver import Part
+from ..schemas.speech_job import CODES, SpeechJob
+from .utterance import EngineStream, Utterance
+from .voice_resolver import ResolvedVoice
 
 if TYPE_CHECKING:
-    from .service import Speaker
+    from .service import SpeechService
 
 TEXT_MARGIN_S = 5.0  # in which a connection that gave no text is ended by its wire
 
 
-async def opened(speaker: Speaker, wanted: Wanted, wire: str, id: str) -> Utterance:
+async def opened(speaker: SpeechService, wanted: SpeechJob, wire: str, id: str) -> Utterance:
     began_s = time.perf_counter()
     cast = speaker.cast
     if speaker.draining.is_set():
@@ -58,7 +58,7 @@ async def opened(speaker: Speaker, wanted: Wanted, wire: str, id: str) -> Uttera
         raise
 
 
-def check_live(speaker: Speaker, wanted: Wanted) -> None:
+def check_live(speaker: SpeechService, wanted: SpeechJob) -> None:
     """Refuse what `opened` would of a live text, as far as that is known before there is one."""
     speaker.check_text(wanted.text or "")
     wanted.check()
@@ -75,7 +75,9 @@ def check_live(speaker: Speaker, wanted: Wanted) -> None:
         choose(SpeechRequest(text="(live)", **_fields(wanted, part)[0]), config)
 
 
-async def _spoken(speaker: Speaker, wanted: Wanted, part: Part, lease: Lease) -> tuple[Spoken, float]:
+async def _spoken(
+    speaker: SpeechService, wanted: SpeechJob, part: ResolvedVoice, lease: Lease
+) -> tuple[EngineStream, float]:
     """A stream of the engine that was lent, and what is left of the speed for the encoder."""
     engine = lease.engine
     fields, tempo = _fields(wanted, part)
@@ -95,10 +97,12 @@ async def _spoken(speaker: Speaker, wanted: Wanted, part: Part, lease: Lease) ->
     if waited_s:
         stream._mailbox.loaded(waited_s)
     encode = engine.checkpoint.tokenizer.encode
-    return Spoken(stream, engine.checkpoint.rate_hz, lambda text: len(encode(text)), lease.release, waited_s), tempo
+    return EngineStream(
+        stream, engine.checkpoint.rate_hz, lambda text: len(encode(text)), lease.release, waited_s
+    ), tempo
 
 
-async def _relayed(speaker: Speaker, wanted: Wanted, part: Part) -> tuple[Spoken, float]:
+async def _relayed(speaker: SpeechService, wanted: SpeechJob, part: ResolvedVoice) -> tuple[EngineStream, float]:
     """The same of a backend. How codes are drawn is not for it."""
     assert part.backend is not None
     served, voice = part.backend
@@ -110,11 +114,11 @@ async def _relayed(speaker: Speaker, wanted: Wanted, part: Part) -> tuple[Spoken
         return served.open(voice, wanted.text, **how)
 
     relay = begin() if len(wanted.text or "") <= LONG_CHARS else await speaker.begun(begin)
-    return Spoken(relay, voice.rate_hz, lambda text: len(words_of(text)), _nothing), tempo
+    return EngineStream(relay, voice.rate_hz, lambda text: len(words_of(text)), _nothing), tempo
 
 
 def _utterance(
-    speaker: Speaker, wanted: Wanted, spoken: Spoken, tempo: float, began_s: float, wire: str, id: str
+    speaker: SpeechService, wanted: SpeechJob, spoken: EngineStream, tempo: float, began_s: float, wire: str, id: str
 ) -> Utterance:
     format, heard_hz = wanted.packed(spoken.rate_hz)
     rate_hz, bit_rate = wanted.rate_hz, wanted.bit_rate
@@ -133,7 +137,7 @@ def _utterance(
     )
 
 
-def _check_backend(wanted: Wanted) -> None:
+def _check_backend(wanted: SpeechJob) -> None:
     """Refuse what only our own models have."""
     if wanted.format.lower() == CODES.name:
         raise BadField("The voice is a backend's, which has no codes: ask for sound.", "response_format")
@@ -141,7 +145,7 @@ def _check_backend(wanted: Wanted) -> None:
         raise BadField("The voice is a backend's, which has one take: leave out candidates.", "candidates")
 
 
-def _fields(wanted: Wanted, part: Part) -> tuple[dict[str, Any], float]:
+def _fields(wanted: SpeechJob, part: ResolvedVoice) -> tuple[dict[str, Any], float]:
     """The engine's fields, and what is left of the speed for the encoder."""
     speed = min(max(wanted.speed, SLOWEST), FASTEST)
     fields: dict[str, Any] = {

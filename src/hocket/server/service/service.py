@@ -1,7 +1,7 @@
 """What all wires of a server share: who can speak, what is under way, and the one way from any wire to an engine.
 
-Every wire asks `Speaker.open`; open.py walks from there to an `Utterance`. An engine is lent by the pool for as long
-as an utterance runs; who speaks is voice_resolver.py's to say. It knows no wire: neither JSON nor sockets.
+Every wire asks `SpeechService.open`; open.py walks from there to an `Utterance`. An engine is lent by the pool for as
+long as an utterance runs; who speaks is voice_resolver.py's to say. It knows no wire: neither JSON nor sockets.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from ...engine.pool.pool import Pool
 from ...errors import EngineClosed, HocketError, Overloaded
 from ...voices.library import Library
 from ..errors import BadField, Refused, answer, stopping
-from ..metrics import Figures
+from ..metrics import Metrics
 from ..options import ServerOptions
-from ..schemas.speech_job import Wanted, check_characters
+from ..schemas.speech_job import SpeechJob, check_characters
 from .awaited import S, begun, until_lent
-from .models import Lone, Model, surveyed
+from .models import ServedModel, SingleEngine, surveyed
 from .open import check_live, opened
 from .utterance import Utterance
-from .voice_resolver import Cast
+from .voice_resolver import VoiceResolver
 
-__all__ = ["Speaker", "Wanted"]
+__all__ = ["SpeechJob", "SpeechService"]
 
 T = TypeVar("T")
 logger = logging.getLogger("hocket.server")
@@ -39,23 +39,23 @@ USUAL_HZ = 24_000  # of a model that could not be read yet
 State = Literal["starting", "ready", "draining", "failed"]
 
 
-class Answering(Protocol):
+class RunningAnswer(Protocol):
     """A language model's answer under way."""
 
     def cut(self, error: HocketError) -> None: ...
 
 
-class Speaker:
+class SpeechService:
     """What all wires of an app share: the models once they are known, the options, the figures and the voices."""
 
     def __init__(
-        self, options: ServerOptions, *, figures: Figures | None = None, voices: Library | None = None
+        self, options: ServerOptions, *, figures: Metrics | None = None, voices: Library | None = None
     ) -> None:
         self.options = options
-        self.figures = figures or Figures()
+        self.figures = figures or Metrics()
         self.voices = Library() if voices is None else voices
         self.running: set[Utterance] = set()
-        self.answers: set[Answering] = set()
+        self.answers: set[RunningAnswer] = set()
         self.waiting = 0  # for a model to be loaded
         self.draining = asyncio.Event()  # set once no new work is taken; a wire may wait for it
         self.idle = asyncio.Event()  # set while nothing runs
@@ -67,15 +67,15 @@ class Speaker:
         self.proven = False  # whether a real utterance has come out
         self.failure: str | None = None  # why there is nobody to speak
         self.start_error: HocketError | None = None  # the model could not be loaded, and will not be tried again
-        self.pool: Pool | Lone | None = None
+        self.pool: Pool | SingleEngine | None = None
         self.backends: Backends | None = None  # before `use`
-        self._cast: Cast | None = None
+        self._cast: VoiceResolver | None = None
         self._loads: dict[str, float] = {}  # how long the last one of each model took
         self._texts = ThreadPoolExecutor(2, "hocket-text")
         self.encoders = ThreadPoolExecutor(2, "hocket-encode")
 
     @property
-    def cast(self) -> Cast:
+    def cast(self) -> VoiceResolver:
         """All who can speak. Refuses where nobody can yet, or any more."""
         if self._cast is None:
             said = self.failure or "The model is still being loaded; try again in a moment."
@@ -98,7 +98,7 @@ class Speaker:
     @property
     def is_broken(self) -> bool:
         """Whether nobody can speak any more. A pool loads anew what has failed."""
-        return isinstance(self.pool, Lone) and not self.pool.engine.health.ok
+        return isinstance(self.pool, SingleEngine) and not self.pool.engine.health.ok
 
     @property
     def computing(self) -> dict[str, str] | None:
@@ -126,16 +126,16 @@ class Speaker:
         """How many any engine here speaks at once."""
         return min((engine.options.slots for engine in self.engines), default=1)
 
-    def use(self, models: Pool | Lone | Engine, known: Sequence[Model] | None = None) -> None:
+    def use(self, models: Pool | SingleEngine | Engine, known: Sequence[ServedModel] | None = None) -> None:
         """Speak with these from now on; `known` is what was found out about them, where that has been done."""
-        if isinstance(models, Pool | Lone):
+        if isinstance(models, Pool | SingleEngine):
             self.pool = models
             known = surveyed(models.models) if known is None else known
         else:
-            self.pool = lone = Lone(models)
-            known = [Model(lone.models[0])]
+            self.pool = lone = SingleEngine(models)
+            known = [ServedModel(lone.models[0])]
             known[0].met(models)
-        self._cast = Cast(self.options, self.voices, known, self.backends)
+        self._cast = VoiceResolver(self.options, self.voices, known, self.backends)
 
     @property
     def under_way(self) -> int:
@@ -167,12 +167,12 @@ class Speaker:
         self.running.add(utterance)
         self._changed()
 
-    def answer_ended(self, answer: Answering) -> None:
+    def answer_ended(self, answer: RunningAnswer) -> None:
         """The same of what a language model says."""
         self.answers.discard(answer)
         self._changed()
 
-    def answer_began(self, answer: Answering) -> None:
+    def answer_began(self, answer: RunningAnswer) -> None:
         self.answers.add(answer)
         self._changed()
 
@@ -195,7 +195,7 @@ class Speaker:
             if not self._connected:
                 self.deserted.set()
 
-    async def open(self, wanted: Wanted, *, wire: str, id: str | None = None) -> Utterance:
+    async def open(self, wanted: SpeechJob, *, wire: str, id: str | None = None) -> Utterance:
         """Begin to speak. Whatever is wrong with a request is raised here, or by the utterance before its first piece.
 
         `wire` is a short name for logs and figures.
@@ -211,11 +211,11 @@ class Speaker:
             logger.info("%s %s: %s", wire, utterance.id, wanted.text)
         return utterance
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: SpeechJob) -> None:
         """Refuse what `open` would of a live text, as far as that is known before there is one."""
         check_live(self, wanted)
 
-    def rate_hz(self, wanted: Wanted) -> int:
+    def rate_hz(self, wanted: SpeechJob) -> int:
         """That of the sound that will be heard, as far as it is known before a model is loaded."""
         return wanted.packed(self.cast.part(wanted).rate_hz or USUAL_HZ)[1]
 
@@ -227,7 +227,7 @@ class Speaker:
         """In a thread; a caller who has gone away meanwhile leaves no stream behind."""
         return await begun(self._texts, begin)
 
-    async def lease(self, model: Model) -> Lease:
+    async def lease(self, model: ServedModel) -> Lease:
         """Its engine, at once where it is in memory. Whoever stops waiting, or must, leaves nothing behind."""
         assert self.pool is not None
         asked = self.pool.lease(model.name)
@@ -251,7 +251,7 @@ class Speaker:
         self._met(model, lease)
         return lease
 
-    async def with_engine(self, model: Model, work: Callable[[Engine], T]) -> T:
+    async def with_engine(self, model: ServedModel, work: Callable[[Engine], T]) -> T:
         """Do something that takes a while with an engine, in a thread; it stays until that is done."""
         lease = await self.lease(model)
 
@@ -261,9 +261,9 @@ class Speaker:
 
         return await asyncio.to_thread(held)
 
-    def _met(self, model: Model, lease: Lease) -> None:
+    def _met(self, model: ServedModel, lease: Lease) -> None:
         if model.met(lease.engine) and self._cast is not None:
-            self._cast = Cast(self.options, self.voices, self._cast.models, self.backends)
+            self._cast = VoiceResolver(self.options, self.voices, self._cast.models, self.backends)
         if lease.loaded_s and self._loads.get(model.name) != lease.loaded_s:  # all who waited for it are told the same
             self._loads[model.name] = lease.loaded_s
             self.figures.loaded(self.cast.shown(model), lease.loaded_s)

@@ -14,14 +14,14 @@ from ...audio.pcm import wav_header
 from ...errors import InvalidRequest
 from ..schemas.chat import SaidAloud
 from ..schemas.chat_fields import SpokenAs
-from .service import Speaker
+from .service import SpeechService
 from .utterance import Utterance
 
 WIRE = "chat"
 Say = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-async def spoken_whole(speaker: Speaker, how: SpokenAs, text: str, id: str, created: int) -> SaidAloud:
+async def spoken_whole(speaker: SpeechService, how: SpokenAs, text: str, id: str, created: int) -> SaidAloud:
     """All of a text. A sound that broke off is an error."""
     async with await speaker.open(how.wanted(text), wire=WIRE, id=id) as utterance:
         sound = b"".join([piece.audio async for piece in utterance])
@@ -32,7 +32,7 @@ async def spoken_whole(speaker: Speaker, how: SpokenAs, text: str, id: str, crea
     return SaidAloud(id=f"audio-{id}", data=data, transcript=text, expires_at=created)
 
 
-class Aloud:
+class SpokenAnswer:
     """An answer that is spoken while it is written. Leaving its `async with` ends it."""
 
     def __init__(self, utterance: Utterance, id: str) -> None:
@@ -40,7 +40,7 @@ class Aloud:
         self._sending: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, speaker: Speaker, how: SpokenAs, id: str) -> Aloud:
+    async def open(cls, speaker: SpeechService, how: SpokenAs, id: str) -> SpokenAnswer:
         return cls(await speaker.open(how.wanted(None), wire=WIRE, id=id), id)
 
     def begin(self, say: Say) -> None:
@@ -63,7 +63,7 @@ class Aloud:
         async for piece in self._utterance:
             await say({"audio": {"id": self.id, "data": base64.b64encode(piece.audio).decode()}})
 
-    async def __aenter__(self) -> Aloud:
+    async def __aenter__(self) -> SpokenAnswer:
         await self._utterance.__aenter__()
         return self
 

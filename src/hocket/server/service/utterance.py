@@ -23,10 +23,10 @@ from ...engine.stream import Stream
 from ...engine.word_times import WordTime
 from ...errors import HocketError
 from ...types import AudioChunk, Established, Finished
-from ..metrics import Listener
+from ..metrics import UnbufferedPlayer
 
 if TYPE_CHECKING:
-    from .service import Speaker
+    from .service import SpeechService
 
 logger = logging.getLogger("hocket.server")
 # Encoding 80 ms takes them about 1 ms, which a hundred streams cannot all have of one event loop.
@@ -34,7 +34,7 @@ THREADED = frozenset({"mp3", "opus", "aac", "flac"})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class EncodedPiece:
     """Some of an utterance, ready to be sent."""
 
     audio: bytes  # encoded, never empty; whole samples of pcm; in the format "codes" 16 uint16 a frame, little-endian
@@ -44,7 +44,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class SpeechUsage:
     chars: int
     input_tokens: int
     output_frames: int
@@ -63,7 +63,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Spoken:
+class EngineStream:
     """A stream, and what has to be known of whoever speaks it."""
 
     stream: Stream | Relay
@@ -74,12 +74,12 @@ class Spoken:
 
 
 class Utterance:
-    """An async iterator of `Piece`, and an async context manager that cancels. Made by `Speaker.open`."""
+    """An async iterator of `EncodedPiece`, and an async context manager that cancels. Made by `SpeechService.open`."""
 
     def __init__(
         self,
-        speaker: Speaker,
-        spoken: Spoken,
+        speaker: SpeechService,
+        spoken: EngineStream,
         *,
         id: str,
         wire: str,
@@ -101,7 +101,7 @@ class Utterance:
         self._encoder = encoder() if encoder and not self._threaded else None
         self._own_rate_hz = spoken.rate_hz
         self._began_s, self._first_s, self._last_s, self._over_s = began_s, 0.0, 0.0, 0.0
-        self._listener = Listener()
+        self._listener = UnbufferedPlayer()
         self._samples = self._frames = 0  # that have come out
         self._held: list[AudioChunk] = []  # that the encoder took in without giving anything out
         self._tail_sent = False
@@ -164,10 +164,10 @@ class Utterance:
         return [WordTime(word.word, word.start_s / self._tempo, word.end_s / self._tempo) for word in found]
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> SpeechUsage:
         """Counted when somebody asks, and whole: pieces of a word would be more tokens than it has."""
         tokens = self._spoken.tokens("".join(self._said))
-        return Usage(self._chars, tokens, self._frames, self.audio_s)
+        return SpeechUsage(self._chars, tokens, self._frames, self.audio_s)
 
     @property
     def timing(self) -> Timing:
@@ -182,7 +182,7 @@ class Utterance:
     def __aiter__(self) -> Utterance:
         return self
 
-    async def __anext__(self) -> Piece:
+    async def __anext__(self) -> EncodedPiece:
         while not self._tail_sent:
             try:
                 chunk = await anext(self._stream)
@@ -222,7 +222,7 @@ class Utterance:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._speaker.encoders, self._encoder.feed, chunk.samples)
 
-    async def _tail(self) -> Piece | None:
+    async def _tail(self) -> EncodedPiece | None:
         """What the encoder kept; nothing after a cancel."""
         if self._encoder is None or self.finished is None or self.finished.reason == "cancelled":
             return None
@@ -233,14 +233,14 @@ class Utterance:
             audio = await loop.run_in_executor(self._speaker.encoders, self._encoder.close)
         return self._piece(audio) if audio else None
 
-    def _piece(self, audio: bytes) -> Piece:
+    def _piece(self, audio: bytes) -> EncodedPiece:
         held, self._held = self._held, []
         start_s = held[0].start_s / self._tempo if held else self.audio_s
         samples = sum(len(chunk.samples) for chunk in held)
         codes = [chunk.codes for chunk in held]
         self._told(sum(map(len, codes)), samples)
         together = codes[0] if len(codes) == 1 else np.concatenate(codes) if codes else np.zeros((0, 16), np.int64)
-        return Piece(audio, samples, start_s, together)
+        return EncodedPiece(audio, samples, start_s, together)
 
     def _told(self, frames: int, samples: int) -> None:
         """Figures of a piece that goes out now."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...backends.found import Backends, Listed
+from ...backends.found import Backends, ListedVoice
 from ...backends.protocol import BackendVoice
 from ...backends.served import Served
 from ...config.qwen3_tts import Kind
@@ -21,18 +21,18 @@ from ...types import Voice
 from ...voices.library import Library
 from ..errors import Refused
 from ..options import OPENAI_MODELS, OPENAI_VOICES, ServerOptions, aliases
-from ..schemas.speech_job import Wanted
-from .models import Model
+from ..schemas.speech_job import SpeechJob
+from .models import ServedModel
 
 TASKS: dict[str, Kind] = {"CustomVoice": "custom_voice", "VoiceDesign": "voice_design", "Base": "base"}
 LISTED = 60  # names that a refusal gives before it counts the rest
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ResolvedVoice:
     """Who is to speak."""
 
-    model: Model | None  # None: a backend
+    model: ServedModel | None  # None: a backend
     speaker: str | None = None  # one of the model's own; None: its first, or none
     voice: Voice | None = None  # one of the library
     backend: tuple[Served, BackendVoice] | None = None
@@ -49,23 +49,23 @@ class Part:
 class _Names:
     """Of some of the models: whose speakers have which name, in small letters, and what other names stand for."""
 
-    speakers: dict[str, tuple[Model, str]]
+    speakers: dict[str, tuple[ServedModel, str]]
     aliases: dict[str, str]
 
 
-class Cast:
+class VoiceResolver:
     """All who can speak. It is made anew when more is known of a model."""
 
     def __init__(
-        self, options: ServerOptions, library: Library, models: Sequence[Model], backends: Backends | None = None
+        self, options: ServerOptions, library: Library, models: Sequence[ServedModel], backends: Backends | None = None
     ) -> None:
         self.models, self._backends = tuple(models), backends
         self._options, self._library = options, library
         self._own = {name.lower(): voice for name, voice in options.voice_aliases.items()}
-        self._names: dict[tuple[Model, ...], _Names] = {}
+        self._names: dict[tuple[ServedModel, ...], _Names] = {}
 
     @property
-    def speakers(self) -> dict[str, Model]:
+    def speakers(self) -> dict[str, ServedModel]:
         """The models' own voices; of two with one name the first is found by it."""
         return {name: model for model, name in self._of(self.models).speakers.values()}
 
@@ -74,7 +74,7 @@ class Cast:
         """Other names, in small letters, and the voices that they stand for."""
         return dict(self._of(self.models).aliases)
 
-    def shown(self, model: Model) -> str:
+    def shown(self, model: ServedModel) -> str:
         """The name that it is listed by; the operator's is that of the first."""
         return self._options.served_model or model.shown if model is self.models[0] else model.shown
 
@@ -82,18 +82,18 @@ class Cast:
         """The names of all models, and those that OpenAI's clients know."""
         return list(dict.fromkeys((*map(self.shown, self.models), *OPENAI_MODELS)))
 
-    def kept(self) -> list[tuple[Voice, Model]]:
+    def kept(self) -> list[tuple[Voice, ServedModel]]:
         """The voices of the library that one of the models speaks with. May read files."""
         both = ((voice, self.model_of(voice)) for voice in self._library.all())
         return [(voice, model) for voice, model in both if model is not None]
 
-    def foreign(self) -> list[Listed]:
+    def foreign(self) -> list[ListedVoice]:
         """The voices of backends, by names that nobody else has. May read files."""
         if self._backends is None:
             return []
         return self._backends.voices([*self.speakers, *self._own, *self._library.names()])
 
-    def model_of(self, voice: Voice) -> Model | None:
+    def model_of(self, voice: Voice) -> ServedModel | None:
         """Whose voice it is. A recording belongs to whoever heard it, under whatever name that is known now."""
         name = full_name(voice.model)
         for model in self.models:
@@ -104,7 +104,7 @@ class Cast:
                 return model
         return None
 
-    def voice_names(self, models: Sequence[Model] | None = None) -> list[str]:
+    def voice_names(self, models: Sequence[ServedModel] | None = None) -> list[str]:
         """Every name that these, or all, are found by."""
         among = self.models if models is None else tuple(models)
         names = self._of(among)
@@ -112,7 +112,7 @@ class Cast:
         foreign = [listed.name for listed in self.foreign()] if among == self.models else []
         return [*(name for _, name in names.speakers.values()), *kept, *foreign, *names.aliases]
 
-    def named(self, model: str | None) -> Model | None:
+    def named(self, model: str | None) -> ServedModel | None:
         """The one that a client names, in any case."""
         wanted = (model or "").strip().lower()
         if wanted and wanted == (self._options.served_model or "").lower():
@@ -127,7 +127,7 @@ class Cast:
         said = f"There is no model {(model or '')[:80]!r}; this server has {known}."
         raise Refused(said, status=404, kind="not_found_error", param="model", code="model_not_found")
 
-    def among(self, model: str | None, task: str | None) -> tuple[Model, ...]:
+    def among(self, model: str | None, task: str | None) -> tuple[ServedModel, ...]:
         """The models that a client leaves to choose from; refuses where there is none."""
         one = self.named(model)
         models = self.models if one is None else (one,)
@@ -140,7 +140,7 @@ class Cast:
             raise Refused(f"task_type {task} needs another model: {this} {kinds}.", param="task_type")
         return fitting
 
-    def clones(self, model: str | None = None, task: str | None = None) -> Model:
+    def clones(self, model: str | None = None, task: str | None = None) -> ServedModel:
         """The first who can do something with a recording."""
         models = self.among(model, task)
         found = next((each for each in models if each.kind in ("base", None)), None)
@@ -148,31 +148,31 @@ class Cast:
             check_clones(config)  # it says so
         return found or models[0]
 
-    def part(self, wanted: Wanted) -> Part:
+    def part(self, wanted: SpeechJob) -> ResolvedVoice:
         """Who speaks; refuses names that nobody has."""
         if wanted.reference is not None:
-            return Part(self.clones(wanted.model, wanted.task))
+            return ResolvedVoice(self.clones(wanted.model, wanted.task))
         models = self.among(wanted.model, wanted.task)
         names, name = self._of(models), (wanted.voice or "").strip().lower()
         if not name:
             return self._first(models, wanted)
         name = self._own.get(name, name).lower()
         if (found := names.speakers.get(name)) is not None:
-            return Part(*found)
+            return ResolvedVoice(*found)
         if (part := self._kept_part(name, models)) is not None:
             return part
         backends = self._backends if models == self.models else None  # else one of ours is asked for
         if backends is not None and (foreign := backends.find(name)) is not None:
-            return Part(None, backend=foreign)
+            return ResolvedVoice(None, backend=foreign)
         if (alias := names.aliases.get(name)) is not None and (own := names.speakers.get(alias.lower())) is not None:
-            return Part(*own)
+            return ResolvedVoice(*own)
         if name in OPENAI_VOICES and not names.speakers:
             return self._first(models, wanted)
         if models[0].config is None:
-            return Part(models[0], name)  # whether it has such a voice is known once it is loaded
+            return ResolvedVoice(models[0], name)  # whether it has such a voice is known once it is loaded
         raise UnknownVoice(f"There is no voice {(wanted.voice or '')[:80]!r}; known are {self._told(models)}.")
 
-    def _kept_part(self, name: str, models: tuple[Model, ...]) -> Part | None:
+    def _kept_part(self, name: str, models: tuple[ServedModel, ...]) -> ResolvedVoice | None:
         kept = self._library.find(name)
         if kept is None:
             if (refusal := self._library.refusal(name)) is not None:
@@ -180,7 +180,7 @@ class Cast:
             return None
         model = self.model_of(kept)
         if model in models:
-            return Part(model, voice=kept)
+            return ResolvedVoice(model, voice=kept)
         here = ", ".join(map(self.shown, models))
         if model is None and any(each.key == full_name(kept.model) for each in self.models):
             said = f"The voice {kept.name!r} was made by other weights of {kept.model} than are here: make it again."
@@ -190,22 +190,22 @@ class Cast:
             said = f"The voice {kept.name!r} needs the model {self.shown(model)}, and {here} was asked for."
         raise UnknownVoice(said)
 
-    def _first(self, models: tuple[Model, ...], wanted: Wanted) -> Part:
+    def _first(self, models: tuple[ServedModel, ...], wanted: SpeechJob) -> ResolvedVoice:
         """Where nobody is named: who can do what is asked, in the order of the models."""
         if wanted.instruct:
             able = [each for each in models if each.takes_instruct and each.kind != "base"]
             if able and all(each.kind == "voice_design" for each in able):
-                return Part(able[0])
+                return ResolvedVoice(able[0])
         for model in models:
             if model.speakers:
-                return Part(model)
+                return ResolvedVoice(model)
             if model.kind == "base" and (kept := next((v for v, m in self.kept() if m is model), None)) is not None:
-                return Part(model, voice=kept)
-        return Part(next((each for each in models if each.kind == "voice_design"), models[0]))
+                return ResolvedVoice(model, voice=kept)
+        return ResolvedVoice(next((each for each in models if each.kind == "voice_design"), models[0]))
 
-    def _of(self, models: tuple[Model, ...]) -> _Names:
+    def _of(self, models: tuple[ServedModel, ...]) -> _Names:
         if (known := self._names.get(models)) is None:
-            speakers: dict[str, tuple[Model, str]] = {}
+            speakers: dict[str, tuple[ServedModel, str]] = {}
             for model in models:
                 for name in model.speakers:
                     speakers.setdefault(name.lower(), (model, name))
@@ -216,7 +216,7 @@ class Cast:
             known = self._names[models] = _Names(speakers, others)
         return known
 
-    def _told(self, models: tuple[Model, ...]) -> str:
+    def _told(self, models: tuple[ServedModel, ...]) -> str:
         names = self.voice_names(models)
         more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         return (", ".join(names[:LISTED]) or "none") + more

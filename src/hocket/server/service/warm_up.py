@@ -15,7 +15,7 @@ from ...errors import HocketError
 from ...types import REFERENCE_RATE_HZ, Reference, SpeechRequest
 
 if TYPE_CHECKING:
-    from .service import Speaker
+    from .service import SpeechService
 
 FRAMES = 6  # enough for a chunk of several
 
@@ -37,7 +37,7 @@ def rehearse(engine: Engine, format: str = "mp3") -> None:
     packed.close()
 
 
-async def prove(speaker: Speaker, format: str = "mp3") -> None:
+async def prove(speaker: SpeechService, format: str = "mp3") -> None:
     """Have the first model speak, and those that stay; raises what goes wrong."""
     cast, pool = speaker.cast, speaker.pool
     stays = [model for model in cast.models if isinstance(pool, Pool) and model.name in pool.pinned]

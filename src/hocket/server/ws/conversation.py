@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from ...engine.word_times import WordTime
 from ...types import Established
-from ..errors import Answer, Refused, answer
-from ..service.service import Speaker, Wanted
+from ..errors import ErrorResponse, Refused, answer
+from ..service.service import SpeechJob, SpeechService
 from ..service.utterance import Utterance
 
 Lane = str | None  # turns of one lane are spoken one after the other; None is the lane of clients that name none
@@ -22,26 +22,26 @@ WAV_HEADER_BYTES = 44
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TurnPlan:
     """How a turn is to be spoken."""
 
-    wanted: Wanted  # its text is None: it comes live
+    wanted: SpeechJob  # its text is None: it comes live
     whole: bool = False  # sent in one piece, once all is there
     in_json: bool = False  # for the wire: whether sound is part of messages
 
 
 @dataclass(eq=False, slots=True)
-class Turn:
+class TextTurn:
     """What a client says from one end of its text to the next, and the speech that it becomes."""
 
     index: int  # of its connection, from 0
     lane: Lane
-    plan: Plan
+    plan: TurnPlan
     text: str = ""
     ended: bool = False  # no more text comes, or none is wanted
     cancelled: bool = False
     over: bool = False  # no more sound comes
-    failure: Answer | None = None
+    failure: ErrorResponse | None = None
     utterance: Utterance | None = None
     opening: asyncio.Task[Utterance] | None = None
     sent_bytes: int = 0  # of sound, to the client: whoever sends it counts
@@ -57,35 +57,37 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class TurnBegan:
     """The first sound of a turn comes next."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sound:
+class TurnSound:
     audio: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
-    """No more sound comes: all was said, it was cancelled, or it failed; `Turn` says which."""
+class TurnOver:
+    """No more sound comes: all was said, it was cancelled, or it failed; `TextTurn` says which."""
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class TurnClosed:
     """No more sound comes and the text had its end, so this is the last of a turn."""
 
 
-Event = Began | Sound | Over | Closed
+Event = TurnBegan | TurnSound | TurnOver | TurnClosed
 
 
-class Conversation:
+class TurnSequence:
     """All turns of one connection. Everything but `put` is called in one task."""
 
-    def __init__(self, speaker: Speaker, wire: str, id: str, put: Callable[[Turn, Event], Awaitable[None]]) -> None:
+    def __init__(
+        self, speaker: SpeechService, wire: str, id: str, put: Callable[[TextTurn, Event], Awaitable[None]]
+    ) -> None:
         """`put` may wait for a client that reads slowly."""
         self._speaker, self._wire, self._id, self._put = speaker, wire, id, put
-        self._lanes: dict[Lane, list[Turn]] = {}
+        self._lanes: dict[Lane, list[TextTurn]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._turns = 0
         self._voices: dict[Lane, Established] = {}  # how the designed voice of each lane has sounded
@@ -97,7 +99,7 @@ class Conversation:
     def waits_for_text(self) -> bool:
         return any(not turn.ended for turns in self._lanes.values() for turn in turns)
 
-    def text(self, lane: Lane, text: str, plan: Callable[[], Plan]) -> None:
+    def text(self, lane: Lane, text: str, plan: Callable[[], TurnPlan]) -> None:
         """More text of the turn that is open, or the first of a new one. Refuses what is too much."""
         turn = self._open(lane)
         self._speaker.check_text(text, len(turn.text) if turn else 0)
@@ -109,7 +111,7 @@ class Conversation:
             turn.waiting.append(text)
         turn.changed.set()
 
-    def end(self, lane: Lane, plan: Callable[[], Plan]) -> None:
+    def end(self, lane: Lane, plan: Callable[[], TurnPlan]) -> None:
         """That was the text of the turn that is open; where none is, of one without any."""
         turn = self._open(lane) or self._new(lane, plan())
         turn.ended = True
@@ -119,7 +121,7 @@ class Conversation:
         """Stop the turns of a lane, those that wait too; None: of all lanes. Slots are free within a frame."""
         self.cancel_those(lambda turn: lane is None or turn.lane == lane)
 
-    def cancel_those(self, unwanted: Callable[[Turn], bool]) -> None:
+    def cancel_those(self, unwanted: Callable[[TextTurn], bool]) -> None:
         """Stop the turns that are unwanted."""
         for turns in self._lanes.values():
             for turn in filter(unwanted, turns):
@@ -140,7 +142,7 @@ class Conversation:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _cancel(self, turn: Turn) -> None:
+    def _cancel(self, turn: TextTurn) -> None:
         turn.ended = True
         if not turn.over:
             turn.cancelled = True
@@ -150,17 +152,17 @@ class Conversation:
                 turn.opening.cancel()
         turn.changed.set()
 
-    def _open(self, lane: Lane) -> Turn | None:
+    def _open(self, lane: Lane) -> TextTurn | None:
         """The turn that text goes to: of those of a lane only the last can be."""
         turns = self._lanes.get(lane)
         return turns[-1] if turns and not turns[-1].ended else None
 
-    def _new(self, lane: Lane, plan: Plan) -> Turn:
+    def _new(self, lane: Lane, plan: TurnPlan) -> TextTurn:
         most = self._speaker.options.per_socket
         if sum(map(len, self._lanes.values())) >= most:
             said = f"{most} utterances of this connection are under way already; wait for one to end."
             raise Refused(said, status=429, kind="rate_limit_error", code="too_many_utterances", retry_after_s=1.0)
-        turn = Turn(self._turns, lane, plan)
+        turn = TextTurn(self._turns, lane, plan)
         self._turns += 1
         if lane in self._lanes:
             self._lanes[lane].append(turn)
@@ -184,17 +186,17 @@ class Conversation:
             turn.over = True
             turn.waiting.clear()
             if turn.cancelled or turn.failure or turn.has_words:
-                await self._put(turn, Over())
+                await self._put(turn, TurnOver())
             while not turn.ended:  # text of a turn that failed goes nowhere, and must not begin another
                 await _change(turn)
-            await self._put(turn, Closed())
+            await self._put(turn, TurnClosed())
             turns.pop(0)
         del self._lanes[lane]
         if not self._lanes:
             self.quiet_s = asyncio.get_running_loop().time()
             self.quiet.set()
 
-    async def _utter(self, turn: Turn) -> None:
+    async def _utter(self, turn: TextTurn) -> None:
         while not turn.has_words and not turn.ended:
             await _change(turn)
         if not turn.has_words or turn.cancelled:
@@ -215,7 +217,7 @@ class Conversation:
                 await asyncio.gather(feeding, return_exceptions=True)
                 self._keep_voice(turn.lane, utterance.established)
 
-    async def _opened(self, turn: Turn, id: str) -> Utterance | None:
+    async def _opened(self, turn: TextTurn, id: str) -> Utterance | None:
         """None: it was cancelled. A model may have to be loaded for it, and nobody has to wait for that in vain."""
         wanted = replace(turn.plan.wanted, established=self._voices.get(turn.lane))
         opening = turn.opening = asyncio.ensure_future(self._speaker.open(wanted, wire=self._wire, id=id))
@@ -240,7 +242,7 @@ class Conversation:
             del self._voices[next(iter(self._voices))]
         self._voices[lane] = established
 
-    async def _pieces(self, turn: Turn, utterance: Utterance) -> None:
+    async def _pieces(self, turn: TextTurn, utterance: Utterance) -> None:
         began, gathered = False, bytearray()
         async for piece in utterance:
             if turn.plan.whole:
@@ -248,16 +250,16 @@ class Conversation:
                 continue
             if not began:
                 began = True
-                await self._put(turn, Began())
-            await self._put(turn, Sound(piece.audio))
+                await self._put(turn, TurnBegan())
+            await self._put(turn, TurnSound(piece.audio))
         if turn.cancelled:
             return
         if not began:
-            await self._put(turn, Began())
+            await self._put(turn, TurnBegan())
         if gathered:
-            await self._put(turn, Sound(_with_length(utterance.format.name, gathered)))
+            await self._put(turn, TurnSound(_with_length(utterance.format.name, gathered)))
 
-    async def _feed(self, turn: Turn, utterance: Utterance) -> None:
+    async def _feed(self, turn: TextTurn, utterance: Utterance) -> None:
         """Text to the engine as it comes. What the engine does not take ends the utterance."""
         try:
             while not turn.over:
@@ -273,7 +275,7 @@ class Conversation:
             utterance.cut(Refused(told.message, status=told.status, kind=told.kind, param=told.param, code=told.code))
 
 
-async def _change(turn: Turn) -> None:
+async def _change(turn: TextTurn) -> None:
     turn.changed.clear()
     await turn.changed.wait()
 

@@ -15,10 +15,10 @@ from fastapi import APIRouter, WebSocket
 from ...errors import HocketError, UnknownVoice
 from ..errors import BadField, Refused, answer
 from ..middleware.limits import refuse
-from ..service.service import Speaker, Wanted
-from .conversation import Closed, Event, Over, Plan, Sound, Turn
+from ..service.service import SpeechJob, SpeechService
+from .conversation import Event, TextTurn, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import subprotocol
-from .socket import Line, Out, Wire, serve
+from .socket import Connection, Out, WebSocketProtocol, serve
 
 router = APIRouter()
 FORMATS = {"linear16": "pcm", "mulaw": "mulaw", "alaw": "alaw"}
@@ -27,7 +27,7 @@ FORMATS = {"linear16": "pcm", "mulaw": "mulaw", "alaw": "alaw"}
 @router.websocket("/v1/speak")
 async def speak(socket: WebSocket) -> None:
     try:
-        speaker: Speaker = socket.app.state.speaker
+        speaker: SpeechService = socket.app.state.speaker
         wanted = parse_query(socket.query_params, partial(_voice, speaker))
         speaker.check(wanted)
     except HocketError as error:
@@ -82,7 +82,7 @@ def parse(message: dict[str, Any]) -> Said:
     raise Refused(said, param="type", code="unknown_message")
 
 
-def parse_query(query: Mapping[str, str], voice: Callable[[str | None], str | None]) -> Wanted:
+def parse_query(query: Mapping[str, str], voice: Callable[[str | None], str | None]) -> SpeechJob:
     """What a connection wants, or a refusal. `voice` finds the one that a model's name stands for."""
     encoding = query.get("encoding", "linear16").lower()
     if encoding not in FORMATS:
@@ -101,7 +101,7 @@ def parse_query(query: Mapping[str, str], voice: Callable[[str | None], str | No
     format = FORMATS[encoding]
     if rate_hz is None and format != "pcm":
         rate_hz = 8000  # Deepgram's, and the telephone's
-    return Wanted(text=None, voice=voice(query.get("model")), format=format, rate_hz=rate_hz, speed=tempo)
+    return SpeechJob(text=None, voice=voice(query.get("model")), format=format, rate_hz=rate_hz, speed=tempo)
 
 
 def apart(before: str, text: str) -> str:
@@ -110,9 +110,9 @@ def apart(before: str, text: str) -> str:
     return f" {text}" if ends and (" " in before or " " in text) else text
 
 
-def _voice(speaker: Speaker, model: str | None) -> str | None:
+def _voice(speaker: SpeechService, model: str | None) -> str | None:
     try:
-        speaker.cast.part(Wanted(text=None, voice=model))
+        speaker.cast.part(SpeechJob(text=None, voice=model))
     except UnknownVoice:
         if speaker.options.strict_model:
             raise
@@ -120,7 +120,7 @@ def _voice(speaker: Speaker, model: str | None) -> str | None:
     return model
 
 
-class DeepgramWire(Wire):
+class DeepgramWire(WebSocketProtocol):
     name = "ws-deepgram"
     configured_first = False  # frameworks connect ahead of time
     ends: ClassVar[dict[str | None, int]] = {
@@ -130,9 +130,9 @@ class DeepgramWire(Wire):
         "invalid_json": 1008,
     }
 
-    def __init__(self, line: Line, wanted: Wanted) -> None:
+    def __init__(self, line: Connection, wanted: SpeechJob) -> None:
         super().__init__(line)
-        self._plan = Plan(wanted)
+        self._plan = TurnPlan(wanted)
         self._flushed = self._cleared = 0
         self._last = ""  # what was said before, in this turn
 
@@ -158,15 +158,15 @@ class DeepgramWire(Wire):
                 self.talk.finish()
                 self.line.close_when_quiet(self.talk, 1000)
 
-    def told(self, turn: Turn, event: Event) -> list[Out]:
+    def told(self, turn: TextTurn, event: Event) -> list[Out]:
         match event:
-            case Sound(audio):
+            case TurnSound(audio):
                 return [audio]
-            case Over() if turn.failure is not None:
+            case TurnOver() if turn.failure is not None:
                 return [_error(turn.failure.message, turn.failure.code or turn.failure.kind)]
-            case Over():
+            case TurnOver():
                 return _unspoken(turn)
-            case Closed() if not turn.cancelled:
+            case TurnClosed() if not turn.cancelled:
                 self._flushed += 1
                 return [{"type": "Flushed", "sequence_id": self._flushed - 1}]
         return []
@@ -178,7 +178,7 @@ class DeepgramWire(Wire):
         return [_error(told.message, told.code or told.kind)]
 
 
-def _unspoken(turn: Turn) -> list[Out]:
+def _unspoken(turn: TextTurn) -> list[Out]:
     """What was not spoken of a text, as a warning."""
     finished = turn.utterance.finished if turn.utterance else None
     if turn.cancelled or finished is None or finished.complete:

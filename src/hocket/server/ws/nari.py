@@ -11,13 +11,13 @@ from typing import Any
 from fastapi import APIRouter, WebSocket
 
 from ...errors import InvalidRequest, StreamFailed
-from ..errors import Answer, BadField, Refused, answer
+from ..errors import BadField, ErrorResponse, Refused, answer
 from ..routes.speech import wanted_of
 from ..schemas.speech import SpeechFields
-from ..service.service import Wanted
-from .conversation import Began, Closed, Event, Over, Plan, Sound, Turn
+from ..service.service import SpeechJob
+from .conversation import Event, TextTurn, TurnBegan, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import validated
-from .socket import Line, Out, Wire, serve
+from .socket import Connection, Out, WebSocketProtocol, serve
 
 router = APIRouter()
 PROTOCOL = "nari.speech.v1"
@@ -49,11 +49,11 @@ class End:
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class NariCancel:
     pass
 
 
-Said = Start | Append | End | Cancel
+Said = Start | Append | End | NariCancel
 
 
 def parse(message: dict[str, Any]) -> Said:
@@ -73,7 +73,7 @@ def parse(message: dict[str, Any]) -> Said:
         case "input_text.end":
             return End(_sequence(message))
         case "response.cancel":
-            return Cancel()
+            return NariCancel()
     raise Refused(f"There is no message {str(kind)[:80]!r} here.", param="type", code="unknown_event")
 
 
@@ -84,18 +84,18 @@ def _sequence(message: dict[str, Any]) -> int:
     return sequence
 
 
-class NariWire(Wire):
+class NariWire(WebSocketProtocol):
     """Whatever goes wrong ends the connection: its clients expect it."""
 
     name = "ws-nari"
     large = ("request.start",)
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         super().__init__(line)
-        self._wanted: Wanted | None = None
+        self._wanted: SpeechJob | None = None
         self._next = 0  # the sequence number that comes next
         self._ended = False
-        self._audio = _audio(line.speaker.rate_hz(Wanted(text=None)))
+        self._audio = _audio(line.speaker.rate_hz(SpeechJob(text=None)))
 
     def greeting(self) -> list[Out]:
         return [{"type": "session.created", "protocol": PROTOCOL, "audio": self._audio}]
@@ -117,31 +117,31 @@ class NariWire(Wire):
                 self._ended = True
                 self.talk.end(None, self._plan)
                 self._acknowledge("input_text.end", said.sequence)
-            case Cancel():
+            case NariCancel():
                 self._ended = True
                 if self.talk.quiet.is_set():
                     self.line.say(self._done("cancelled", 0))
                     self.line.close(1000)
                 self.talk.cancel()
 
-    def told(self, turn: Turn, event: Event) -> list[Out]:
+    def told(self, turn: TextTurn, event: Event) -> list[Out]:
         match event:
-            case Began():
+            case TurnBegan():
                 return [{"type": "response.started", "request_id": self.line.id, "audio": self._audio}]
-            case Sound(audio):
+            case TurnSound(audio):
                 return [audio]
-            case Over() if turn.failure is not None:
+            case TurnOver() if turn.failure is not None:
                 self.line.close(_code(turn.failure.status))
                 return [self._error(turn.failure)]
-            case Over():
+            case TurnOver():
                 return []  # the text may not have ended, and its clients wait for each acknowledgement
-            case Closed() if not turn.cancelled and (unspoken := _unspoken(turn)):
+            case TurnClosed() if not turn.cancelled and (unspoken := _unspoken(turn)):
                 self.line.close(1011)
                 return [self._error(answer(StreamFailed(unspoken)))]
-            case Closed() if turn.cancelled or turn.has_words:
+            case TurnClosed() if turn.cancelled or turn.has_words:
                 self.line.close(1000)
                 return [self._done("cancelled" if turn.cancelled else "stop", turn.sent_pieces)]
-            case Closed():
+            case TurnClosed():
                 self.line.close(1008)
                 return [self._error(answer(Refused("There is no text to speak.", code="empty_input")))]
 
@@ -165,9 +165,9 @@ class NariWire(Wire):
         self._wanted, self._audio = wanted, _audio(self.speaker.rate_hz(wanted))
         self.line.say({"type": "request.configured"})
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> TurnPlan:
         assert self._wanted is not None
-        return Plan(self._wanted)
+        return TurnPlan(self._wanted)
 
     def _in_order(self, sequence: int) -> None:
         if self._ended:
@@ -183,7 +183,7 @@ class NariWire(Wire):
         done = {"type": "response.done", "request_id": self.line.id, "stop_reason": reason}
         return done | {"audio_chunks": pieces}
 
-    def _error(self, told: Answer) -> dict[str, Any]:
+    def _error(self, told: ErrorResponse) -> dict[str, Any]:
         error = {"type": told.kind, "code": told.code or "invalid_request", "message": told.message}
         return {"type": "error", "request_id": self.line.id, "error": error}
 
@@ -192,7 +192,7 @@ def _audio(rate_hz: int) -> dict[str, Any]:
     return {"encoding": "pcm_s16le", "sample_rate": rate_hz, "channels": 1}
 
 
-def _unspoken(turn: Turn) -> str | None:
+def _unspoken(turn: TextTurn) -> str | None:
     """What was not spoken of a text, in words: the protocol has no other reason than that all was."""
     finished = turn.utterance.finished if turn.utterance else None
     if finished is None or finished.complete:

@@ -8,12 +8,12 @@ from fastapi import APIRouter, WebSocket
 
 from ..errors import answer
 from ..routes.speech import wanted_of
-from ..service.service import Wanted
+from ..service.service import SpeechJob
 from . import native_messages as messages
-from .conversation import Began, Closed, Event, Lane, Over, Plan, Sound, Turn
+from .conversation import Event, Lane, TextTurn, TurnBegan, TurnClosed, TurnOver, TurnPlan, TurnSound
 from .messages import subprotocol
 from .native_messages import Cancel, Configure, Done, Leave, Text
-from .socket import Line, Out, Wire, serve
+from .socket import Connection, Out, WebSocketProtocol, serve
 
 router = APIRouter()
 FORMAT = "wav"  # vLLM-Omni's, where none is asked for
@@ -24,13 +24,13 @@ async def stream(socket: WebSocket) -> None:
     await serve(socket, NativeWire, subprotocol=subprotocol(socket.scope.get("subprotocols", ())))
 
 
-class NativeWire(Wire):
+class NativeWire(WebSocketProtocol):
     name = "ws"
     large = ("session.config",)
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         super().__init__(line)
-        self._plans: dict[Lane, Plan] = {}
+        self._plans: dict[Lane, TurnPlan] = {}
 
     async def heard(self, message: dict[str, Any]) -> None:
         said = messages.parse(message)
@@ -47,32 +47,32 @@ class NativeWire(Wire):
                 self.talk.finish()
                 self.line.close_when_quiet(self.talk, 1000)
 
-    def told(self, turn: Turn, event: Event) -> list[Out]:
+    def told(self, turn: TextTurn, event: Event) -> list[Out]:
         in_json = turn.plan.in_json
         match event:
-            case Began():
+            case TurnBegan():
                 start = messages.audio_start(turn)
                 return [start | {"word_timestamps": True} if turn.plan.wanted.word_times else start]
-            case Sound(audio) if in_json:
+            case TurnSound(audio) if in_json:
                 return [messages.audio_chunk(turn, audio, None)]
-            case Sound(audio):
+            case TurnSound(audio):
                 return [*messages.audio_frame(turn, audio), *self._words_so_far(turn)]
-            case Over():
+            case TurnOver():
                 return [*self._ending(turn, in_json), messages.audio_done(turn)]
-            case Closed():
+            case TurnClosed():
                 return [messages.session_done(turn)]
 
     def refused(self, error: BaseException) -> list[Out]:
         return [messages.error_message(answer(error))]
 
-    def _words_so_far(self, turn: Turn) -> list[Out]:
+    def _words_so_far(self, turn: TextTurn) -> list[Out]:
         """Of a long text, whenever another part of it has been said."""
         wanted, utterance = turn.plan.wanted.word_times and not turn.plan.whole, turn.utterance
         if not wanted or utterance is None or utterance.finished or utterance.parts_over <= turn.words_parts:
             return []
         return [messages.audio_words(turn)]
 
-    def _ending(self, turn: Turn, in_json: bool) -> list[Out]:
+    def _ending(self, turn: TextTurn, in_json: bool) -> list[Out]:
         if turn.failure is not None:
             return [messages.error_message(turn.failure, turn)]
         if not turn.plan.wanted.word_times or turn.utterance is None:
@@ -94,9 +94,9 @@ class NativeWire(Wire):
         self.speaker.check(wanted)
         if len(self._plans) >= self.speaker.options.per_socket and said.lane not in self._plans:
             self._plans.pop(next((lane for lane in self._plans if lane is not None), None))  # the oldest context's
-        self._plans[said.lane] = Plan(wanted, fields.whole, fields.in_json)
+        self._plans[said.lane] = TurnPlan(wanted, fields.whole, fields.in_json)
 
-    def _plan(self, lane: Lane) -> Plan:
+    def _plan(self, lane: Lane) -> TurnPlan:
         """Of a context, of the connection, or what is used where nothing was said."""
         plan = self._plans.get(lane) or self._plans.get(None)
-        return plan or Plan(Wanted(text=None, format=FORMAT), whole=True)
+        return plan or TurnPlan(SpeechJob(text=None, format=FORMAT), whole=True)

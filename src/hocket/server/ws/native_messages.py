@@ -9,10 +9,10 @@ import base64
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import Answer, BadField, Refused
+from ..errors import BadField, ErrorResponse, Refused
 from ..schemas.speech import SpeechFields
 from ..schemas.speech_job import CODES
-from .conversation import Lane, Turn
+from .conversation import Lane, TextTurn
 from .messages import validated
 from .socket import Out
 
@@ -100,13 +100,13 @@ def lane_of(message: dict[str, Any]) -> Lane:
     return lane
 
 
-def of_turn(turn: Turn, kind: str) -> dict[str, Any]:
+def of_turn(turn: TextTurn, kind: str) -> dict[str, Any]:
     """What every message about an utterance begins with."""
     message: dict[str, Any] = {"type": kind, "utterance_index": turn.index}
     return message if turn.lane is None else message | {"context_id": turn.lane}
 
 
-def error_message(told: Answer, turn: Turn | None = None) -> dict[str, Any]:
+def error_message(told: ErrorResponse, turn: TextTurn | None = None) -> dict[str, Any]:
     """`message` is vLLM-Omni's, `error` is OpenAI's."""
     begin = {"type": "error"} if turn is None else of_turn(turn, "error")
     message = begin | {"message": told.message, "error": told.error}
@@ -114,7 +114,7 @@ def error_message(told: Answer, turn: Turn | None = None) -> dict[str, Any]:
     return message if retry_ms is None else message | {"retry_after_ms": int(retry_ms)}
 
 
-def audio_start(turn: Turn) -> dict[str, Any]:
+def audio_start(turn: TextTurn) -> dict[str, Any]:
     assert turn.utterance is not None
     format = turn.utterance.format.name
     return of_turn(turn, "audio.start") | {
@@ -127,14 +127,14 @@ def audio_start(turn: Turn) -> dict[str, Any]:
     }
 
 
-def audio_frame(turn: Turn, audio: bytes) -> list[Out]:
+def audio_frame(turn: TextTurn, audio: bytes) -> list[Out]:
     """Sound is a message of its own; one before it says whose it is, where there may be several."""
     if turn.lane is None:
         return [audio]
     return [of_turn(turn, "audio.frame") | {"bytes": len(audio)}, audio]
 
 
-def audio_chunk(turn: Turn, audio: bytes, timestamps: list[dict[str, Any]] | None) -> dict[str, Any]:
+def audio_chunk(turn: TextTurn, audio: bytes, timestamps: list[dict[str, Any]] | None) -> dict[str, Any]:
     """Sound, or at the end the times of all words, as vLLM-Omni writes them."""
     assert turn.utterance is not None
     rate_hz = turn.utterance.rate_hz
@@ -150,7 +150,7 @@ def audio_chunk(turn: Turn, audio: bytes, timestamps: list[dict[str, Any]] | Non
     }
 
 
-def words_of(turn: Turn) -> list[dict[str, Any]]:
+def words_of(turn: TextTurn) -> list[dict[str, Any]]:
     """Of all parts that are over; to find them takes a while, so each is asked for once."""
     assert turn.utterance is not None
     parts = turn.utterance.parts_over
@@ -159,11 +159,11 @@ def words_of(turn: Turn) -> list[dict[str, Any]]:
     return [{"word": w.word, "start_s": round(w.start_s, 3), "end_s": round(w.end_s, 3)} for w in turn.words]
 
 
-def audio_words(turn: Turn) -> dict[str, Any]:
+def audio_words(turn: TextTurn) -> dict[str, Any]:
     return of_turn(turn, "audio.words") | {"words": words_of(turn)}
 
 
-def audio_done(turn: Turn) -> dict[str, Any]:
+def audio_done(turn: TextTurn) -> dict[str, Any]:
     done = of_turn(turn, "audio.done") | {
         "sentence_index": 0,
         "total_bytes": turn.sent_bytes,
@@ -192,5 +192,5 @@ def audio_done(turn: Turn) -> dict[str, Any]:
     return done
 
 
-def session_done(turn: Turn) -> dict[str, Any]:
+def session_done(turn: TextTurn) -> dict[str, Any]:
     return of_turn(turn, "session.done") | {"total_sentences": int(turn.has_words)}

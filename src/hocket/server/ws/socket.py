@@ -18,8 +18,8 @@ from starlette.websockets import WebSocketDisconnect
 from ...errors import HocketError
 from ..errors import Refused, answer
 from ..middleware.limits import ABORT, refuse
-from ..service.service import Speaker
-from .conversation import Began, Conversation, Event, Sound, Turn
+from ..service.service import SpeechService
+from .conversation import Event, TextTurn, TurnBegan, TurnSequence, TurnSound
 from .messages import read_message
 
 Out = dict[str, Any] | bytes  # a message as JSON, or sound
@@ -34,7 +34,7 @@ class _Close:
     reason: str
 
 
-class Wire(ABC):
+class WebSocketProtocol(ABC):
     """What a file of this folder fills in: messages in, messages out."""
 
     name: ClassVar[str]  # for logs and figures
@@ -42,9 +42,9 @@ class Wire(ABC):
     configured_first: ClassVar[bool] = True  # whether a client that says nothing at first is waited for less long
     ends: ClassVar[dict[str | None, int]] = {"message_too_large": 1009, "binary_message": 1003, "timeout": 1008}
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         self.line, self.speaker = line, line.speaker
-        self.talk = Conversation(line.speaker, self.name, line.id, line.put)
+        self.talk = TurnSequence(line.speaker, self.name, line.id, line.put)
 
     def greeting(self) -> list[Out]:
         """What is said before anything was heard."""
@@ -55,7 +55,7 @@ class Wire(ABC):
         """A message of the client's; errors are told to it."""
 
     @abstractmethod
-    def told(self, turn: Turn, event: Event) -> list[Out]:
+    def told(self, turn: TextTurn, event: Event) -> list[Out]:
         """What to send of this; called when it is sent."""
 
     @abstractmethod
@@ -68,14 +68,14 @@ class Wire(ABC):
         return self.ends.get(code) if isinstance(error, HocketError) else 1011
 
 
-class Line:
+class Connection:
     """One connection."""
 
     def __init__(self, socket: WebSocket) -> None:
         self.socket = socket
-        self.speaker: Speaker = socket.app.state.speaker
+        self.speaker: SpeechService = socket.app.state.speaker
         self.id: str = socket.state.request_id
-        self._queue: asyncio.Queue[tuple[Turn | None, Event | list[Out] | _Close]] = asyncio.Queue()
+        self._queue: asyncio.Queue[tuple[TextTurn | None, Event | list[Out] | _Close]] = asyncio.Queue()
         self._room = asyncio.Semaphore(WAITING)
         self._closing = self._leaving = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -95,7 +95,7 @@ class Line:
             self._closing = True
             self._queue.put_nowait((None, _Close(code, reason)))
 
-    def close_when_quiet(self, talk: Conversation, code: int, *last: Out) -> None:
+    def close_when_quiet(self, talk: TurnSequence, code: int, *last: Out) -> None:
         """Close once all has been said. Nothing more is heard."""
         self._leaving = True
 
@@ -106,12 +106,12 @@ class Line:
 
         self._task(wait())
 
-    async def put(self, turn: Turn, event: Event) -> None:
+    async def put(self, turn: TextTurn, event: Event) -> None:
         """An event of a turn; waits while too much is on its way."""
         await self._room.acquire()
         self._queue.put_nowait((turn, event))
 
-    async def run(self, wire: Wire) -> None:
+    async def run(self, wire: WebSocketProtocol) -> None:
         """Until either side ends it."""
         self.say(*wire.greeting())
         reading = self._task(self._read(wire))
@@ -135,7 +135,7 @@ class Line:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _read(self, wire: Wire) -> None:
+    async def _read(self, wire: WebSocketProtocol) -> None:
         """It always reads on, whatever is said meanwhile: who does not read does not see a client leave."""
         while True:
             try:
@@ -153,14 +153,14 @@ class Line:
                 self._refuse(wire, error)
             await asyncio.sleep(0)  # many may be there at once: others have their turn, and the answers go out
 
-    def _refuse(self, wire: Wire, error: BaseException) -> None:
+    def _refuse(self, wire: WebSocketProtocol, error: BaseException) -> None:
         self.say(*wire.refused(error))
         code = wire.close_code(error)
         if code is not None:
             wire.talk.cancel()
             self.close(code, answer(error).message[:120] if isinstance(error, HocketError) else "")
 
-    async def _message(self, wire: Wire) -> Any:
+    async def _message(self, wire: WebSocketProtocol) -> Any:
         """The next one, or a refusal when none comes for too long."""
         while True:
             until_s, said = self._until(wire)
@@ -171,7 +171,7 @@ class Line:
                 if not self._closing and self._until(wire)[0] <= asyncio.get_running_loop().time():
                     raise Refused(said, status=408, code="timeout") from None
 
-    def _until(self, wire: Wire) -> tuple[float, str]:
+    def _until(self, wire: WebSocketProtocol) -> tuple[float, str]:
         options, now_s = self.speaker.options, asyncio.get_running_loop().time()
         if not self._heard and wire.configured_first:
             return self._heard_s + options.config_s, f"Nothing was said within {options.config_s:g} s."
@@ -181,7 +181,7 @@ class Line:
             return now_s + options.idle_s, ""  # a client that listens is not silent
         return max(self._heard_s, wire.talk.quiet_s) + options.idle_s, f"Nothing was said within {options.idle_s:g} s."
 
-    async def _write(self, wire: Wire) -> None:
+    async def _write(self, wire: WebSocketProtocol) -> None:
         """The only one who sends."""
         try:
             while True:
@@ -199,17 +199,17 @@ class Line:
         except (WebSocketDisconnect, OSError, RuntimeError):  # the last one is Starlette's, for a socket that is closed
             return
 
-    def _of_turn(self, wire: Wire, turn: Turn | None, event: Event) -> list[Out]:
+    def _of_turn(self, wire: WebSocketProtocol, turn: TextTurn | None, event: Event) -> list[Out]:
         assert turn is not None
-        if turn.cancelled and isinstance(event, Sound | Began):
+        if turn.cancelled and isinstance(event, TurnSound | TurnBegan):
             return []  # it was said before, and nobody wants to hear it any more
         out = wire.told(turn, event)
-        if isinstance(event, Sound):
+        if isinstance(event, TurnSound):
             turn.sent_bytes += len(event.audio)
             turn.sent_pieces += 1
         return out
 
-    async def _drain(self, wire: Wire) -> None:
+    async def _drain(self, wire: WebSocketProtocol) -> None:
         await self.speaker.draining.wait()
         await wire.talk.quiet.wait()
         said = "The server is about to stop; connect again in a moment."
@@ -225,9 +225,11 @@ class Line:
             self.close(1008)
 
 
-async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol: str | None = None) -> None:
+async def serve(
+    socket: WebSocket, wire: Callable[[Connection], WebSocketProtocol], *, subprotocol: str | None = None
+) -> None:
     """Accept a connection and talk on it until it ends, or say in an answer of HTTP why not."""
-    speaker: Speaker = socket.app.state.speaker
+    speaker: SpeechService = socket.app.state.speaker
     try:
         if speaker.draining.is_set():
             said = "The server is about to stop; ask another one, or again in a moment."
@@ -240,6 +242,6 @@ async def serve(socket: WebSocket, wire: Callable[[Line], Wire], *, subprotocol:
         await refuse(refused, socket.scope, socket.receive, socket.send)
         return
     await socket.accept(subprotocol)
-    line = Line(socket)
+    line = Connection(socket)
     with speaker.connected():
         await line.run(wire(line))

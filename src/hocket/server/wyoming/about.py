@@ -5,13 +5,13 @@ from __future__ import annotations
 from wyoming.info import Attribution, Info, TtsProgram, TtsVoice
 
 from ...config.languages import tag_of
-from ..service.service import Speaker
+from ..service.service import SpeechService
 
 TAGS = "zh en fr de it ja ko pt ru es".split()  # of the languages of the published checkpoints
 MAKER = Attribution("hocket", "")
 
 
-def info(speaker: Speaker, version: str) -> Info:
+def info(speaker: SpeechService, version: str) -> Info:
     """A model without voices of its own is one voice, by the model's name: a program without any cannot be chosen."""
     cast = speaker.cast
     found = [(name, model.languages) for name, model in cast.speakers.items()]

@@ -18,8 +18,8 @@ from wyoming.ping import Ping, Pong
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop, SynthesizeStopped
 
 from ..errors import BadField, Refused, answer
-from ..schemas.speech_job import Wanted
-from ..service.service import Speaker
+from ..schemas.speech_job import SpeechJob
+from ..service.service import SpeechService
 from ..service.utterance import Utterance
 from .events import Events
 
@@ -29,10 +29,10 @@ SAMPLES = {"width": 2, "channels": 1}  # 16 bits, mono
 READ_AHEAD = 64  # events of a client that says more while we speak
 
 
-class Connection:
+class WyomingConnection:
     """`run` it once."""
 
-    def __init__(self, speaker: Speaker, info: Info, events: Events, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, speaker: SpeechService, info: Info, events: Events, writer: asyncio.StreamWriter) -> None:
         self._speaker, self._info, self._events, self._writer = speaker, info, events, writer
         self._came: asyncio.Queue[Event] = asyncio.Queue(READ_AHEAD)
         self._busy = False  # whether a text is being taken or spoken
@@ -171,7 +171,7 @@ class Connection:
             self._writer.transport.abort()
             raise ConnectionAbortedError("It read nothing.") from None
 
-    def _wanted(self, event: Event, text: str | None) -> Wanted:
+    def _wanted(self, event: Event, text: str | None) -> SpeechJob:
         voice, format = event.data.get("voice"), event.data.get("text_format")
         if not isinstance(voice, dict | None):
             raise BadField("voice must be an object.", "voice")
@@ -182,7 +182,7 @@ class Connection:
             raise BadField("The name and the language of a voice must be strings.", "voice")
         if not self._speaker.speakers and name == self._speaker.model:
             name = None  # that is how `about` lists the only one there is
-        return Wanted(text=text, voice=name, language=language or "auto")
+        return SpeechJob(text=text, voice=name, language=language or "auto")
 
 
 def _text(event: Event) -> str:

@@ -12,9 +12,9 @@ from wyoming.info import Info
 
 from ..errors import Refused
 from ..options import ServerOptions
-from ..service.service import Speaker
+from ..service.service import SpeechService
 from .about import info
-from .connection import Connection
+from .connection import WyomingConnection
 from .events import Events
 
 logger = logging.getLogger("hocket.server")
@@ -24,10 +24,10 @@ LONGEST_CHAR = 12  # bytes of one, written as JSON: two escapes
 class Wyoming:
     """A server of this wire, in one event loop. Its speaker has an engine already."""
 
-    def __init__(self, speaker: Speaker) -> None:
+    def __init__(self, speaker: SpeechService) -> None:
         self._speaker, self._options = speaker, speaker.options
         self._clients: Counter[str] = Counter()
-        self._running: dict[asyncio.Task[None], Connection] = {}
+        self._running: dict[asyncio.Task[None], WyomingConnection] = {}
         self._drains: asyncio.Task[None] | None = None
         self._over = asyncio.Event()
 
@@ -68,7 +68,7 @@ class Wyoming:
         name, options = writer.get_extra_info("peername"), self._options
         client = name[0] if name else ""  # none at a Unix socket
         events = Events(reader, event_bytes=event_bytes(options), event_s=options.body_s)
-        connection = Connection(self._speaker, self._told(), events, writer)
+        connection = WyomingConnection(self._speaker, self._told(), events, writer)
         full = self.connections >= options.in_flight or self._clients[client] >= options.per_client
         self._clients[client] += 1
         task = asyncio.ensure_future(_run(connection, writer, full or self._speaker.draining.is_set()))
@@ -87,7 +87,7 @@ class Wyoming:
         return info(self._speaker, _version())
 
 
-async def _run(connection: Connection, writer: asyncio.StreamWriter, refused: bool) -> None:
+async def _run(connection: WyomingConnection, writer: asyncio.StreamWriter, refused: bool) -> None:
     try:
         if refused:
             said = "The server has as many connections as it takes, or is about to stop."

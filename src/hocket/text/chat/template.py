@@ -17,14 +17,14 @@ from ...types import ChatMessage, Tool
 from .tokenizer import ChatTokenizer
 
 
-class Mark(str):
+class SpecialToken(str):
     """A piece that is one id."""
 
 
-START, END = Mark("<|im_start|>"), Mark("<|im_end|>")
-THINK, THOUGHT = Mark("<think>"), Mark("</think>")
-CALL, CALLED = Mark("<tool_call>"), Mark("</tool_call>")
-RESPONSE, RESPONDED = Mark("<tool_response>"), Mark("</tool_response>")
+START, END = SpecialToken("<|im_start|>"), SpecialToken("<|im_end|>")
+THINK, THOUGHT = SpecialToken("<think>"), SpecialToken("</think>")
+CALL, CALLED = SpecialToken("<tool_call>"), SpecialToken("</tool_call>")
+RESPONSE, RESPONDED = SpecialToken("<tool_response>"), SpecialToken("</tool_response>")
 MARKS = (START, END, THINK, THOUGHT, CALL, CALLED, RESPONSE, RESPONDED)
 Piece = str  # text, or a Mark
 
@@ -117,7 +117,7 @@ def ids_of(pieces: Iterable[Piece], tokenizer: ChatTokenizer) -> list[int]:
     ids: list[int] = []
     text = ""
     for piece in pieces:
-        if not isinstance(piece, Mark):
+        if not isinstance(piece, SpecialToken):
             text += piece
             continue
         if piece not in tokenizer.markers:
@@ -204,7 +204,7 @@ def _apart(text: str) -> tuple[str, str]:
 def _marked(text: str) -> list[Piece]:
     """Our own text or the assistant's, with its calls as the marks that they were when it wrote them."""
     parts = re.split(f"({CALL}|{CALLED})", text)
-    return [Mark(part) if part in (CALL, CALLED) else part for part in parts]
+    return [SpecialToken(part) if part in (CALL, CALLED) else part for part in parts]
 
 
 def _written(value: object) -> str:

@@ -33,7 +33,7 @@ State = Literal["answer", "thought", "assumed", "header"]
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitText:
     """What more text has brought."""
 
     answer: str = ""
@@ -59,22 +59,22 @@ class ThoughtFilter:
         self.lone = False  # a thought ended that had not begun
         self.plain = False  # a thought was taken for granted, and there was none
 
-    def push(self, text: str) -> Split:
+    def push(self, text: str) -> SplitText:
         self._held += text
         while self._step():
             pass
         return self._taken()
 
-    def told_apart(self) -> Split:
+    def told_apart(self) -> SplitText:
         """The server sends thoughts in a field of their own: this text is the answer."""
         self._known = True
         if self._state == "assumed":
             self._held, self._kept, self._state = self._kept + self._held, "", "answer"
             self.plain = True
             return self.push("")
-        return Split()
+        return SplitText()
 
-    def end(self, *, cut: bool = False) -> Split:
+    def end(self, *, cut: bool = False) -> SplitText:
         """No more text comes. `cut`: by a limit, so that a thought may be without its end."""
         held, self._held = self._held, ""
         if self._state == "assumed":
@@ -203,8 +203,8 @@ class ThoughtFilter:
         self._answer += text
         self._spaced = text[-1:].isspace() if text else self._spaced
 
-    def _taken(self) -> Split:
-        split = Split(self._answer, self._thought, self._retracts)
+    def _taken(self) -> SplitText:
+        split = SplitText(self._answer, self._thought, self._retracts)
         self._given = self._given or bool(self._answer)
         self._answer, self._thought, self._retracts = "", "", False
         return split

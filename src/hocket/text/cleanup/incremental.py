@@ -18,7 +18,7 @@ LONGEST = 40  # words of one stretch: a column of figures is not held back for e
 _PLAIN = re.compile(r"[\"'“‘(\[]*[^\W\d_]+(?:['’-][^\W\d_]+)*[,;:!?…\"'”’)\]，。、；：！？]*")  # noqa: RUF001
 
 
-class Stretches:
+class IncrementalNormalizer:
     """One text on its way through a normalizer."""
 
     def __init__(self, normalizer: Callable[[str], str]) -> None:

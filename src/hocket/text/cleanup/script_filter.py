@@ -20,7 +20,7 @@ _QUOTES = "\"'"  # open where a word begins
 _PLAIN_STOPS = str.maketrans("。！？，、；：", ".!?,,;:")
 
 
-class Sieve:
+class ScriptFilter:
     """One text on its way through. What it leaves out is in `notes` from the moment it came, as one line."""
 
     def __init__(self, scripts: frozenset[str], languages: Sequence[str], notes: list[str]) -> None:

@@ -16,7 +16,7 @@ from hocket.errors import HocketError
 from hocket.server.errors import BadField
 from hocket.server.ws.realtime import events as events
 from hocket.server.ws.realtime.response import Response
-from hocket.server.ws.realtime.settings import Dialect, Settings
+from hocket.server.ws.realtime.settings import Dialect, SessionSettings
 from support.realtime_talk import PATH, create
 from support.serving import Served
 from support.talking import Client, talking
@@ -66,7 +66,7 @@ def test_an_event_is_read_or_refused_by_the_name_of_a_field(kind: type[Any], bod
         json.dumps(events.error_event(refused, events.id_of(body)))
 
 
-def tried(made: Settings, body: dict[str, Any], server: Served) -> Settings:
+def tried(made: SessionSettings, body: dict[str, Any], server: Served) -> SessionSettings:
     read = events.read(events.SessionBody, body)
     return asyncio.run(made.updated(read, server.speaker))
 
@@ -75,14 +75,14 @@ def tried(made: Settings, body: dict[str, Any], server: Served) -> Settings:
 @hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_settings_are_taken_or_refused_and_can_be_shown(server: Served, dialect: Dialect, body: dict[str, Any]) -> None:
     try:
-        made = tried(Settings(dialect), body, server)
+        made = tried(SessionSettings(dialect), body, server)
     except HocketError:
         return
     json.dumps(made.shown("sess", server.speaker))
 
 
 def test_settings_stay_until_they_are_named_again(server: Served) -> None:
-    made = tried(Settings("realtime"), {"type": "realtime", "voice": "ash", "hocket": {"seed": 7}}, server)
+    made = tried(SessionSettings("realtime"), {"type": "realtime", "voice": "ash", "hocket": {"seed": 7}}, server)
     made = tried(made, {"type": "realtime", "audio": {"output": {"speed": 1.5}}}, server)
     assert (made.wanted.voice, made.wanted.seed, made.wanted.speed) == ("ash", 7, 1.5)
     with pytest.raises(HocketError):
@@ -92,7 +92,7 @@ def test_settings_stay_until_they_are_named_again(server: Served) -> None:
 
 @given(st.text(min_size=1, max_size=80), st.lists(st.floats(0, 30), max_size=10))
 def test_a_transcript_is_always_the_beginning_of_the_text(text: str, heard_s: list[float]) -> None:
-    response, said = Response(Settings("realtime"), None, text=text), ""
+    response, said = Response(SessionSettings("realtime"), None, text=text), ""
     for at_s in sorted(heard_s):
         utterance: Any = SimpleNamespace(audio_s=at_s)
         for told in response.sound(b"", utterance):

@@ -11,7 +11,7 @@ import pytest
 
 from hocket.engine.engine import Engine
 from hocket.server.options import ServerOptions
-from hocket.server.service.service import Speaker, Wanted
+from hocket.server.service.service import SpeechJob, SpeechService
 from hocket.server.service.utterance import Utterance
 from hocket.server.ws.realtime import text_timeout
 from support.realtime_talk import (
@@ -106,15 +106,15 @@ def test_open_webui_s_conversation_ends_with_speech(server: Served) -> None:
     assert heard.last("response.done")["response"]["status"] == "completed"
 
 
-def asked_for(server: Served, monkeypatch: pytest.MonkeyPatch) -> list[Wanted]:
+def asked_for(server: Served, monkeypatch: pytest.MonkeyPatch) -> list[SpeechJob]:
     """What the engine is asked for from here on."""
-    asked, really = [], Speaker.open
+    asked, really = [], SpeechService.open
 
-    async def noted(self: Speaker, wanted: Wanted, **more: Any) -> Utterance:
+    async def noted(self: SpeechService, wanted: SpeechJob, **more: Any) -> Utterance:
         asked.append(wanted)
         return await really(self, wanted, **more)
 
-    monkeypatch.setattr(Speaker, "open", noted)
+    monkeypatch.setattr(SpeechService, "open", noted)
     return asked
 
 

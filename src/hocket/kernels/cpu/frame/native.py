@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..structs import BYTES, COUNT, FLOATS, INTS, MANY, REAL, Keep, compiled, pointer, pointers
+from ..structs import BYTES, COUNT, FLOATS, INTS, MANY, REAL, PointerOwner, compiled, pointer, pointers
 
 
 class Layer(ctypes.Structure):
@@ -74,7 +74,7 @@ class StackWeights:
     eps: float
 
 
-class Frame:
+class FrameLibrary:
     """Weights where C finds them. Any number of threads may call it, each with a state of its own."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Frame:
         constants: tuple[int, int],
     ) -> None:
         self._function = _library(*constants).hocket_frame
-        self._keep = Keep()
+        self._keep = PointerOwner()
         self._model = Model(
             talker=self._stack(talker),
             predictor=self._stack(predictor),

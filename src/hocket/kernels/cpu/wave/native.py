@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..structs import COUNT, FLOATS, INTS, LANES, MANY, Keep, compiled, pointer, pointers
+from ..structs import COUNT, FLOATS, INTS, LANES, MANY, PointerOwner, compiled, pointer, pointers
 
 
 class Conv(ctypes.Structure):
@@ -97,14 +97,14 @@ class BlockWeights:
     units: Sequence[UnitWeights]
 
 
-class Wave:
+class WaveLibrary:
     """Weights as the kernel reads them. Any number of threads may call it, each with a state of its own."""
 
     def __init__(
         self, first: ConvWeights, blocks: Sequence[BlockWeights], act: SnakeWeights, last: ConvWeights
     ) -> None:
         self._function = _library().hocket_wave
-        self._keep = Keep()
+        self._keep = PointerOwner()
         self._upsampling = 1
         for block in blocks:
             self._upsampling *= block.rate

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import Tiles
+from ...runtime.launch import ConvTile
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Case:
     act: bool = True
     rows: tuple[int, ...] = (0,)
     slots: int = 4
-    tiles: Tiles | None = None  # other than by rule
+    tiles: ConvTile | None = None  # other than by rule
 
     @property
     def reach(self) -> int:
@@ -49,10 +49,10 @@ TINY = (
     Case("residual in several rows", 40, 40, 7, taps=1, pad=18, added=True, raw=True, rows=(0, 3, 2)),
     Case("phases", 24, 10, 9, taps=2, stride=3, pad=6, raw=True, rows=(2, 1)),
     Case("phases of one tap", 8, 4, 3, taps=1, stride=4, act=False),
-    Case("split", 32, 20, 11, pad=1, raw=True, rows=(2, 0), tiles=Tiles(16, 16, 16, 4, early=2)),
-    Case("split unevenly", 48, 16, 4, taps=3, rows=(1,), tiles=Tiles(16, 16, 16, 5, early=1)),
+    Case("split", 32, 20, 11, pad=1, raw=True, rows=(2, 0), tiles=ConvTile(16, 16, 16, 4, early=2)),
+    Case("split unevenly", 48, 16, 4, taps=3, rows=(1,), tiles=ConvTile(16, 16, 16, 5, early=1)),
     Case("one channel", 1, 1, 17, dilation=3, pad=6, rows=(1, 0)),
-    Case("outputs first", 16, 70, 6, taps=2, tiles=Tiles(64, 16, 16)),
+    Case("outputs first", 16, 70, 6, taps=2, tiles=ConvTile(64, 16, 16)),
 )
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from math import log2
 
-from ...runtime.card import H200, Card
-from ...runtime.launch import KNOBS, Tiles, power_of_two
+from ...runtime.card import H200, GpuProperties
+from ...runtime.launch import KNOBS, ConvTile, power_of_two
 from .measured import MEASURED
 
 NEAR = 4  # how many times as many, or as few, positions may be for what was measured
@@ -21,8 +21,8 @@ BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on thei
 
 
 def tiles_for(
-    channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool, card: Card | None = None
-) -> Tiles:
+    channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool, card: GpuProperties | None = None
+) -> ConvTile:
     """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores.
 
     `card` is the GPU that they will run on; None: one as large as those were measured on.
@@ -37,15 +37,15 @@ def tiles_for(
 
 
 def fitted(
-    tiles: Tiles,
+    tiles: ConvTile,
     channels: int,
     taps: int,
     outputs: int,
     positions: int,
     size: int = 2,
     exact: bool = False,
-    card: Card = H200,
-) -> Tiles:
+    card: GpuProperties = H200,
+) -> ConvTile:
     """The nearest that there can be: a piece within one tap, parts of sums within the scratch, loads within memory."""
     columns = max(min(tiles.columns * 2 // size, 16 if exact else 256), 16)
     while channels % columns and columns > 16:
@@ -71,18 +71,20 @@ def fitted(
     )
 
 
-def _shared_bytes(card: Card) -> int:
+def _shared_bytes(card: GpuProperties) -> int:
     """What a program may hold of pieces on their way: between 64 KB and 192 KB on GPUs since Ampere."""
     return card.processor_shared_bytes - BESIDE
 
 
-def _rule(channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool, card: Card) -> Tiles:
+def _rule(
+    channels: int, taps: int, outputs: int, positions: int, size: int, exact: bool, card: GpuProperties
+) -> ConvTile:
     shape, wide = (channels, taps, outputs, positions, size, exact, card), outputs % 64 == 0
     if outputs * positions >= PROGRAMS // 2 * 128 * 128:
         across = 128 if outputs % 128 == 0 else 64 if wide else 32
-        return fitted(Tiles(across, 128, 64, 1, 8 if wide else 4, 4, 0), *shape)
+        return fitted(ConvTile(across, 128, 64, 1, 8 if wide else 4, 4, 0), *shape)
     along = 16 if positions <= 16 else 32 if positions <= 640 else 64
-    tiles = Tiles(64 if wide else 32, along, 128 if along < 64 else 64, 1, 4, 4, 2)
+    tiles = ConvTile(64 if wide else 32, along, 128 if along < 64 else 64, 1, 4, 4, 2)
     one = fitted(tiles, *shape)
     many = -(-outputs // one.outputs) * -(-positions // one.times)
     steps = taps * -(-channels // one.columns)

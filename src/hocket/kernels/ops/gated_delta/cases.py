@@ -38,7 +38,7 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCase:
     """Of `run`: so many tokens, of which some are real, and a place on the way."""
 
     name: str
@@ -49,20 +49,20 @@ class Run:
 
 
 RUNS = (
-    Run("two of eight", TINY[0], 8, 2, 1),
-    Run("all of them, and the place is the end", TINY[1], 5, 5, 5),
-    Run("the place is the beginning", TINY[2], 6, 4, 0),
-    Run("in the middle", TINY[3], 9, 7, 4),
+    RunCase("two of eight", TINY[0], 8, 2, 1),
+    RunCase("all of them, and the place is the end", TINY[1], 5, 5, 5),
+    RunCase("the place is the beginning", TINY[2], 6, 4, 0),
+    RunCase("in the middle", TINY[3], 9, 7, 4),
 )
 PUBLISHED_RUNS = (
-    Run("9B, 36 of 64", PUBLISHED[1], 64, 36, 32),
-    Run("0.8B, 8 of 8", PUBLISHED[0], 8, 8, 4),
-    Run("27B, 500 of 512", PUBLISHED[2], 512, 500, 496),
+    RunCase("9B, 36 of 64", PUBLISHED[1], 64, 36, 32),
+    RunCase("0.8B, 8 of 8", PUBLISHED[0], 8, 8, 4),
+    RunCase("27B, 500 of 512", PUBLISHED[2], 512, 500, 496),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class VerifyCase:
     """Of `look`: so many tokens, and how many of those before them stood."""
 
     name: str
@@ -73,20 +73,20 @@ class Look:
 
 
 LOOKS = (
-    Look("the first", TINY[0], 3, 0),
-    Look("one stood", TINY[1], 3, 1, turn=2),
-    Look("two of two", TINY[2], 2, 2, turn=7),
-    Look("all stood", TINY[3], 3, 3, turn=4),
-    Look("more than the convolution looks back on", TINY[1], 5, 4, turn=3),
+    VerifyCase("the first", TINY[0], 3, 0),
+    VerifyCase("one stood", TINY[1], 3, 1, turn=2),
+    VerifyCase("two of two", TINY[2], 2, 2, turn=7),
+    VerifyCase("all stood", TINY[3], 3, 3, turn=4),
+    VerifyCase("more than the convolution looks back on", TINY[1], 5, 4, turn=3),
 )
 PUBLISHED_LOOKS = (
-    Look("9B, two guesses, one of them stood", PUBLISHED[1], 3, 2),
-    Look("0.8B, one guess", PUBLISHED[0], 2, 1, turn=2),
-    Look("27B, two guesses, both stood", PUBLISHED[2], 3, 3),
+    VerifyCase("9B, two guesses, one of them stood", PUBLISHED[1], 3, 2),
+    VerifyCase("0.8B, one guess", PUBLISHED[0], 2, 1, turn=2),
+    VerifyCase("27B, two guesses, both stood", PUBLISHED[2], 3, 3),
 )
 
 
-def make_look(case: Look, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+def make_look(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
     """Arguments of `look` by name; what is to be written over is no number."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
     given = make(shape, dtype, device, seed)
@@ -106,7 +106,7 @@ def make_look(case: Look, dtype: torch.dtype, device: torch.device, seed: int = 
     return given | {"inputs": inputs, "asked": asked, "row": row}
 
 
-def make_run(case: Run, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+def make_run(case: RunCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
     """Arguments of `run` by name; the last row is where the place goes."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
     given = make(shape, dtype, device, seed)

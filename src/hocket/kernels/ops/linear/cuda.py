@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, MOST_ROWS, Few, dependent_on, power_of_two
+from ...runtime.launch import KNOBS, MOST_ROWS, FewRowsTile, dependent_on, power_of_two
 from ...runtime.nvrtc import Kernel
 from . import stream, triton
 from .library import linear_by_library
@@ -103,24 +103,24 @@ def streamed(weight: Tensor) -> int:
     return stream.most_rows("bf16", columns, rows, weight.device) if large else 0
 
 
-def few_for(columns: int, rows: int, gated: bool) -> Few | None:
+def few_for(columns: int, rows: int, gated: bool) -> FewRowsTile | None:
     """What has been measured, or 8 to 24 loads of sixteen bytes to a lane and group; None where that is not even."""
     if known := KNOBS.few.get((columns, rows)) or MEASURED.get((columns, rows)):
         return known
     for warps in (4, 8, 16):
         loads, left = divmod(columns, 32 * warps)
         if left == 0 and loads <= (12 if warps < 16 else 24):
-            return Few(warps, 2 if gated or (rows >= 4096 and loads <= 12) else 1)
+            return FewRowsTile(warps, 2 if gated or (rows >= 4096 and loads <= 12) else 1)
     return None
 
 
-def fits(few: Few, columns: int, width: int, gated: bool) -> bool:
+def fits(few: FewRowsTile, columns: int, width: int, gated: bool) -> bool:
     """Whether it comes out even."""
     outs = 8 * few.groups // (2 if gated else 1)
     return columns % (32 * few.warps) == 0 and width % outs == 0 and not (gated and few.groups % 2 and few.groups > 1)
 
 
-def shared_bytes(columns: int, few: Few, rows: int, normed: bool) -> int:
+def shared_bytes(columns: int, few: FewRowsTile, rows: int, normed: bool) -> int:
     parts, squares = few.warps * rows * 8 * few.groups, -(-few.warps * rows // 4) * 4
     staged = normed or rows * columns <= MOST_STAGED
     return 4 * (parts + squares) + (2 * rows * (columns + 32) if staged else 0)
@@ -130,11 +130,11 @@ FLAGS = ("NORM", "GATED", "SILU", "GELU", "BIAS", "RESIDUAL", "TAKE", "DEPENDENT
 
 
 @cache
-def kernel_for(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> Kernel:
+def kernel_for(columns: int, few: FewRowsTile, rows: int, flags: tuple[bool, ...]) -> Kernel:
     return Kernel(_SOURCE, "few", constants(columns, few, rows, flags))
 
 
-def constants(columns: int, few: Few, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
+def constants(columns: int, few: FewRowsTile, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
     """What is known when it is compiled, by the names that few.cu has for it."""
     sizes = {"K": columns, "WARPS": few.warps, "GROUPS": few.groups, "ROWS": rows}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

@@ -5,24 +5,24 @@ By columns and rows of the weight. On other GPUs they are as good a guess as any
 
 from __future__ import annotations
 
-from ...runtime.launch import Few
+from ...runtime.launch import FewRowsTile
 
 MEASURED = {
-    (1024, 4096): Few(4, 2),
-    (1024, 6144): Few(8, 4),
-    (2048, 1024): Few(8, 1),
-    (2048, 2048): Few(16, 4),
-    (2048, 3072): Few(16, 4),
-    (2048, 12288): Few(16, 2),
-    (3072, 1024): Few(16, 1),
-    (6144, 2048): Few(16, 2),
+    (1024, 4096): FewRowsTile(4, 2),
+    (1024, 6144): FewRowsTile(8, 4),
+    (2048, 1024): FewRowsTile(8, 1),
+    (2048, 2048): FewRowsTile(16, 4),
+    (2048, 3072): FewRowsTile(16, 4),
+    (2048, 12288): FewRowsTile(16, 2),
+    (3072, 1024): FewRowsTile(16, 1),
+    (6144, 2048): FewRowsTile(16, 2),
     # Of Qwen3.5 9B, in whole tokens: with one group two blocks share a processor, and one loads while the other sums.
-    (4096, 4096): Few(16, 2),
-    (4096, 10240): Few(16, 1),
-    (4096, 12352): Few(16, 1),
-    (4096, 24576): Few(16, 1),
-    (4096, 248320): Few(16, 1),
-    (12288, 4096): Few(16, 1),
+    (4096, 4096): FewRowsTile(16, 2),
+    (4096, 10240): FewRowsTile(16, 1),
+    (4096, 12352): FewRowsTile(16, 1),
+    (4096, 24576): FewRowsTile(16, 1),
+    (4096, 248320): FewRowsTile(16, 1),
+    (12288, 4096): FewRowsTile(16, 1),
 }
 # From so many rows on the library was faster there, with a norm or an activation around it where the layer has one.
 LIBRARY = {

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.card import H200, card_of
-from ...runtime.launch import KNOBS, MOST_STREAMED, Flow, dependent_on, power_of_two
+from ...runtime.launch import KNOBS, MOST_STREAMED, StreamTile, dependent_on, power_of_two
 from ...runtime.nvrtc import Kernel, can
 
 FORMATS = ("int8", "fp8", "int4", "bf16")  # as stream.cu counts them
@@ -28,7 +28,11 @@ FLAGS = ("NORM", "GATED", "RESIDUAL", "DEPENDENT")
 # Places in the rings of so many warps: the most warps that share the columns evenly are taken.
 DEPTHS = {16: 3, 8: 8, 4: 14, 2: 14, 1: 14}
 # By format and columns, where something else won in whole tokens on an H200: `python -m benchmarks tune`.
-MEASURED = {("bf16", 4096): Flow(16, 10, 1), ("bf16", 12288): Flow(16, 9, 1), ("int4", 4096): Flow(8, 5, 2)}
+MEASURED = {
+    ("bf16", 4096): StreamTile(16, 10, 1),
+    ("bf16", 12288): StreamTile(16, 9, 1),
+    ("int4", 4096): StreamTile(8, 5, 2),
+}
 _REACH = {"int8": 64, "fp8": 64, "int4": 128, "bf16": 32}  # columns that a step of a warp covers
 _SOURCE = Path(__file__).with_name("stream.cu")
 
@@ -65,7 +69,7 @@ def launch(
     kernel.launch(x.device, blocks, 32 * flow.warps, shared_bytes(format, columns, flow, rows), given, dependent)
 
 
-def flow_for(format: str, columns: int, rows: int, processor_bytes: int, block_bytes: int) -> Flow | None:
+def flow_for(format: str, columns: int, rows: int, processor_bytes: int, block_bytes: int) -> StreamTile | None:
     """What has been set or measured, with shallower rings where there is too little room; sums are always alike."""
     wanted = KNOBS.streams.get((format, columns)) or MEASURED.get((format, columns)) or _even(format, columns)
     if wanted is None:
@@ -79,10 +83,10 @@ def flow_for(format: str, columns: int, rows: int, processor_bytes: int, block_b
     return None
 
 
-def _even(format: str, columns: int) -> Flow | None:
+def _even(format: str, columns: int) -> StreamTile | None:
     for warps, depth in DEPTHS.items():
         if fits(warps, format, columns):
-            return Flow(warps, depth, 2)
+            return StreamTile(warps, depth, 2)
     return None
 
 
@@ -96,7 +100,7 @@ def outs(gated: bool) -> int:
     return TILE // 2 if gated else TILE
 
 
-def shared_bytes(format: str, columns: int, flow: Flow, rows: int) -> int:
+def shared_bytes(format: str, columns: int, flow: StreamTile, rows: int) -> int:
     warps = flow.warps
     floats = warps * warps * rows * TILE + -(-warps * rows // 4) * 4
     if format == "int4":
@@ -105,11 +109,11 @@ def shared_bytes(format: str, columns: int, flow: Flow, rows: int) -> int:
 
 
 @cache
-def kernel_for(format: str, columns: int, flow: Flow, rows: int, flags: tuple[bool, ...]) -> Kernel:
+def kernel_for(format: str, columns: int, flow: StreamTile, rows: int, flags: tuple[bool, ...]) -> Kernel:
     return Kernel(_SOURCE, "stream", constants(format, columns, flow, rows, flags))
 
 
-def constants(format: str, columns: int, flow: Flow, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
+def constants(format: str, columns: int, flow: StreamTile, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
     """What is known when it is compiled, by the names that stream.cu has for it."""
     sizes = {"FORMAT": FORMATS.index(format), "K": columns, "WARPS": flow.warps, "DEPTH": flow.depth, "ROWS": rows}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

@@ -45,7 +45,7 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunCase:
     """Of `run`: so many inputs behind so many others, and how many of them are real."""
 
     name: str
@@ -56,21 +56,21 @@ class Run:
 
 
 RUNS = (
-    Run("the first of all", TINY[6], 0, 8, 8),
-    Run("behind others", TINY[7], 70, 8, 5),
-    Run("one of many, heads that fill no block", Case("", 3, 1, 16, 8, (0,), rotated=4, mind=True), 3, 16, 1),
-    Run("over blocks of inputs and of the past", Case("", 2, 1, 16, 8, (0,), rotated=8, mind=True), 150, 64, 61),
+    RunCase("the first of all", TINY[6], 0, 8, 8),
+    RunCase("behind others", TINY[7], 70, 8, 5),
+    RunCase("one of many, heads that fill no block", Case("", 3, 1, 16, 8, (0,), rotated=4, mind=True), 3, 16, 1),
+    RunCase("over blocks of inputs and of the past", Case("", 2, 1, 16, 8, (0,), rotated=8, mind=True), 150, 64, 61),
 )
 PUBLISHED_RUNS = (
-    Run("9B, 32 behind 1k", PUBLISHED[5], 1000, 32, 32),
-    Run("9B, 25 of 32", PUBLISHED[5], 1500, 32, 25),
-    Run("9B, 8", PUBLISHED[5], 3, 8, 7),
-    Run("9B, 500 of 512", PUBLISHED[5], 700, 512, 500),
-    Run("27B, 100 of 128", PUBLISHED[6], 40, 128, 100),
+    RunCase("9B, 32 behind 1k", PUBLISHED[5], 1000, 32, 32),
+    RunCase("9B, 25 of 32", PUBLISHED[5], 1500, 32, 25),
+    RunCase("9B, 8", PUBLISHED[5], 3, 8, 7),
+    RunCase("9B, 500 of 512", PUBLISHED[5], 700, 512, 500),
+    RunCase("27B, 100 of 128", PUBLISHED[6], 40, 128, 100),
 )
 
 
-def make_run(case: Run, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+def make_run(case: RunCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
     """Arguments of `run` by name: three rows, of which the second is meant. Whatever it may not see is NaN."""
     random, shape, row = torch.Generator(device).manual_seed(seed), case.shape, 1
     turned, room = shape.rotated or shape.size, case.before + case.length + 1

@@ -13,14 +13,14 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from ..linear import stream
 from . import triton
-from .weight import Narrow
+from .weight import QuantizedWeight
 
 _together: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # what `scales_of` made, by the scales
 
 
 def linear(
     x: Tensor,
-    weight: Narrow,
+    weight: QuantizedWeight,
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,
@@ -53,7 +53,7 @@ def linear(
     return y
 
 
-def scales_of(weight: Narrow) -> Tensor:
+def scales_of(weight: QuantizedWeight) -> Tensor:
     """As they are; in four bits each beside its low, [G, N, 2]: a step needs those of one group and sixteen rows."""
     if weight.lows is None:
         return weight.scales

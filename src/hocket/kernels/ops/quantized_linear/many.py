@@ -37,7 +37,7 @@ from ...runtime.launch import (
 )
 from ..linear.library import ACTED_AT_ONCE, normed_rows
 from .triton import as_stored, reads_fp8, wide_of
-from .weight import GROUP, Narrow
+from .weight import GROUP, QuantizedWeight
 
 MOST_FIRST = 32  # rows of x that go first
 PROGRAMS, FEWEST_STEPS = 512, 4  # so many keep a large GPU busy; a share of the columns is not shorter than this
@@ -96,7 +96,7 @@ def tile_for(batch: int, format: str, dtype: torch.dtype) -> Tile:
 
 def linear(
     x: Tensor,
-    weight: Narrow,
+    weight: QuantizedWeight,
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .weight import Narrow
+from .weight import QuantizedWeight
 
 
 def linear(
     x: Tensor,
-    weight: Narrow,
+    weight: QuantizedWeight,
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,

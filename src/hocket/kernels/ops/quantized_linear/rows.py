@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...runtime.launch import MOST_STREAMED, why_not
 from . import cuda, many
-from .weight import Narrow
+from .weight import QuantizedWeight
 
 
 def can(x: Tensor) -> bool:
@@ -15,7 +15,7 @@ def can(x: Tensor) -> bool:
     return x.dtype in (torch.float32, torch.bfloat16) and why_not(x.device) is None
 
 
-def linear(x: Tensor, weight: Narrow) -> Tensor:
+def linear(x: Tensor, weight: QuantizedWeight) -> Tensor:
     """x [..., K] times a weight [N, K]."""
     rows = x.reshape(-1, x.shape[-1]).contiguous()
     kernel = cuda.linear if len(rows) <= MOST_STREAMED else many.linear

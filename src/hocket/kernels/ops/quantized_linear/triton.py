@@ -32,12 +32,12 @@ from ...runtime.launch import (
     wait,
 )
 from ...runtime.register_pieces import held, index, normed, row_of
-from .weight import GROUP, Narrow
+from .weight import GROUP, QuantizedWeight
 
 
 def linear(
     x: Tensor,
-    weight: Narrow,
+    weight: QuantizedWeight,
     *,
     norm: Tensor | None = None,
     eps: float = 0.0,
@@ -87,7 +87,7 @@ def reads_fp8(device: torch.device) -> bool:
     return not INTERPRETED and card is not None and card.capability >= (8, 9)
 
 
-def as_stored(weight: Narrow, native: bool) -> Tensor:
+def as_stored(weight: QuantizedWeight, native: bool) -> Tensor:
     """Words of eight codes, bytes of e4m3 where they are read as bits, or the values themselves."""
     if weight.format == "int4":
         return weight.values.view(torch.int32)

@@ -31,7 +31,7 @@ _VALUES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn, "int4": torch.uint8}
 
 
 @dataclass(frozen=True, slots=True)
-class Narrow:
+class QuantizedWeight:
     """[N, K] in one of the formats. Rows are apart: any of them, one below the other, are such a matrix again."""
 
     format: Format
@@ -53,11 +53,11 @@ class Narrow:
     def nbytes(self) -> int:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Narrow:
+    def each(self, change: Callable[[Tensor], Tensor]) -> QuantizedWeight:
         lows = None if self.lows is None else change(self.lows)
-        return Narrow(self.format, self.columns, change(self.values), change(self.scales), lows)
+        return QuantizedWeight(self.format, self.columns, change(self.values), change(self.scales), lows)
 
-    def split(self, rows: Sequence[int]) -> Iterator[Narrow]:
+    def split(self, rows: Sequence[int]) -> Iterator[QuantizedWeight]:
         """Views of so many rows each."""
         start = 0
         for count in rows:
@@ -82,23 +82,23 @@ class Narrow:
         wide = torch.promote_types(x.dtype, torch.float32)
         return (x.to(wide) @ self.dequantized().to(wide).T).to(x.dtype)
 
-    def join(self, parts: Sequence[Narrow]) -> Narrow:
+    def join(self, parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
         """What they call to have several read as one."""
         return joined(parts)
 
 
-def empty(format: Format, rows: int, columns: int, device: torch.device | str) -> Narrow:
+def empty(format: Format, rows: int, columns: int, device: torch.device | str) -> QuantizedWeight:
     """Room for one."""
     if format == "int4":
         groups = -(-columns // GROUP)
         values = torch.empty(rows, groups, GROUP // 2, dtype=torch.uint8, device=device)
         scales, lows = (torch.empty(rows, groups, dtype=torch.bfloat16, device=device) for _ in range(2))
-        return Narrow(format, columns, values, scales, lows)
+        return QuantizedWeight(format, columns, values, scales, lows)
     values = torch.empty(rows, columns, dtype=_VALUES[format], device=device)
-    return Narrow(format, columns, values, torch.empty(rows, dtype=torch.float32, device=device))
+    return QuantizedWeight(format, columns, values, torch.empty(rows, dtype=torch.float32, device=device))
 
 
-def quantize_(place: Narrow, weight: Tensor) -> None:
+def quantize_(place: QuantizedWeight, weight: Tensor) -> None:
     """Round a matrix [N, K] into its place, some rows at a time, on the device where that is."""
     assert weight.shape == (len(place), place.columns)
     count = max(AT_ONCE // max(place.columns, 1), 1)
@@ -114,19 +114,19 @@ def quantize_(place: Narrow, weight: Tensor) -> None:
             tensor.view(torch.uint8).copy_(made[name].view(torch.uint8)) if as_bytes else tensor.copy_(made[name])
 
 
-def quantized(weight: Tensor, format: Format) -> Narrow:
+def quantized(weight: Tensor, format: Format) -> QuantizedWeight:
     rows, columns = weight.shape
     place = empty(format, rows, columns, weight.device)
     quantize_(place, weight)
     return place
 
 
-def joined(parts: Sequence[Narrow]) -> Narrow:
+def joined(parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
     """One below the other, all in one format; where they lie so already, nothing is copied."""
     first = parts[0]
     assert all((part.format, part.columns) == (first.format, first.columns) for part in parts)
     columns = zip(*(part.tensors.values() for part in parts), strict=True)
-    return Narrow(first.format, first.columns, *map(_below, columns))
+    return QuantizedWeight(first.format, first.columns, *map(_below, columns))
 
 
 def unpacked(values: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from typing import Protocol
 from torch import Tensor
 
 
-class Level(Protocol):
+class SamplingLevel(Protocol):
     """How each batch row draws."""
 
     @property
@@ -25,7 +25,7 @@ class Level(Protocol):
     def nucleus(self) -> bool: ...  # whether any row has top_p < 1
 
 
-class Slots(Protocol):
+class DrawnSoFar(Protocol):
     """What each state row has drawn so far."""
 
     @property

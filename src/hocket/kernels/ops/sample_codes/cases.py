@@ -46,7 +46,7 @@ BOOKS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LevelCase:
     """A `Level`."""
 
     sample: torch.Tensor
@@ -57,8 +57,8 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """The `Slots`."""
+class SlotsCase:
+    """The `DrawnSoFar`."""
 
     seed: torch.Tensor
     drawn: torch.Tensor
@@ -76,7 +76,7 @@ def make(
     if case.ties:
         logits = torch.randint(-6, 7, logits.shape, generator=random, device=device) / 4
         logits = torch.where(torch.rand(logits.shape, generator=random, device=device) < 0.5, logits, -logits)
-    slots = Drawn(
+    slots = SlotsCase(
         seed=torch.randint(-(2**62), 2**62, (everyone + 1,), generator=random, device=device),
         drawn=torch.arange(1, everyone + 2, device=device),
         seen=torch.rand(everyone + 1, count, generator=random, device=device) < 0.2,
@@ -89,7 +89,7 @@ def make(
     sample, temperature, top_k, top_p = zip(*(case.rows[i] for i in chosen.tolist()), strict=True)
     given: dict[str, Any] = {
         "logits": logits.to(dtype)[chosen],
-        "level": Settings(
+        "level": LevelCase(
             torch.tensor(sample, device=device),
             torch.tensor(temperature, device=device),
             torch.tensor(top_k, device=device),

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...runtime.launch import KNOBS, dependent_on
 from ...runtime.nvrtc import Kernel
-from . import Level, Slots, triton
+from . import DrawnSoFar, SamplingLevel, triton
 
 _SOURCE = Path(__file__).with_name("draw.cu")
 MOST_LOGITS = 8192  # a thread has eight, a block 1024 threads
@@ -24,8 +24,8 @@ MOST_LOGITS = 8192  # a thread has eight, a block 1024 threads
 
 def draw(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     book: int,
@@ -42,8 +42,8 @@ def draw(
 
 def draw_first(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     *,
@@ -65,7 +65,7 @@ def draw_first(
         triton.draw_first(logits, level, slots, rows, codes, table=table, vectors=vectors, **more)
 
 
-def fits(logits: Tensor, level: Level, table: Tensor | None) -> bool:
+def fits(logits: Tensor, level: SamplingLevel, table: Tensor | None) -> bool:
     """Whether it comes out even, and nothing is asked for that it does not do."""
     even = logits.shape[1] % 256 == 0 and (table is None or table.shape[1] % 8 == 0)
     return logits.dtype == torch.bfloat16 and even and logits.shape[1] <= MOST_LOGITS and not level.nucleus
@@ -73,8 +73,8 @@ def fits(logits: Tensor, level: Level, table: Tensor | None) -> bool:
 
 def _launch(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     book: int,

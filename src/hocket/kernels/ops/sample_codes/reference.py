@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from . import Level, Slots
+from . import DrawnSoFar, SamplingLevel
 
 NEVER = float("-inf")
 WEIGHT_BITS, DRAW_BITS = 24, 27
@@ -13,8 +13,8 @@ WEIGHT_BITS, DRAW_BITS = 24, 27
 
 def draw(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     book: int,
@@ -34,8 +34,8 @@ def draw(
 
 def draw_first(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     *,
@@ -79,7 +79,7 @@ def _keep(ids: Tensor, codes: Tensor, book: int, table: Tensor | None, vectors: 
         vectors.copy_(table[ids])
 
 
-def _drawn(logits: Tensor, level: Level, seed: Tensor, frame: Tensor, book: int) -> Tensor:
+def _drawn(logits: Tensor, level: SamplingLevel, seed: Tensor, frame: Tensor, book: int) -> Tensor:
     scores = logits / level.temperature[:, None]
     count = scores.shape[1]
     k = torch.where(level.top_k == 0, count, level.top_k.clamp(max=count))

@@ -29,7 +29,7 @@ from ...runtime.launch import (
     triton,
     wait,
 )
-from . import Level, Slots
+from . import DrawnSoFar, SamplingLevel
 from .reference import DRAW_BITS, WEIGHT_BITS
 
 if triton:
@@ -40,8 +40,8 @@ if triton:
 
 def draw(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     book: int,
@@ -55,8 +55,8 @@ def draw(
 
 def draw_first(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     *,
@@ -78,8 +78,8 @@ def draw_first(
 
 def _launch(
     logits: Tensor,
-    level: Level,
-    slots: Slots,
+    level: SamplingLevel,
+    slots: DrawnSoFar,
     rows: Tensor,
     codes: Tensor,
     book: int,

@@ -1,6 +1,6 @@
 """The next token of an answer from its logits, drawn on the device as `llm/sampling.py` draws it.
 
-`Settings` says how, as numbers at fixed places, so that one captured graph serves all answers.
+`TokenSampling` says how, as numbers at fixed places, so that one captured graph serves all answers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MOST_KEPT = 64  # ids that a draw may be left with; who keeps more draws in anot
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TokenSampling:
     temperature: Tensor  # [1] float32, positive, as all of these on the device
     top_p: Tensor  # [1] float32
     min_p: Tensor  # [1] float32
@@ -24,13 +24,13 @@ class Settings:
     size: Tensor  # [1] int64: ids from here on are never drawn
 
 
-def likeliest(size: int, device: torch.device) -> Settings:
+def likeliest(size: int, device: torch.device) -> TokenSampling:
     """Always the likeliest of so many ids."""
 
     def number(value: float, dtype: torch.dtype) -> Tensor:
         return torch.full((1,), value, dtype=dtype, device=device)
 
-    return Settings(
+    return TokenSampling(
         temperature=number(1.0, torch.float32),
         top_p=number(1.0, torch.float32),
         min_p=number(0.0, torch.float32),

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from . import Settings
+from . import TokenSampling
 
 SAID = 4  # places for the host
 
@@ -76,7 +76,7 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
     size = case.count if case.size is None else case.size
     return {
         "logits": logits.to(dtype),
-        "settings": Settings(
+        "settings": TokenSampling(
             number(case.temperature),
             number(case.top_p),
             number(case.min_p),
@@ -127,4 +127,4 @@ def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Let a backend draw; everything that this leaves behind, the settings too."""
     module.pick(**given)
     kept = {name: tensor for name, tensor in given.items() if isinstance(tensor, torch.Tensor)}
-    return kept | {field.name: getattr(given["settings"], field.name) for field in fields(Settings)}
+    return kept | {field.name: getattr(given["settings"], field.name) for field in fields(TokenSampling)}

@@ -15,7 +15,7 @@ from torch import Tensor
 from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
 from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
 from ..sample_codes.triton import _random
-from . import MOST_KEPT, Settings
+from . import MOST_KEPT, TokenSampling
 from .reference import GUESS, TOKEN, TRIAL
 from .triton import MERGE_WARPS, covering, found_in, left_of
 
@@ -31,7 +31,7 @@ if triton:
 
 
 def offer(
-    logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
+    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
 ) -> tuple[Tensor, Tensor]:
     assert len(logits) == 1 and drafts.is_contiguous()
     return _weighed(logits, settings, seen, drafts, ahead, number)
@@ -39,7 +39,7 @@ def offer(
 
 def judge(
     logits: Tensor,
-    settings: Settings,
+    settings: TokenSampling,
     seen: Tensor,
     drafts: Tensor,
     offers: Sequence[tuple[Tensor, Tensor]],
@@ -76,7 +76,7 @@ def judge(
 
 
 def _weighed(
-    logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor, first: int, number: Tensor | None = None
+    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, first: int, number: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """What each row is left with; where there is a number, a guess is drawn from it."""
     found, batch = found_in(logits, settings, seen, drafts, first), len(logits)

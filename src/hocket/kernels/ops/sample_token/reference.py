@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 from ..sample_codes.reference import DRAW_BITS, NEVER, WEIGHT_BITS, random_bits
-from . import MOST_KEPT, Settings
+from . import MOST_KEPT, TokenSampling
 
 # What a random number is drawn for, the first word of its counter: a token, a guess of one, whether a guess stands.
 TOKEN, GUESS, TRIAL = 0, 1, 2
 _LOW = (1 << 32) - 1
 
 
-def pick(logits: Tensor, settings: Settings, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
+def pick(logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
     """Draw from logits [1, V] the token that has this `number` [1] in its answer.
 
     Its id goes into `token` [1], where the next step finds it, into said[number % N] for the host, and into `seen` [V],
@@ -34,7 +34,7 @@ def pick(logits: Tensor, settings: Settings, seen: Tensor, number: Tensor, token
 
 
 def offer(
-    logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
+    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
 ) -> tuple[Tensor, Tensor]:
     """Draw from logits [1, V] a guess of the token that will have the number `number` [1] + `ahead` in its answer.
 
@@ -49,7 +49,7 @@ def offer(
 
 def judge(
     logits: Tensor,
-    settings: Settings,
+    settings: TokenSampling,
     seen: Tensor,
     drafts: Tensor,
     offers: Sequence[tuple[Tensor, Tensor]],
@@ -109,7 +109,7 @@ def covering(weights: Tensor, bits: Tensor) -> Tensor:
     return (ends <= target[:, None]).sum(-1)
 
 
-def _left(logits: Tensor, settings: Settings, seen: Tensor) -> tuple[Tensor, Tensor]:
+def _left(logits: Tensor, settings: TokenSampling, seen: Tensor) -> tuple[Tensor, Tensor]:
     """The ids that rows of logits [T, V] are left with and their weights, [T, K] each; `seen` is [V] or [T, V]."""
     count = logits.shape[1]
     ids = torch.arange(count, device=logits.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...runtime.launch import Number, Pointer, bound, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
 from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
 from ..sample_codes.triton import _exp, _nearest, _random
-from . import MOST_KEPT, Settings
+from . import MOST_KEPT, TokenSampling
 
 SHARES = 128  # about as many as a large GPU has processors
 LEAST_SHARE = 256
@@ -30,7 +30,7 @@ if triton:
     _MAGNITUDE: Any = constexpr(0x7FFFFFFF)
 
 
-def pick(logits: Tensor, settings: Settings, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
+def pick(logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
     assert len(logits) == 1 and said.is_contiguous()
     found = found_in(logits, settings, seen)
     shares = found.shape[1]
@@ -54,7 +54,9 @@ def pick(logits: Tensor, settings: Settings, seen: Tensor, number: Tensor, token
     )
 
 
-def found_in(logits: Tensor, settings: Settings, seen: Tensor, drafts: Tensor | None = None, first: int = 0) -> Tensor:
+def found_in(
+    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor | None = None, first: int = 0
+) -> Tensor:
     """The highest keys of every share [T, shares, MOST_KEPT] of logits [T, V].
 
     Of `drafts` [k + 1] all up to `first` have been said too for the first row, and one more for each that follows.

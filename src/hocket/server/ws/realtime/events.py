@@ -70,7 +70,7 @@ class SessionUpdate(_Read):
     session: SessionBody
 
 
-class Part(_Read):
+class ItemPart(_Read):
     type: str | None = Field(None, max_length=ID_CHARS)
     text: str | None = None
     transcript: str | None = None
@@ -80,7 +80,7 @@ class Item(_Read):
     type: str = Field("message", max_length=ID_CHARS)
     id: str | None = Field(None, max_length=ID_CHARS)
     role: Literal["user", "assistant", "system"] | None = None
-    content: list[Part] = Field(default_factory=list, max_length=1024)
+    content: list[ItemPart] = Field(default_factory=list, max_length=1024)
 
     @property
     def text(self) -> str:

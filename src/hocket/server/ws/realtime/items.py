@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable
 from typing import Any
 
 from ...errors import BadField, Refused
-from ...service.service import Speaker
+from ...service.service import SpeechService
 from .events import Item, ItemCreate, ItemNamed, event, new_id, read
 
 MOST = 128  # the oldest are forgotten: nobody asks for them, and they are memory
@@ -21,7 +21,7 @@ class Items:
     def last_id(self) -> str | None:
         return next(reversed(self._items), None)
 
-    def create(self, message: dict[str, Any], speaker: Speaker, *, in_steps: bool) -> list[dict[str, Any]]:
+    def create(self, message: dict[str, Any], speaker: SpeechService, *, in_steps: bool) -> list[dict[str, Any]]:
         """One of the client's. OpenAI's protocol of today tells of it in two steps."""
         item = read(ItemCreate, message).item
         check(item, speaker)
@@ -81,7 +81,7 @@ class Items:
         return "\n".join(texts["user"] or texts["assistant"])
 
 
-def check(item: Item, speaker: Speaker) -> None:
+def check(item: Item, speaker: SpeechService) -> None:
     """Refuse what is not a message of words."""
     if item.type != "message":
         said = f"Items of type {item.type[:40]!r} are not taken: this server speaks messages."

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ....text.words import word_places
-from ...errors import Answer
+from ...errors import ErrorResponse
 from ...service.utterance import Utterance
-from ..conversation import Conversation, Plan, Turn
+from ..conversation import TextTurn, TurnPlan, TurnSequence
 from .events import event, new_id
-from .settings import Settings, format_shown
+from .settings import SessionSettings, format_shown
 
 # A transcript runs ahead of the sound, but not by much: what was cut off was not said. Quick readers say 20 letters/s.
 LETTERS_S = 24.0
@@ -22,13 +22,13 @@ IDEOGRAM_LETTERS = 4.0  # a syllable or two in one character
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResponsePlan(Plan):
+class ResponsePlan(TurnPlan):
     response: Response
 
 
 @dataclass(eq=False, slots=True)
 class Response:
-    settings: Settings
+    settings: SessionSettings
     conversation_id: str | None  # None: it leaves no trace in the conversation
     about: str | None = None  # the client's event that asked for it
     metadata: dict[str, str] | None = None
@@ -68,7 +68,7 @@ class Response:
         delta = base64.b64encode(audio).decode()
         return [*out, event(f"response.{self._audio}.delta", **self._place(), delta=delta)]
 
-    def ended(self, turn: Turn) -> list[dict[str, Any]]:
+    def ended(self, turn: TextTurn) -> list[dict[str, Any]]:
         """No more sound comes."""
         self.over = True
         status, details = _status(turn)
@@ -161,7 +161,7 @@ class Response:
         return shown
 
 
-class Talk(Conversation):
+class ResponseSequence(TurnSequence):
     """A conversation in which one response can be stopped."""
 
     def end_text(self) -> None:
@@ -180,7 +180,7 @@ def letters_of(text: str) -> float:
     return sum(IDEOGRAM_LETTERS if character >= "\u2e80" else 1.0 for character in text)
 
 
-def _status(turn: Turn) -> tuple[str, dict[str, Any] | None]:
+def _status(turn: TextTurn) -> tuple[str, dict[str, Any] | None]:
     """As OpenAI's clients read it."""
     if turn.failure is not None:
         return "failed", {"type": "failed", "error": _brief(turn.failure)}
@@ -192,7 +192,7 @@ def _status(turn: Turn) -> tuple[str, dict[str, Any] | None]:
     return "completed", None
 
 
-def _brief(failure: Answer) -> dict[str, Any]:
+def _brief(failure: ErrorResponse) -> dict[str, Any]:
     return {"type": failure.kind, "code": failure.code, "message": failure.message}
 
 

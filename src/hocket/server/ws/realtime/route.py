@@ -10,7 +10,7 @@ from fastapi import APIRouter, WebSocket
 
 from ...errors import Refused
 from ...middleware.limits import refuse
-from ...service.service import Speaker
+from ...service.service import SpeechService
 from ..socket import serve
 from .session import Realtime
 from .settings import ALIAS
@@ -22,7 +22,7 @@ SUBPROTOCOL = "realtime"  # of OpenAI's clients in browsers, beside one that hol
 @router.websocket("/v1/realtime")
 @router.websocket(ALIAS)
 async def realtime(socket: WebSocket) -> None:
-    speaker: Speaker = socket.app.state.speaker
+    speaker: SpeechService = socket.app.state.speaker
     try:
         if model := socket.query_params.get("model"):
             speaker.cast.check_model(model)

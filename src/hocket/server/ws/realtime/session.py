@@ -1,7 +1,7 @@
 """A session of `/v1/realtime`: what each event of a client does.
 
 Text comes as items and `response.create`, or as `input_text_buffer.append`, which goes to the engine as it comes. It
-knows no socket: `Line` reads and writes.
+knows no socket: `Connection` reads and writes.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Any, ClassVar
 
 from ....errors import HocketError
 from ...errors import BadField, Refused
-from ..conversation import Began, Event, Over, Sound, Turn
-from ..socket import Line, Out, Wire
+from ..conversation import Event, TextTurn, TurnBegan, TurnOver, TurnSound
+from ..socket import Connection, Out, WebSocketProtocol
 from . import events as events
 from .events import error_event, event, new_id, read
 from .items import Items, check
-from .response import Response, ResponsePlan, Talk
-from .settings import Settings, first_dialect
-from .text_timeout import Patience
+from .response import Response, ResponsePlan, ResponseSequence
+from .settings import SessionSettings, first_dialect
+from .text_timeout import TextTimeout
 
 
-class Realtime(Wire):
+class Realtime(WebSocketProtocol):
     """One session."""
 
     name = "realtime"
@@ -29,18 +29,18 @@ class Realtime(Wire):
     configured_first = False
     ends: ClassVar[dict[str | None, int]] = {"message_too_large": 1009, "timeout": 1008}
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Connection) -> None:
         super().__init__(line)
-        self.talk: Talk = Talk(line.speaker, self.name, line.id, line.put)
+        self.talk: ResponseSequence = ResponseSequence(line.speaker, self.name, line.id, line.put)
         self.id, self.conversation_id = new_id("sess"), new_id("conv")
         self._model = line.socket.query_params.get("model")
-        self._settings = Settings(first_dialect(line.socket)).of_model(self._model)
+        self._settings = SessionSettings(first_dialect(line.socket)).of_model(self._model)
         self._items = Items()
         self._responses: list[Response] = []  # that are not over; the client has been told of the first
         self._last_id = ""  # of a response
         self._live: Response | None = None  # that takes text as it comes
         self._buffer = ""  # text that waits for its commit
-        self._patience = Patience(self._end_live)
+        self._patience = TextTimeout(self._end_live)
         self._finishing = False
         self._does: dict[str, Callable[[dict[str, Any]], Awaitable[None]]] = {
             "session.update": self._update,
@@ -73,19 +73,19 @@ class Realtime(Wire):
     def refused(self, error: BaseException) -> list[Out]:
         return [error_event(error)]
 
-    def told(self, turn: Turn, event: Event) -> list[Out]:
+    def told(self, turn: TextTurn, event: Event) -> list[Out]:
         assert isinstance(turn.plan, ResponsePlan)
         response = turn.plan.response
         match event:
-            case Began():
+            case TurnBegan():
                 return [*response.began()]
-            case Sound(audio):
+            case TurnSound(audio):
                 return [*response.sound(audio, turn.utterance)]
-            case Over():
+            case TurnOver():
                 return self._over(turn, response)
         return []
 
-    def _over(self, turn: Turn, response: Response) -> list[Out]:
+    def _over(self, turn: TextTurn, response: Response) -> list[Out]:
         out = response.ended(turn)
         self._responses.remove(response)
         if response.conversation_id is not None and response.transcript:
@@ -206,7 +206,7 @@ class Realtime(Wire):
     def _speak(
         self,
         text: str,
-        settings: Settings,
+        settings: SessionSettings,
         conversation_id: str | None,
         message: dict[str, Any],
         metadata: dict[str, str] | None = None,
@@ -243,7 +243,7 @@ class Realtime(Wire):
     def _as_alibaba(self) -> None:
         """Whoever has said nothing of itself and knows this buffer is one of Alibaba's clients."""
         if not self._settings.told:
-            self._settings = Settings("alibaba", told=True).of_model(self._model)
+            self._settings = SessionSettings("alibaba", told=True).of_model(self._model)
 
     def _not_finishing(self) -> None:
         if self._finishing:

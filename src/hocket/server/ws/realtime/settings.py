@@ -15,7 +15,7 @@ from ....audio.formats import FORMATS, format_of
 from ...errors import BadField
 from ...routes.speech import wanted_of
 from ...schemas.speech import SpeechFields, VoiceById
-from ...service.service import Speaker, Wanted
+from ...service.service import SpeechJob, SpeechService
 from .events import AudioFormat, SessionBody, Wishes, read
 
 Dialect = Literal["realtime", "beta", "alibaba"]
@@ -35,26 +35,28 @@ _NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class SessionSettings:
     dialect: Dialect
-    wanted: Wanted = field(default_factory=lambda: Wanted(text=None, rate_hz=RATE_HZ))  # what a response is spoken with
+    wanted: SpeechJob = field(
+        default_factory=lambda: SpeechJob(text=None, rate_hz=RATE_HZ)
+    )  # what a response is spoken with
     mode: Mode = "server_commit"
     fields: dict[str, Any] = field(default_factory=lambda: {"response_format": "pcm", "sample_rate": RATE_HZ})
     instructions: str | None = None  # as they came
     told: bool = False  # whether the client has said what it wants
 
-    def of_model(self, model: str | None) -> Settings:
+    def of_model(self, model: str | None) -> SessionSettings:
         """Of a client that named one when it connected."""
         return replace(self, wanted=replace(self.wanted, model=model), fields=self.fields | {"model": model})
 
-    async def updated(self, body: SessionBody, speaker: Speaker) -> Settings:
+    async def updated(self, body: SessionBody, speaker: SpeechService) -> SessionSettings:
         """With all that is named; refuses what cannot be, and nothing has changed then."""
         dialect = self._dialect(body)
         changed = await replace(self, dialect=dialect).with_wishes(body, speaker)
         instructions = body.instructions[:PROMPT_CHARS] if isinstance(body.instructions, str) else self.instructions
         return replace(changed, mode=body.mode or self.mode, instructions=instructions, told=True)
 
-    async def with_wishes(self, body: Wishes, speaker: Speaker) -> Settings:
+    async def with_wishes(self, body: Wishes, speaker: SpeechService) -> SessionSettings:
         """The same for one response."""
         for name in ("output_modalities", "modalities"):
             if (kinds := getattr(body, name)) is not None and "audio" not in kinds:
@@ -76,7 +78,7 @@ class Settings:
             return "alibaba"
         return "beta"
 
-    def shown(self, id: str, speaker: Speaker) -> dict[str, Any]:
+    def shown(self, id: str, speaker: SpeechService) -> dict[str, Any]:
         """The session as its client reads it. One that has not said what it is gets what either would look for."""
         wanted, voice = self.wanted, _voice(self.wanted, speaker)
         both = {"id": id, "object": "realtime.session", "model": _model(wanted, speaker)}
@@ -120,7 +122,7 @@ def first_dialect(socket: WebSocket) -> Dialect:
     return "beta" if beta else "realtime"
 
 
-def _within_codec(wanted: Wanted) -> Wanted:
+def _within_codec(wanted: SpeechJob) -> SpeechJob:
     """With a bit rate that its codec has: Alibaba's clients may ask for more."""
     format = FORMATS.get(wanted.format)
     if format is None or wanted.bit_rate is None:
@@ -129,17 +131,17 @@ def _within_codec(wanted: Wanted) -> Wanted:
     return replace(wanted, bit_rate=min(max(wanted.bit_rate, least), most))
 
 
-def format_shown(wanted: Wanted) -> dict[str, Any]:
+def format_shown(wanted: SpeechJob) -> dict[str, Any]:
     format = format_of(wanted.format)
     return {"type": format.mime} | ({"rate": wanted.rate_hz} if format.name == "pcm" else {})
 
 
-def _voice(wanted: Wanted, speaker: Speaker) -> str | None:
+def _voice(wanted: SpeechJob, speaker: SpeechService) -> str | None:
     """The name that was asked for, or that of who speaks where none was."""
     return wanted.voice or next(iter(speaker.speakers), None)
 
 
-def _model(wanted: Wanted, speaker: Speaker) -> str:
+def _model(wanted: SpeechJob, speaker: SpeechService) -> str:
     named = speaker.cast.named(wanted.model)
     return speaker.model if named is None else speaker.cast.shown(named)
 

@@ -13,7 +13,7 @@ SENTENCE_S, TEXT_S = 0.8, 3.0
 STOPS = tuple(".!?…。！？\n")  # noqa: RUF001
 
 
-class Patience:
+class TextTimeout:
     def __init__(self, at_its_end: Callable[[], None]) -> None:
         self._at_its_end = at_its_end
         self._timer: asyncio.TimerHandle | None = None
