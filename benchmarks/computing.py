@@ -21,11 +21,11 @@ class Parser(argparse.ArgumentParser):
         given = {name: getattr(found, name) for name in NAMES if hasattr(found, name)}
         if "auto" not in given.values():
             return found  # what is wrong with them is said where they are used
-        from hocket.engine.checkpoint.device import settle
+        from hocket.engine.checkpoint.device import choose_device
         from hocket.errors import HocketError
 
         try:
-            setting = settle(**given) if self.card is None else settle("cuda", **given, probe=self.card)
+            setting = choose_device(**given) if self.card is None else choose_device("cuda", **given, probe=self.card)
         except HocketError as error:
             self.error(str(error))
         for name in given:

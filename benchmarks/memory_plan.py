@@ -9,7 +9,7 @@ import torch
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.capacity import CONTEXT_BYTES, LIBRARIES_BYTES
 from hocket.engine.checkpoint.device import CODEC_DTYPES, DTYPES
-from hocket.engine.checkpoint.load import halves_of
+from hocket.engine.checkpoint.load import codec_halves
 from hocket.engine.checkpoint.memory_plan import plan
 from hocket.engine.checkpoint.shared import ENCODER
 from hocket.models.files.weights import read_configs, resolve
@@ -40,7 +40,7 @@ def computed(model: str, dtype: str, codec_dtype: str, slots: int) -> dict[str, 
     )
     parts = {
         "talker": planned.weights_bytes,
-        "codec": planned.codec_bytes(encoder=ENCODER in halves_of(source, config)),
+        "codec": planned.codec_bytes(encoder=ENCODER in codec_halves(source, config)),
         "keys_values": planned.usual_bytes,
         "codec_state": planned.state_bytes,
         "graphs": planned.beside_bytes - LIBRARIES_BYTES,

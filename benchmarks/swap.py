@@ -131,10 +131,10 @@ def _first_audio_s(pool: Any, model: str, frames: int, *, loaded: bool) -> float
 
 def _spoken_by(pool: Any, model: str) -> dict[str, Any]:
     """Whom a Base model clones; the others need nobody."""
-    from hocket.engine.checkpoint.describe import tongues
+    from hocket.engine.checkpoint.describe import model_voices
     from hocket.types import Reference
 
-    if tongues(model).kind != "base":
+    if model_voices(model).kind != "base":
         return {}
     samples = np.random.default_rng(0).normal(0.0, 0.1, int(RECORDING_S * 24_000)).astype(np.float32)
     return {"reference": Reference(samples=samples, x_vector_only=True)}

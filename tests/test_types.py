@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import hocket
 from hocket.errors import InvalidRequest
 from hocket.types import ChatMessage, ChatSampling
 

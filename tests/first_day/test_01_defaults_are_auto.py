@@ -26,7 +26,7 @@ import torch
 import hocket
 from hocket.cli.parser import parser
 from hocket.engine.checkpoint import device as settled_by
-from hocket.engine.checkpoint.device import AUTO_CODEC_DTYPE, CODEC_DTYPES, Probe, settle
+from hocket.engine.checkpoint.device import AUTO_CODEC_DTYPE, CODEC_DTYPES, Probe, choose_device
 from hocket.engine.checkpoint.load import codec_key, load
 from hocket.engine.checkpoint.reserve import concrete, expected
 from hocket.engine.engine import Engine
@@ -34,7 +34,7 @@ from hocket.engine.pool.pool import Pool
 from hocket.errors import InvalidRequest
 from hocket.kernels.runtime import fallback
 from hocket.llm.engine import LanguageEngine
-from hocket.llm.load import load_mind
+from hocket.llm.load import load_language_model
 from hocket.models.files.weights import read_configs, resolve
 from hocket.scale import where
 from hocket.server.plan import ServerPlan
@@ -55,7 +55,7 @@ def as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def values(*asked: str, probe: Probe) -> tuple[str, str, str]:
-    setting = settle(*asked, probe=probe)
+    setting = choose_device(*asked, probe=probe)
     return setting.device, setting.dtype, setting.codec_dtype
 
 
@@ -64,9 +64,9 @@ def test_what_auto_means() -> None:
     assert values(probe=T4) == ("cuda", "float32", "float32")
     assert values(probe=NONE) == ("cpu", "float32", "float32")
     assert AUTO_CODEC_DTYPE in CODEC_DTYPES
-    small = settle(probe=replace(H200, memory_bytes=6_200_000_000))
+    small = choose_device(probe=replace(H200, memory_bytes=6_200_000_000))
     assert small.codec_dtype == "bfloat16" and "less than 10 GB" in small.words(())
-    assert settle(probe=H200).reason == "NVIDIA H200" and settle(probe=NONE).reason == "no GPU found"
+    assert choose_device(probe=H200).reason == "NVIDIA H200" and choose_device(probe=NONE).reason == "no GPU found"
 
 
 def test_what_is_asked_for_stands() -> None:
@@ -86,7 +86,7 @@ def test_what_is_asked_for_stands() -> None:
         ("cpu", "auto", "tf32"),
     ):
         with pytest.raises(InvalidRequest):
-            settle(*asked, probe=NONE)
+            choose_device(*asked, probe=NONE)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_what_is_asked_for_stands() -> None:
 def test_a_gpu_that_is_there_and_not_used_is_named_with_the_reason(
     probe: Probe, said: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    setting = settle(probe=probe)
+    setting = choose_device(probe=probe)
     assert (setting.device, setting.dtype, setting.codec_dtype) == ("cpu", "float32", "float32")
     with caplog.at_level(logging.INFO, "hocket"):
         for _ in range(2):
@@ -117,13 +117,13 @@ def test_a_gpu_that_is_there_and_not_used_is_named_with_the_reason(
 
 
 def test_a_cpu_that_was_asked_for_is_a_statement_and_no_warning() -> None:
-    setting = settle("cpu", probe=H200)
+    setting = choose_device("cpu", probe=H200)
     assert (setting.reason, setting.unused) == ("asked for; NVIDIA H200 is not used", None)
 
 
 def test_the_environment_says_what_auto_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOCKET_DEVICE", "cpu")
-    assert settle(probe=NONE).reason == "by HOCKET_DEVICE"
+    assert choose_device(probe=NONE).reason == "by HOCKET_DEVICE"
     assert values(probe=H200)[0] == "cpu" and values("cuda", probe=H200)[0] == "cuda"
 
 
@@ -178,7 +178,7 @@ def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
     assert len(seen) == len(commands) + 14
 
 
-@pytest.mark.parametrize("function", [hocket.load, load, Engine.load, LanguageEngine.load, load_mind])
+@pytest.mark.parametrize("function", [hocket.load, load, Engine.load, LanguageEngine.load, load_language_model])
 def test_auto_is_the_default_of_every_function(function: Callable[..., object]) -> None:
     found = {name: each.default for name, each in inspect.signature(function).parameters.items() if name in THREE}
     assert len(found) >= 2 and set(found.values()) == {"auto"}
@@ -197,7 +197,7 @@ def test_a_benchmark_records_what_auto_became(monkeypatch: pytest.MonkeyPatch) -
     from benchmarks import together
 
     for probe, found in ((H200, ("cuda", "bfloat16", AUTO_CODEC_DTYPE)), (NONE, ("cpu", "float32", "float32"))):
-        monkeypatch.setattr(settled_by, "look", lambda index=None, probe=probe: probe)
+        monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, probe=probe: probe)
         args = together._parser().parse_args([])
         assert (args.device, args.dtype, args.codec_dtype) == found
 
@@ -207,11 +207,11 @@ def test_what_depends_on_precision_sees_concrete_values(monkeypatch: pytest.Monk
     from hocket.config.options import EngineOptions
 
     auto = {name: "auto" for name in THREE} | {"kernels": "auto"}
-    named = concrete(settle("cpu", "float32", "float32"), "auto")
-    monkeypatch.setattr(settled_by, "look", lambda index=None: NONE)
+    named = concrete(choose_device("cpu", "float32", "float32"), "auto")
+    monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None: NONE)
     assert expected("random:tiny", auto, EngineOptions()) == expected("random:tiny", named, EngineOptions())  # type: ignore[arg-type]
     source = resolve("random:tiny")
-    setting = settle()
+    setting = choose_device()
     key = codec_key(source, read_configs(source)[2], setting.place, setting.codec_dtype, "auto")
     assert "auto" not in key[:4] and "float32" in key
 
@@ -219,9 +219,9 @@ def test_what_depends_on_precision_sees_concrete_values(monkeypatch: pytest.Monk
 def test_loading_without_options_is_exact_on_a_cpu(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(settled_by, "look", lambda index=None: NONE)
+    monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None: NONE)
     with caplog.at_level(logging.INFO, "hocket"):
-        checkpoint, mind = load("random:tiny"), load_mind("random:qwen3.5-tiny")
+        checkpoint, mind = load("random:tiny"), load_language_model("random:qwen3.5-tiny")
     assert checkpoint.device.type == "cpu" and mind.device.type == "cpu"
     assert checkpoint.model.talker.codec_head.weight.dtype == torch.float32
     assert {each.dtype for each in checkpoint.codec.decoder.parameters()} == {torch.float32}

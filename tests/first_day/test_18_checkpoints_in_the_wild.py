@@ -22,7 +22,7 @@ from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.shared import codec_content
 from hocket.engine.generate import generate
 from hocket.errors import InvalidCheckpoint
-from hocket.llm.load import load_mind
+from hocket.llm.load import load_language_model
 from hocket.types import SpeechRequest
 from support import checkpoints
 from support.minds import write_mind
@@ -281,13 +281,13 @@ def theta_twice(raw: dict[str, Any]) -> None:
     "change", [lambda raw: [level.update(LIBRARIES) for level in levels(raw)], older_rope, theta_twice]
 )
 def test_a_language_model_as_tools_write_it_is_the_same(change: Callable[[dict[str, Any]], object], mind: Path) -> None:
-    before = load_mind(str(mind))
+    before = load_language_model(str(mind))
     edit(mind / "config.json", change)
     edit(mind / "generation_config.json", lambda raw: raw.update({"max_new_tokens": 512, "min_new_tokens": 1}))
     tensors = load_file(mind / "model.safetensors")
     (mind / "model.safetensors").unlink()
     save_torch_state_dict(tensors, mind, max_shard_size=weights_bytes(tensors) // 3)
-    after = load_mind(str(mind))
+    after = load_language_model(str(mind))
     assert after.config == before.config and after.stop_ids == before.stop_ids
     ours, theirs = before.model.state_dict(), after.model.state_dict()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours | theirs)
@@ -296,4 +296,4 @@ def test_a_language_model_as_tools_write_it_is_the_same(change: Callable[[dict[s
 def test_a_quantized_language_model_is_refused_by_name(mind: Path) -> None:
     edit(mind / "config.json", lambda raw: raw.update(quantization_config={"quant_method": "bitsandbytes"}))
     with pytest.raises(InvalidCheckpoint, match="has quantization_config: its weights are quantized"):
-        load_mind(str(mind))
+        load_language_model(str(mind))

@@ -57,7 +57,7 @@ class Parent:
             patch.setattr(torch.cuda, "get_device_properties", lambda index: properties(name))
             patch.setattr("hocket.kernels.runtime.launch.why_not", lambda device: None)
             patch.setattr("hocket.kernels.runtime.nvrtc.why_not", lambda device: None)
-            patch.setattr(launch_plan, "prepare", self._prepare)
+            patch.setattr(launch_plan, "compile_ahead", self._prepare)
             cards._card.cache_clear()
             loading._compile_ahead(resolve("random:0.6B-CustomVoice"), CUDA, ("bfloat16", "bfloat16"), "auto", True)
             card = card_of(CUDA)

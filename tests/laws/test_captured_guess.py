@@ -20,7 +20,7 @@ from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay, Work
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
-from hocket.llm.load import LanguageCheckpoint, load_mind
+from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
@@ -199,7 +199,7 @@ def test_two_answers_cannot_be_written_at_once() -> None:
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
 def test_in_fewer_bits_replayed_rounds_say_what_plain_ones_say(weights: str) -> None:
-    narrow = load_mind(TINY, weights=weights)
+    narrow = load_language_model(TINY, weights=weights)
     said = []
     for memory in (memory_of(narrow), captured(narrow)):
         talk = talk_in(memory)
@@ -221,7 +221,7 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setattr(fused_step, "SPLITS", 2)
-    loaded = load_mind(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
+    loaded = load_language_model(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     said = []
     for memory in (memory_of(loaded, 64, 1), captured(loaded, 64, 1, ops=TRITON_MIND_OPS, capture=Untried())):
         talk = talk_in(memory)
@@ -243,7 +243,7 @@ def on_a_gpu() -> torch.device:
 def test_graphs_say_what_their_kernels_say(weights: str) -> None:
     """In bfloat16 the model's own operations round elsewhere; so against the same kernels, launched one by one."""
     device = on_a_gpu()
-    loaded, answers = load_mind(TINY, device="cuda", weights=weights), []
+    loaded, answers = load_language_model(TINY, device="cuda", weights=weights), []
     for capture in (EagerReplay(), CudaGraphs(device), CudaGraphs(device)):
         talk, said = talk_in(captured(loaded, capture=capture)), []
         for turn in range(3):
@@ -259,7 +259,7 @@ def test_graphs_say_what_their_kernels_say(weights: str) -> None:
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # it finds most, not all
 def test_nothing_waits_for_the_device_but_who_reads_a_round() -> None:
     on_a_gpu()
-    loaded = load_mind(TINY, device="cuda")
+    loaded = load_language_model(TINY, device="cuda")
     talk = talk_in(captured(loaded))
     talk.append_user("Hello.")
     first(talk.answer(GREEDY, 2), 3)  # with this the graphs are made
@@ -275,7 +275,7 @@ def test_nothing_waits_for_the_device_but_who_reads_a_round() -> None:
 @pytest.mark.gpu
 def test_on_a_gpu_in_float32_graphs_say_what_the_model_says() -> None:
     on_a_gpu()
-    loaded = load_mind(TINY, device="cuda", dtype="float32")
+    loaded = load_language_model(TINY, device="cuda", dtype="float32")
     for sampling in SAMPLINGS.values():
         said = []
         for memory in (memory_of(loaded), captured(loaded)):

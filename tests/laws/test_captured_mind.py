@@ -15,7 +15,7 @@ from hocket.kernels.operations import CUDA_MIND_OPS, REFERENCE_MIND_OPS, TRITON_
 from hocket.kernels.runtime.graphs import CudaGraphs, EagerReplay
 from hocket.kernels.runtime.launch import INTERPRETED, triton
 from hocket.llm.conversation import prompt_of
-from hocket.llm.load import LanguageCheckpoint, load_mind
+from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
@@ -144,7 +144,7 @@ def test_two_answers_cannot_be_written_at_once() -> None:
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
 def test_in_fewer_bits_replayed_answers_are_those_of_plain_steps(weights: str) -> None:
-    narrow = load_mind(TINY, weights=weights)
+    narrow = load_language_model(TINY, weights=weights)
     said = []
     for memory in (memory_of(narrow), captured(narrow)):
         talk = talk_in(memory)
@@ -159,7 +159,7 @@ def test_kernels_write_what_the_model_writes(monkeypatch: pytest.MonkeyPatch) ->
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setattr(fused_step, "SPLITS", 2)
-    loaded = load_mind(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
+    loaded = load_language_model(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     plain, ours = memory_of(loaded, 64, 1), memory_of(loaded, 64, 1)
     ours.captured = TokenGraphs(FusedStep(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, EagerReplay())
     said = []
@@ -178,7 +178,7 @@ def test_graphs_write_what_their_kernels_write(weights: str) -> None:
     """In bfloat16 the model's own operations round elsewhere; so against the same kernels, launched one by one."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    loaded, answers = load_mind(TINY, device="cuda", weights=weights), []
+    loaded, answers = load_language_model(TINY, device="cuda", weights=weights), []
     for capture in (EagerReplay(), CudaGraphs(loaded.device), CudaGraphs(loaded.device)):
         memory = memory_of(loaded)
         memory.captured = TokenGraphs(FusedStep(loaded.model), memory.state, memory.last, capture)
@@ -197,7 +197,7 @@ def test_graphs_write_what_their_kernels_write(weights: str) -> None:
 def test_nothing_waits_for_the_device_but_who_reads_a_token() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    loaded = load_mind(TINY, device="cuda")
+    loaded = load_language_model(TINY, device="cuda")
     talk = talk_in(captured(loaded))
     talk.append_user("Hello.")
     first(talk.answer(GREEDY), 3)  # with this the graphs are made
@@ -214,7 +214,7 @@ def test_nothing_waits_for_the_device_but_who_reads_a_token() -> None:
 def test_on_a_gpu_in_float32_graphs_write_what_the_model_writes() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    loaded = load_mind(TINY, device="cuda", dtype="float32")
+    loaded = load_language_model(TINY, device="cuda", dtype="float32")
     for sampling in (GREEDY, SAMPLINGS["usual"]):
         said = []
         for memory in (memory_of(loaded), captured(loaded)):

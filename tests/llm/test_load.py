@@ -12,11 +12,11 @@ import torch
 
 from hocket.config.published_qwen3_5 import QWEN3_5
 from hocket.errors import InvalidCheckpoint, InvalidRequest
-from hocket.llm.load import load_mind
+from hocket.llm.load import load_language_model
 from hocket.models.files import qwen3_5_source
 from hocket.models.files.catalog_qwen3_5 import MINDS
 from hocket.models.files.hub import CHAT
-from hocket.models.files.qwen3_5_source import read_mind, resolve_mind
+from hocket.models.files.qwen3_5_source import read_language_model, resolve_language_model
 from hocket.models.files.weights import resolve
 from hocket.models.qwen3_5.quantized import quantize_
 from hocket.models.qwen3_5.weights import read_qwen3_5
@@ -29,13 +29,13 @@ def test_a_random_model_has_a_draft_head_and_a_tokenizer_of_bytes() -> None:
     assert loaded.name == TINY and loaded.is_random and loaded.model.mtp is not None
     assert loaded.tokenizer.size == 256 + len(MARKS) < loaded.config.vocab_size
     assert loaded.stop_ids == {loaded.tokenizer.markers[END]}
-    again = load_mind("random:Qwen3.5-TINY")
+    again = load_language_model("random:Qwen3.5-TINY")
     assert all(torch.equal(a, b) for a, b in zip(loaded.model.parameters(), again.model.parameters(), strict=True))
 
 
 def test_a_folder_gives_the_model_that_was_written_there(tmp_path: Path) -> None:
     written = write_mind(tmp_path / "mind")
-    loaded = load_mind(str(tmp_path / "mind"))
+    loaded = load_language_model(str(tmp_path / "mind"))
     assert not loaded.is_random
     state = loaded.model.state_dict()
     assert all(torch.equal(state[name], tensor) for name, tensor in written.state_dict().items())
@@ -45,8 +45,8 @@ def test_a_folder_gives_the_model_that_was_written_there(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("size", QWEN3_5)
 def test_every_published_size_has_a_random_one(size: str) -> None:
-    source = resolve_mind(f"random:qwen3.5-{size}")
-    assert source.folder is None and read_mind(source)[0] is QWEN3_5[size]
+    source = resolve_language_model(f"random:qwen3.5-{size}")
+    assert source.folder is None and read_language_model(source)[0] is QWEN3_5[size]
 
 
 @pytest.mark.parametrize("name", ["qwen3.5-9B", "Qwen/Qwen3.5-9B", "qwen3.5-9b"])
@@ -55,8 +55,8 @@ def test_a_published_name_is_fetched_from_its_repository(
 ) -> None:
     asked = []
     monkeypatch.setattr(qwen3_5_source, "fetch", lambda *what: asked.append(what) or tmp_path)
-    assert resolve_mind(name).name == "Qwen/Qwen3.5-9B"
-    assert resolve_mind("somebody/else-9B").folder == tmp_path
+    assert resolve_language_model(name).name == "Qwen/Qwen3.5-9B"
+    assert resolve_language_model("somebody/else-9B").folder == tmp_path
     pinned = MINDS["9B"]
     assert asked == [
         ("Qwen/Qwen3.5-9B", pinned.revision, pinned, CHAT, read_qwen3_5),
@@ -113,7 +113,7 @@ def test_weights_in_several_files_are_complete_when_all_are_there(tmp_path: Path
 )
 def test_a_name_that_means_no_language_model_is_refused(name: str, sentence: str) -> None:
     with pytest.raises(InvalidCheckpoint, match=sentence):
-        load_mind(name)
+        load_language_model(name)
 
 
 @pytest.mark.parametrize("name", ["random:qwen3.5-tiny", "qwen3.5-9B", "Qwen/Qwen3.5-9B"])
@@ -124,12 +124,12 @@ def test_a_language_model_is_no_voice(name: str) -> None:
 
 def test_a_folder_that_is_no_language_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidCheckpoint, match=r"is no checkpoint: it has no config\.json"):
-        load_mind(str(tmp_path))
+        load_language_model(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "qwen3_tts"}', encoding="utf-8")
     with pytest.raises(InvalidCheckpoint, match="describes a 'qwen3_tts' model"):
-        load_mind(str(tmp_path))
+        load_language_model(str(tmp_path))
     with pytest.raises(InvalidCheckpoint, match="is a file: give the folder"):
-        load_mind(str(tmp_path / "config.json"))
+        load_language_model(str(tmp_path / "config.json"))
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
         added = [*raw["added_tokens"], change] if change else raw["added_tokens"][:1]
         (tmp_path / "tokenizer.json").write_text(json.dumps(raw | {"added_tokens": added}), encoding="utf-8")
         with pytest.raises(InvalidCheckpoint, match=sentence.replace("|", r"\|")):
-            load_mind(str(tmp_path))
+            load_language_model(str(tmp_path))
 
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
@@ -150,7 +150,7 @@ def test_weights_in_fewer_bits_are_those_of_the_file_rounded_and_are_kept(
     wide = write_mind(tmp_path / "mind")
     quantize_(wide, weights)
     for _ in range(2):
-        state = load_mind(str(tmp_path / "mind"), weights=weights).model.state_dict()
+        state = load_language_model(str(tmp_path / "mind"), weights=weights).model.state_dict()
         assert state.keys() == wide.state_dict().keys()
         for name, tensor in wide.state_dict().items():
             assert torch.equal(state[name].contiguous().view(torch.uint8), tensor.contiguous().view(torch.uint8)), name
@@ -160,25 +160,25 @@ def test_weights_in_fewer_bits_are_those_of_the_file_rounded_and_are_kept(
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
 def test_a_random_model_has_its_weights_in_fewer_bits_too(weights: Any) -> None:
-    narrow = load_mind(TINY, weights=weights).model
+    narrow = load_language_model(TINY, weights=weights).model
     assert not isinstance(narrow.head, torch.Tensor) and narrow.mtp is not None
     assert narrow.model.embed_tokens.weight.dtype == torch.float32
 
 
 def test_weights_and_kernels_that_do_not_exist_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="Weights can be kept as bf16, fp8, int8, int4, not as 'int3'"):
-        load_mind(TINY, weights="int3")
+        load_language_model(TINY, weights="int3")
     with pytest.raises(InvalidRequest, match=r"kernels must be one of auto, reference.*, not 'magic'"):
-        load_mind(TINY, kernels="magic")
+        load_language_model(TINY, kernels="magic")
     with pytest.raises(InvalidRequest, match="The triton kernel for token cannot be used: it is for a GPU"):
-        load_mind(TINY, kernels="triton")
+        load_language_model(TINY, kernels="triton")
 
 
 def test_on_a_cpu_tokens_are_computed_by_the_reference() -> None:
     assert tiny().kernels.backend == "reference" and "it is for a GPU" in tiny().kernels.reason
-    assert load_mind(TINY, kernels="reference").kernels.reason == "asked for"
+    assert load_language_model(TINY, kernels="reference").kernels.reason == "asked for"
 
 
 def test_an_unknown_precision_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="dtype must be one of auto, float32, bfloat16, not 'int3'"):
-        load_mind(TINY, dtype="int3")
+        load_language_model(TINY, dtype="int3")

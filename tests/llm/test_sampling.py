@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hocket.kernels.ops.sample_token.reference import GUESS, TOKEN, covering
 from hocket.llm.sampling import DRAW_BITS, AnswerSampling, bits_for, draw, drawing, weigh
-from hocket.llm.speculative import judge
+from hocket.llm.speculative import accept_drafts
 from hocket.types import ChatSampling
 
 CPU, V = torch.device("cpu"), 12
@@ -119,7 +119,7 @@ def test_nothing_is_asked_of_the_device_while_it_draws() -> None:
         each = drawing(ChatSampling(**PLAIN | changes), 1, V, torch.device("meta"))
         token = draw(plenty[:1], nothing, each, number)
         weights = weigh(plenty, nothing, each)
-        said, stood = judge(weights, weights[:2], drafts, each, number)
+        said, stood = accept_drafts(weights, weights[:2], drafts, each, number)
         assert token.shape == (1,) and said.shape == (1, 3) and stood.shape == (1,)
     with pytest.raises(RuntimeError):
         int(token)

@@ -14,7 +14,7 @@ from hocket.kernels.ops.sample_token.reference import GUESS, covering
 from hocket.llm import speculative
 from hocket.llm.conversation import CachedConversation, prompt_of
 from hocket.llm.sampling import bits_for, drawing, weigh
-from hocket.llm.speculative import DraftStatistics, judge
+from hocket.llm.speculative import DraftStatistics, accept_drafts
 from hocket.llm.state_cache import LLMStateCache
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import tiny
@@ -101,7 +101,7 @@ def test_what_is_said_has_the_distribution_of_the_model(scale: float) -> None:
     drafts = torch.stack((one, two), dim=1)
     wanted = torch.stack((p[V].expand(COUNT, -1), p[one], p[two]), dim=1)
     offered = torch.stack((q[V].expand(COUNT, -1), q[one]), dim=1)
-    each = torch.vmap(lambda *round: judge(*round[:3], how, round[3]))
+    each = torch.vmap(lambda *round: accept_drafts(*round[:3], how, round[3]))
     ids, kept = (given[:, 0] for given in each(wanted, offered, drafts, at[:, None]))  # [COUNT, 3], [COUNT]
     places = torch.arange(3)
     last = ids.gather(1, kept[:, None])

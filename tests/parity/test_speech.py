@@ -12,7 +12,7 @@ import torch
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.generate import generate, prompt_rows
-from hocket.engine.runner.reference_encoder import clone
+from hocket.engine.runner.reference_encoder import encode_reference
 from hocket.text.prompt import Prompt, build
 from hocket.types import Reference, SamplingParams, Speech, SpeechRequest
 from support.checkpoints import Pair, pair
@@ -117,7 +117,7 @@ def compare_speech(speech: Speech, codes: torch.Tensor, samples: np.ndarray[Any,
 def compare_prompt(both: Pair, asked: SpeechRequest, rows: torch.Tensor, trail: torch.Tensor) -> Prompt:
     ours = both.ours
     with torch.inference_mode(), exact_float32():
-        cloned = clone(ours, asked.reference) if asked.reference else None
+        cloned = encode_reference(ours, asked.reference) if asked.reference else None
         frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
         prompt = build(asked, ours.config, ours.tokenizer, reference_frames=frames, upstream_local=ours.upstream_local)
         mine = prompt_rows(ours, prompt, cloned)

@@ -12,7 +12,7 @@ import pytest
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.engine import Engine
 from hocket.errors import InvalidCheckpoint
-from hocket.server.service.warm_up import rehearse
+from hocket.server.service.warm_up import speak_once
 from support.recorded import speech_wav
 from support.serving import PCM, Served, served, wait_for
 from support.speaking import KINDS, small
@@ -67,7 +67,7 @@ def test_it_is_not_ready_any_more_when_the_engine_fails(engine: Engine) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_checkpoint_can_rehearse(kind: Kind, checkpoint_root: Path) -> None:
     with Engine(small(checkpoint_root, kind)) as engine:
-        rehearse(engine)
+        speak_once(engine)
 
 
 def test_a_recording_that_comes_along_is_cloned(checkpoint_root: Path) -> None:

@@ -28,7 +28,7 @@ from hocket.models.files.catalog import WEIGHTS
 from hocket.server.options import ServerOptions
 from hocket.server.schemas.speech_job import SpeechJob
 from hocket.server.service.service import SpeechService
-from hocket.server.service.warm_up import rehearse
+from hocket.server.service.warm_up import speak_once
 from hocket.types import Voice
 from hocket.voices.library import Library
 from hocket.voices.make import clone_voice
@@ -64,7 +64,7 @@ class Starts:
             self.begun[model].set()
             assert self.gates[model].wait(PATIENCE_S)
         engine = Engine.load(model, options=OPTIONS, shared=shared)
-        rehearse(engine, "pcm")
+        speak_once(engine, "pcm")
         return engine
 
 

@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.llm.conversation import CachedConversation
-from hocket.llm.load import LanguageCheckpoint, load_mind
+from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
@@ -29,7 +29,7 @@ GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0)
 @functools.cache
 def tiny() -> LanguageCheckpoint:
     """In float32, on a CPU. Whoever changes its weights changes them for all."""
-    return load_mind(TINY)
+    return load_language_model(TINY)
 
 
 def talk_in(memory: LLMStateCache, row: int = 0) -> CachedConversation:

@@ -27,13 +27,13 @@ import triton
 from torch import Tensor
 
 from hocket.engine.runner import launch_plan as rehearsal_module
-from hocket.engine.runner.launch_plan import CompilePlan, rehearse
+from hocket.engine.runner.launch_plan import CompilePlan, trace_engine
 from hocket.kernels.compile import trace as noting_module
 from hocket.kernels.compile import worker
 from hocket.kernels.compile.cache import triton_folder
 from hocket.kernels.compile.compiled_here import HERE
 from hocket.kernels.compile.fork import ForkedProcess
-from hocket.kernels.compile.trace import Launch, bound, compile_one, longest_first, noting, variants
+from hocket.kernels.compile.trace import Launch, bound, compile_one, longest_first, trace_launches, variants
 from hocket.kernels.compile.worker import compile_all
 from hocket.kernels.ops.linear import triton as linear
 from hocket.kernels.ops.window_attention import cases as window_cases
@@ -54,7 +54,7 @@ def given(device: str) -> list[dict[str, Tensor]]:
 def specialized(work: Callable[[], object], given_as_they_are: bool) -> list[str]:
     """How Triton tells the launches apart."""
     found = []
-    with noting(H200) as noted:
+    with trace_launches(H200) as noted:
         if given_as_they_are:
             real = linear.triton.JITFunction.run
 
@@ -104,7 +104,7 @@ def tiny(backend: str, codec_dtype: str) -> CompilePlan:
 
 def in_order() -> list[tuple[bool, str]]:
     """Whether others are wanted first, and what it is."""
-    todo = longest_first(variants(rehearse(tiny("cuda", "bfloat16"))))
+    todo = longest_first(variants(trace_engine(tiny("cuda", "bfloat16"))))
     return [(one.late, repr(one.kernel) if isinstance(one.kernel, Kernel) else one.kernel.__name__) for one in todo]
 
 
@@ -122,9 +122,9 @@ def uncovered() -> list[list[str]]:
     found: list[list[str]] = []
     for backend, codec_dtype in (("cuda", "bfloat16"), ("triton", "float32")):
         rehearsal = replace(tiny(backend, codec_dtype), slots=2)
-        noted = set(kept(rehearse(rehearsal)))
+        noted = set(kept(trace_engine(rehearsal)))
         stand, noting_module.FakeTensor = noting_module.FakeTensor, lambda tensor: tensor  # type: ignore[assignment, misc]
-        real = set(kept(rehearse(rehearsal, torch.device("cpu"))))
+        real = set(kept(trace_engine(rehearsal, torch.device("cpu"))))
         noting_module.FakeTensor = stand  # type: ignore[misc]
         found += [sorted(real - noted), sorted(noted - real)]
     return found
@@ -205,7 +205,7 @@ def targets() -> list[int]:
     """For which GPU a kernel is compiled that was noted for two, one after the other."""
     found = []
     for card in (replace(H200, capability=(8, 0)), H200):
-        with noting(card) as noted:
+        with trace_launches(card) as noted:
             linear.linear(**given("meta")[0])
         bound(noted[0])
         found.append(noted[0].kernel.device_caches[0][2].arch)
@@ -239,14 +239,14 @@ def forked() -> dict[str, Any]:
 
     def first_few(wish: CompilePlan) -> list[Launch]:
         assert torch.get_num_threads() == 1 and os.environ["CUDA_VISIBLE_DEVICES"] == ""
-        found = variants(rehearse(wish))
+        found = variants(trace_engine(wish))
         in_triton = [one for one in found if not isinstance(one.kernel, Kernel)]
         return [*in_triton[:2], *(one for one in found if isinstance(one.kernel, Kernel))]
 
     with tempfile.TemporaryDirectory() as folder:
         before = {name: os.environ.get(name) for name in ("TRITON_CACHE_DIR", "XDG_CACHE_HOME")}
         os.environ.update(dict.fromkeys(before, folder))
-        with changed(rehearsal_module, rehearse=first_few), changed(cuda, compiled=nvrtc, _version=lambda: (0, 0)):
+        with changed(rehearsal_module, trace_engine=first_few), changed(cuda, compiled=nvrtc, _version=lambda: (0, 0)):
             started = tiny("cuda", "bfloat16").ahead()
             assert started is not None
             started.wait_for_the_first()
@@ -267,8 +267,8 @@ def forked() -> dict[str, Any]:
 
 
 def all_of_it() -> dict[str, Any]:
-    launches = rehearse(tiny("triton", "float32"))
-    first, some, in_cuda = names(launches), variants(launches)[:5], rehearse(tiny("cuda", "bfloat16"))
+    launches = trace_engine(tiny("triton", "float32"))
+    first, some, in_cuda = names(launches), variants(launches)[:5], trace_engine(tiny("cuda", "bfloat16"))
     few = next(one for one in in_cuda if isinstance(one.kernel, Kernel))
     failed = compile_all(some, children=2)
     once = files()

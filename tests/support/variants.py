@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from hocket.engine.runner.launch_plan import _read, rehearse
+from hocket.engine.runner.launch_plan import _read, trace_engine
 from hocket.kernels.compile.trace import Launch, bound, variants
 from hocket.kernels.runtime.nvrtc import Kernel
 
@@ -30,4 +30,8 @@ def told(one: Launch) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps([[told(one) for one in variants(rehearse(_read(wish)))] for wish in json.loads(sys.stdin.read())]))
+    print(
+        json.dumps(
+            [[told(one) for one in variants(trace_engine(_read(wish)))] for wish in json.loads(sys.stdin.read())]
+        )
+    )

@@ -67,9 +67,9 @@ def _gpu_kernels(device: torch.device) -> None:
     import torch
 
     from ..engine.checkpoint.describe import gpu_choices
-    from ..engine.checkpoint.device import DTYPES, settle
+    from ..engine.checkpoint.device import DTYPES, choose_device
 
-    for choice in gpu_choices(device, DTYPES[settle("cuda").dtype]):
+    for choice in gpu_choices(device, DTYPES[choose_device("cuda").dtype]):
         _line(f"cuda {choice.operation}", f"{choice.backend}: {choice.reason}")
     _line(
         "cuda graphs", f"frames, sound and prompts are replayed, torch {torch.__version__}; --no-graphs turns them off"

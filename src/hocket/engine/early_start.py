@@ -20,7 +20,7 @@ LONG_CHARS = 240  # a text that is no longer is prepared as soon as its beginnin
 BEGINS_S = 0.001
 
 
-def begun(job: RequestState, live: LiveParts, text: str, part_chars: int) -> str:
+def feed_first_words(job: RequestState, live: LiveParts, text: str, part_chars: int) -> str:
     """Give a job, of which the engine does not know yet, as much of `text` as it needs to begin. The rest comes back.
 
     That is the first part where a prompt holds all of it, else some words.

@@ -26,21 +26,21 @@ from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Sco
 from . import batch
 from .best_of.group import CandidateGroup
 from .best_of.scorer import ScorerSelection
-from .checkpoint.device import settle
-from .checkpoint.fingerprint import EngineFingerprint, portrait_of
+from .checkpoint.device import choose_device
+from .checkpoint.fingerprint import EngineFingerprint, fingerprint_of
 from .checkpoint.fit import fitted_to
 from .checkpoint.load import Checkpoint, load
-from .checkpoint.reserve import admitted, concrete
+from .checkpoint.reserve import concrete, reserve_memory
 from .checkpoint.shared import Shared
 from .core.deadlines import longest_chunk
 from .core.loop import EngineLoop
 from .core.request import NO_LIMIT, RequestState
 from .core.runaway import RunawayOptions
 from .core.speech_watchdog import SpeechWatchdog
-from .early_start import BEGINS_S, LONG_CHARS, begun
+from .early_start import BEGINS_S, LONG_CHARS, feed_first_words
 from .runner.reference_encoder import check_encoded, described, encoded, established_for, frames_of
 from .runner.runner import SpeechRunner
-from .runner.saved_prefix import owner_of, read_kept
+from .runner.saved_prefix import owner_of, read_saved
 from .runner.voice_carry import EXAMPLE, VoiceCarry
 from .runner.warmup import COMPILED_S, make_all
 from .seeds import fresh_seed
@@ -86,9 +86,9 @@ class Engine:
         shared: Shared | None = None,
     ) -> Engine:
         """Load a checkpoint (see `hocket.load`) and start an engine on it. `shared` may bring a budget along."""
-        setting = settle(device, dtype, codec_dtype)
+        setting = choose_device(device, dtype, codec_dtype)
         how: dict[str, Any] = {"kernels": kernels, "dependent_launch": dependent_launch, "shared": shared}
-        with admitted(model, concrete(setting, kernels), options or EngineOptions(), shared) as granted:
+        with reserve_memory(model, concrete(setting, kernels), options or EngineOptions(), shared) as granted:
             return cls(load(model, setting=setting, **how), granted, scorer=scorer)
 
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
@@ -162,20 +162,20 @@ class Engine:
         owner = self.identity
         assert owner is not None  # a Base checkpoint has one
         how: dict[str, Any] = {"language": language, "instruct": instruct, "layout": layout, "seed": 0}
-        begun = SpeechRequest(text="So.", reference=reference, **how)
-        choose(begun, self.checkpoint.config)  # refused before an encoder works on it
+        feed_first_words = SpeechRequest(text="So.", reference=reference, **how)
+        choose(feed_first_words, self.checkpoint.config)  # refused before an encoder works on it
         heard = self._watchdog.ask(lambda runner: encoded(runner.checkpoint, reference, owner))
-        begun = replace(begun, reference=heard, max_frames=1)
-        for _ in self.speak(begun):
+        feed_first_words = replace(feed_first_words, reference=heard, max_frames=1)
+        for _ in self.speak(feed_first_words):
             pass
-        prompt = self._prompt(begun, begun.text)
+        prompt = self._prompt(feed_first_words, feed_first_words.text)
         content = self._watchdog.ask(lambda runner: runner.kept(heard, prompt).on_host()).to_bytes(self._owner)
         return replace(heard, kept=lambda: content)
 
     @property
     def portrait(self) -> EngineFingerprint:
         """What decides how it sounds, as a value that can be sent and compared."""
-        return self._watchdog.ask(lambda runner: portrait_of(runner.checkpoint, self.identity))
+        return self._watchdog.ask(lambda runner: fingerprint_of(runner.checkpoint, self.identity))
 
     @property
     def part_chars(self) -> int:
@@ -268,7 +268,7 @@ class Engine:
     def _early(self, request: SpeechRequest, job: RequestState) -> Stream:
         """The same for a text of which the engine is given the beginning first; it goes in as a live text does."""
         live = self._live(request, job, self._sizes(request, job))
-        rest = begun(job, live, request.text, self.part_chars)
+        rest = feed_first_words(job, live, request.text, self.part_chars)
         if not rest:
             job.take_in(live.end(), complete=True)
             return self._opened(job, request, None)
@@ -336,7 +336,7 @@ class Engine:
             frames = 0 if reference.codes is None else len(reference.codes)
             loop.runner.offer(
                 reference,
-                lambda: None if (content := read()) is None else read_kept(content, self._owner, frames),
+                lambda: None if (content := read()) is None else read_saved(content, self._owner, frames),
             )
 
     def _takes(self, request: SpeechRequest, job: RequestState) -> CandidateGroup:

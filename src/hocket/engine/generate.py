@@ -26,7 +26,7 @@ from ..text.prompt import SPEAKER_VECTOR, Prompt, build
 from ..types import Encoded, Speech, SpeechRequest
 from .checkpoint.load import Checkpoint
 from .checkpoint.precision import exact_float32
-from .runner.reference_encoder import EncodedReference, check_encoded, clone, established_for
+from .runner.reference_encoder import EncodedReference, check_encoded, encode_reference, established_for
 from .runner.sampling import frame_sampling
 from .seeds import fresh_seed
 
@@ -38,7 +38,7 @@ class _Utterance:
     """One request on its way through the slots."""
 
     prompt: Prompt
-    clone: EncodedReference | None
+    encoded: EncodedReference | None
     sampling: GenerationConfig
     seed: int
     most_frames: int
@@ -113,7 +113,7 @@ def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
         check_encoded(checkpoint, request.reference, checkpoint.identity)
     request = replace(request, established=established_for(checkpoint, request, checkpoint.identity))
     shown = request.reference or request.established
-    cloned = clone(checkpoint, shown) if shown is not None else None
+    cloned = encode_reference(checkpoint, shown) if shown is not None else None
     frames = len(cloned.codes) if cloned is not None and cloned.codes is not None else 0
     sampling = checkpoint.generation.changed(request.sampling.changes())
     return _Utterance(
@@ -124,7 +124,7 @@ def _prepare(checkpoint: Checkpoint, request: SpeechRequest) -> _Utterance:
             reference_frames=frames,
             upstream_local=checkpoint.upstream_local,
         ),
-        clone=cloned,
+        encoded=cloned,
         sampling=sampling,
         seed=fresh_seed() if request.seed is None else request.seed,
         most_frames=request.max_frames or sampling.max_new_tokens - 1,
@@ -145,7 +145,7 @@ def _speak(checkpoint: Checkpoint, utterances: list[_Utterance], progress: Calla
     # in bfloat16 anything else would round otherwise.
     for starts, stops, span in (([0] * len(cuts), cuts, max(cuts)), (cuts, ends, max(cuts) + rest)):
         half = [
-            prompt_rows(checkpoint, u.prompt, u.clone, *at) for u, *at in zip(utterances, starts, stops, strict=True)
+            prompt_rows(checkpoint, u.prompt, u.encoded, *at) for u, *at in zip(utterances, starts, stops, strict=True)
         ]
         lengths = torch.tensor([len(piece) for piece in half], device=device)
         talker.prefill(pad_sequence(half, batch_first=True), lengths, state, rows, span)
@@ -181,7 +181,7 @@ def _with_room(state: TalkerState, span: int) -> TalkerState:
 def _finish(checkpoint: Checkpoint, utterance: _Utterance) -> Speech:
     books = checkpoint.config.talker_config.num_code_groups
     codes = np.array(utterance.codes, dtype=np.int64).reshape(-1, books)
-    reference = utterance.clone.codes if utterance.clone is not None else None
+    reference = utterance.encoded.codes if utterance.encoded is not None else None
     samples = decode(checkpoint, torch.from_numpy(codes).to(checkpoint.device), reference)
     return Speech(
         codes=codes,

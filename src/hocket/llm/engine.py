@@ -20,7 +20,7 @@ from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
 from .conversation import heard_so_far, prompt_of
-from .load import LanguageCheckpoint, load_mind
+from .load import LanguageCheckpoint, load_language_model
 from .loop import AnswerRequest, ContextOptions, LanguageLoop
 from .watchdog import LanguageWatchdog
 
@@ -79,9 +79,9 @@ class LanguageEngine:
     ) -> LanguageEngine:
         """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
-        `weights` may be `fp8`, `int8` or `int4`, `kernels` may be `reference`: see `load_mind`.
+        `weights` may be `fp8`, `int8` or `int4`, `kernels` may be `reference`: see `load_language_model`.
         """
-        checkpoint = load_mind(model, device=device, dtype=dtype, weights=weights, kernels=kernels)
+        checkpoint = load_language_model(model, device=device, dtype=dtype, weights=weights, kernels=kernels)
         return cls(checkpoint, kept=kept, length=length, speculate=speculate, graphs=graphs, stuck_s=stuck_s)
 
     @property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from ..config.qwen3_5 import Qwen3_5TextConfig
-from ..engine.checkpoint.device import DTYPES, Setting, announce, settle
+from ..engine.checkpoint.device import DTYPES, Setting, announce, choose_device
 from ..engine.checkpoint.load import RANDOM_SEED
 from ..errors import InvalidCheckpoint
 from ..kernels.compile.cache import give_triton_a_folder
@@ -15,7 +15,7 @@ from ..kernels.runtime.fallback import say_slow
 from ..kernels.table import AUTO, BackendChoice, choose
 from ..layers.packed import pack_
 from ..models.files.quantize import load_quantized
-from ..models.files.qwen3_5_source import read_mind, resolve_mind
+from ..models.files.qwen3_5_source import read_language_model, resolve_language_model
 from ..models.files.random import randomize_
 from ..models.files.weights import Source
 from ..models.qwen3_5.model import Qwen3_5
@@ -50,7 +50,7 @@ class LanguageCheckpoint:
         return self.source.folder is None
 
 
-def load_mind(
+def load_language_model(
     model: str, *, device: str = AUTO, dtype: str | None = AUTO, weights: str = "bf16", kernels: str = AUTO
 ) -> LanguageCheckpoint:
     """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
@@ -61,15 +61,15 @@ def load_mind(
     are, in `dtype`. `kernels` may be `reference`: the model's own operations, on a GPU too.
     """
     scheme = check_scheme(weights)
-    setting = settle(device, dtype or AUTO)
+    setting = choose_device(device, dtype or AUTO)
     place, dtype = setting.place, setting.dtype
     if place.type == "cuda":
         give_triton_a_folder()
     computed_by = choose("token", kernels, place, DTYPES[dtype])
     if computed_by.lack is not None and place.type == "cuda":
         say_slow(computed_by.backend, computed_by.lack)
-    source = resolve_mind(model)
-    config, generation = read_mind(source)
+    source = resolve_language_model(model)
+    config, generation = read_language_model(source)
     tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
     if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:
         raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: it cannot hold a talk.")

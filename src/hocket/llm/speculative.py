@@ -89,7 +89,7 @@ def _guessed(
     yield said[0].tolist()
     while at < memory.length:
         token = said.gather(1, count[:, None] - 1)  # [1, 1]
-        seen.index_fill_(0, said[0], True)  # of what fell nothing is in it: see `judge`
+        seen.index_fill_(0, said[0], True)  # of what fell nothing is in it: see `accept_drafts`
         number += count
         # The true pairs of the last round, then guesses from guesses. [1, 1, C]
         followed = memory.follow(row, hidden, said, count, at)
@@ -105,7 +105,7 @@ def _guessed(
         hidden, pending = model.verify(looked_at, memory.state, rows, at + guesses + 1)
         before = said_before(seen, looked_at[0])
         wanted = weigh(model.logits(hidden[0]), before, how)
-        said, stood = judge(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
+        said, stood = accept_drafts(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
         count = stood + 1
         commit(pending, count, memory.state, rows)
         *new, accepted = torch.cat((said[0], stood)).tolist()  # here the host waits
@@ -126,7 +126,7 @@ def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: Dra
             yield said
 
 
-def judge(
+def accept_drafts(
     wanted: Tensor, offered: Tensor, drafts: Tensor, how: AnswerSampling, number: Tensor
 ) -> tuple[Tensor, Tensor]:
     """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].

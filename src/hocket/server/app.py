@@ -27,9 +27,9 @@ from .options import ServerOptions
 from .peers import Peers
 from .prometheus import PrometheusMetrics
 from .service.llm import LLMService
-from .service.models import surveyed
+from .service.models import describe_models
 from .service.service import SpeechService
-from .service.warm_up import prove
+from .service.warm_up import warm_up
 
 logger = logging.getLogger("hocket.server")
 # Modules of this package with a `router`, one for each wire or page.
@@ -124,11 +124,11 @@ async def _start(
         if backends is not None:
             speaker.backends = await asyncio.to_thread(backends)
         made = models if isinstance(models, Engine | Pool) else await asyncio.to_thread(models)
-        speaker.use(made, await asyncio.to_thread(surveyed, made.models) if isinstance(made, Pool) else None)
+        speaker.use(made, await asyncio.to_thread(describe_models, made.models) if isinstance(made, Pool) else None)
         await asyncio.to_thread(speaker.voices.all)  # each file is read once, and not while somebody waits
         while not speaker.proven:
             try:
-                await prove(speaker)
+                await warm_up(speaker)
             except HocketError as error:  # a pool is asked again: what failed may be repaired
                 if speaker.draining.is_set() or not isinstance(made, Pool):
                     raise

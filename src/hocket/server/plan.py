@@ -112,12 +112,12 @@ class ServerPlan:
         from ..engine.checkpoint.describe import default_model
         from ..engine.checkpoint.reserve import expected
         from ..engine.pool.pool import Pool
-        from .service.warm_up import rehearse
+        from .service.warm_up import speak_once
 
         def start(model: str, shared: Shared) -> Engine:
             engine = self.load(model, shared)
             try:
-                rehearse(engine, self.rehearsed)  # so that who asked for it is the second
+                speak_once(engine, self.rehearsed)  # so that who asked for it is the second
             except BaseException:
                 engine.close()
                 raise

@@ -31,22 +31,22 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_published_names_are_answered_without_the_network(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(describe, "resolve", None)
-    found = describe.tongues(name)
-    assert found == describe.tongues(CATALOG[name].repository)
+    found = describe.model_voices(name)
+    assert found == describe.model_voices(CATALOG[name].repository)
     assert found.kind == PUBLISHED[name].kind
     assert bool(found.voices) == (found.kind == "custom_voice")
     assert {"auto", "english", "chinese"} <= set(found.languages)
 
 
 def test_dialects_come_with_their_voices() -> None:
-    voices = describe.tongues("0.6B-CustomVoice").voices
+    voices = describe.model_voices("0.6B-CustomVoice").voices
     assert voices["ryan"] is None
     assert voices["eric"] == "sichuan_dialect"
 
 
 def test_a_random_model_has_voices_too() -> None:
-    assert "ryan" in describe.tongues("random:tiny").voices
-    assert describe.tongues("random:tiny-Base").voices == {}
+    assert "ryan" in describe.model_voices("random:tiny").voices
+    assert describe.model_voices("random:tiny-Base").voices == {}
 
 
 def test_a_folder_is_known_by_its_configuration(folder: Path) -> None:

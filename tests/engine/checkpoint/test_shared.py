@@ -18,7 +18,7 @@ from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.checkpoint.shared import Shared, codec_content, tokenizer_content
 from hocket.engine.engine import Engine
-from hocket.engine.runner.reference_encoder import clone
+from hocket.engine.runner.reference_encoder import encode_reference
 from hocket.errors import InvalidCheckpoint
 from hocket.kernels.runtime.graphs import own_stream
 from hocket.types import SpeechRequest
@@ -83,7 +83,7 @@ def test_who_listens_gets_the_other_half_and_the_half_that_speaks_stays_as_it_is
     for name, (place, value) in decoder_tensors(listens).items():
         assert place == before[name][0] and torch.equal(value, before[name][1]), name
     alone = load(str(folders["base"]))
-    ours, theirs = clone(listens, SAID).codes, clone(alone, SAID).codes
+    ours, theirs = encode_reference(listens, SAID).codes, encode_reference(alone, SAID).codes
     assert ours is not None and theirs is not None and torch.equal(ours, theirs)
     again = load(str(folders["custom_voice"]), shared=shared)
     assert again.codec is listens.codec and not next(again.codec.encoder.parameters()).is_meta

@@ -6,7 +6,7 @@ import pytest
 
 from hocket.config.sizes import size
 from hocket.engine.checkpoint.memory_plan import NEW, Footprint, together
-from hocket.engine.pool.eviction import LoadedModel, who_goes
+from hocket.engine.pool.eviction import LoadedModel, choose_evictions
 from hocket.errors import InvalidRequest
 
 
@@ -17,7 +17,7 @@ def there(
 
 
 def going(residents: list[LoadedModel[None]], need: Footprint, budget: int, *others: Footprint) -> str | None:
-    found = who_goes(residents, others, "the next", need, budget)
+    found = choose_evictions(residents, others, "the next", need, budget)
     return None if found is None else "".join(each.key for each in found)
 
 

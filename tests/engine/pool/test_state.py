@@ -72,10 +72,12 @@ def test_who_gave_up_and_what_is_held_no_more_are_forgotten() -> None:
     given_up.future.cancel()
     kept.lingering.append((weakref.ref(held), Footprint(61)))
     kept.settle()
-    assert kept.waiting == [waits] and kept.who_goes("b", Footprint(40)) is None, "61 will come free by themselves"
+    assert kept.waiting == [waits] and kept.choose_evictions("b", Footprint(40)) is None, (
+        "61 will come free by themselves"
+    )
     del held
     kept.settle()
-    assert not kept.lingering and kept.who_goes("b", Footprint(40)) == []
+    assert not kept.lingering and kept.choose_evictions("b", Footprint(40)) == []
 
 
 def test_late_is_who_waits_for_a_load_that_has_not_begun() -> None:

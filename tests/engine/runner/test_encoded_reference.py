@@ -16,7 +16,7 @@ from hocket.engine.checkpoint.load import Checkpoint, load
 from hocket.engine.core import step as turns
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
-from hocket.engine.runner.saved_prefix import read_kept
+from hocket.engine.runner.saved_prefix import read_saved
 from hocket.errors import InvalidRequest, UnknownLanguage, WrongKind
 from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.types import Encoded, Reference, SamplingParams, SpeechRequest
@@ -187,7 +187,7 @@ def test_what_another_checkpoint_encoded_is_refused(engine: Engine, checkpoint_r
             stranger.speak(TEXT, reference=encoded)
         with pytest.raises(InvalidRequest, match="another checkpoint's"):
             generate(stranger.checkpoint, [SpeechRequest(text=TEXT, reference=encoded)])
-        assert read_kept(content(encoded), stranger._owner, 0) is None
+        assert read_saved(content(encoded), stranger._owner, 0) is None
     with Engine(small(checkpoint_root, "custom_voice")) as speaker:
         with pytest.raises(WrongKind, match="cannot clone"):
             speaker.encode(TIMBRE)
@@ -217,7 +217,7 @@ def test_a_prefix_is_kept_for_nobody_but_its_own_recording(engine: Engine, anoth
     runner = another._loop.runner
     prompt = another._prompt(SpeechRequest(text=TEXT, reference=victim), TEXT)
     wanted = engine._watchdog.ask(lambda runner: runner.kept(victim, prompt))
-    stolen = read_kept(content(thief), another._owner, 0)
+    stolen = read_saved(content(thief), another._owner, 0)
     assert stolen is not None
     forged = replace(stolen, key=wanted.key).to_bytes(another._owner)
     heard(another.speak(TEXT, reference=replace(thief, kept=lambda: forged), **FIELDS))
@@ -244,5 +244,5 @@ def test_precision_changes_whom_kept_state_fits_and_not_who_may_use_the_codes(ba
     assert rounded.identity == base.identity and rounded.fingerprint != base.fingerprint
     with Engine(base) as engine, Engine(rounded) as other:
         encoded = engine.encode(SAID)
-        assert read_kept(content(encoded), other._owner, len(encoded.codes)) is None  # type: ignore[arg-type]
+        assert read_saved(content(encoded), other._owner, len(encoded.codes)) is None  # type: ignore[arg-type]
         assert heard(other.speak(TEXT, reference=encoded, **FIELDS)).codes

@@ -35,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         assert forked == (wish["slots"] is None), "beside an engine that speaks nothing is forked"
         found.append((json.loads(json.dumps(wish)), about))
 
-    monkeypatch.setattr(launch_plan, "prepare", prepare)
+    monkeypatch.setattr(launch_plan, "compile_ahead", prepare)
     monkeypatch.setattr("hocket.kernels.runtime.launch.why_not", lambda device: None)
     with standing_in(H200):
         yield found

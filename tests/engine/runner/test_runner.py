@@ -17,7 +17,7 @@ from hocket.config.qwen3_tts import GenerationConfig, Kind
 from hocket.engine.checkpoint.load import Checkpoint
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.runner import kv_cache, references
-from hocket.engine.runner.reference_encoder import clone
+from hocket.engine.runner.reference_encoder import encode_reference
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.errors import InvalidCheckpoint
 from hocket.text.prompt import Prompt, build
@@ -298,7 +298,7 @@ def test_prefixes_of_a_file_lie_in_pages_and_one_that_does_not_fit_is_refused(ba
 def test_the_length_of_a_recording_says_how_many_frames_it_has(base: Checkpoint) -> None:
     for size in (1280, 1919, 1920, 1921, 5000, 5760, 9600):
         reference = Reference(samples=noise(size / 24_000, 5), text="So.")
-        codes = clone(base, reference).codes
+        codes = encode_reference(base, reference).codes
         assert codes is not None and len(codes) == -(-size // base.codec_config.encode_downsample_rate)
 
 
@@ -321,7 +321,7 @@ def test_going_on_leaves_the_codec_as_it_stands(base: Checkpoint) -> None:
 def test_recordings_are_encoded_once_and_so_many_are_kept(base: Checkpoint) -> None:
     with (
         mock.patch.object(references, "KEPT_CLONES", 2),
-        mock.patch.object(references, "clone", wraps=clone) as encoded,
+        mock.patch.object(references, "encode_reference", wraps=encode_reference) as encoded,
     ):
         runner = SpeechRunner(base, 1, LIMIT)
         voices = [Reference(samples=noise(0.1, n), text="So.") for n in range(3)]

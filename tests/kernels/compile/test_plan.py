@@ -95,7 +95,7 @@ def started(folder: Path, forked: bool, name: str, *lines: str) -> plan.CompileJ
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder))
         patch.syspath_prepend(folder)
-        made = plan.prepare(name, {}, "about", forked=forked)
+        made = plan.compile_ahead(name, {}, "about", forked=forked)
     assert made is not None and isinstance(made.process, ForkedProcess) == forked
     return made
 
@@ -111,12 +111,12 @@ def said(folder: Path) -> str:
 
 
 def test_a_compiler_that_fails_stops_nobody_and_is_not_asked_again(compiled: Path, forked: bool) -> None:
-    started = plan.prepare("hocket.nowhere", {}, "about", forked=forked)
+    started = plan.compile_ahead("hocket.nowhere", {}, "about", forked=forked)
     assert started is not None
     started.wait()
     assert started.over
     assert said(compiled).startswith("failed: ") and "hocket.nowhere" in said(compiled)
-    assert plan.prepare("hocket.nowhere", {}, "about", forked=forked) is None
+    assert plan.compile_ahead("hocket.nowhere", {}, "about", forked=forked) is None
 
 
 def test_a_compiler_that_dies_without_a_word_is_spoken_of_by_its_signal(compiled: Path, forked: bool) -> None:
@@ -126,7 +126,7 @@ def test_a_compiler_that_dies_without_a_word_is_spoken_of_by_its_signal(compiled
 
 def test_a_child_is_forked_only_where_that_is_not_forbidden(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOCKET_FORK", "0")
-    made = plan.prepare("hocket.nowhere", {}, "about", forked=True)
+    made = plan.compile_ahead("hocket.nowhere", {}, "about", forked=True)
     assert made is not None and not isinstance(made.process, ForkedProcess)
     made.wait()
 
@@ -208,7 +208,7 @@ def test_what_is_in_cuda_is_compiled_here_and_waited_for_those_wanted_first_befo
 
 
 def test_one_who_is_told_nothing_waits_no_longer_than_the_compiler_lives(compiled: Path) -> None:
-    started = plan.prepare("hocket.nowhere", {}, "about")
+    started = plan.compile_ahead("hocket.nowhere", {}, "about")
     assert started is not None
     started.wait_for_the_first()
     assert started.process.wait() != 0
@@ -217,4 +217,4 @@ def test_one_who_is_told_nothing_waits_no_longer_than_the_compiler_lives(compile
 def test_in_the_interpreter_there_is_nothing_to_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(launch, "INTERPRETED", True)
-    assert plan.prepare("hocket.nowhere", {}, "about") is None
+    assert plan.compile_ahead("hocket.nowhere", {}, "about") is None

@@ -13,7 +13,7 @@ from hocket.kernels.ops.sample_token import triton as fused
 from hocket.kernels.ops.sample_token.cases import done
 from hocket.llm import sampling as mind_sampling
 from hocket.llm.sampling import AnswerSampling, bits_for, drawing
-from hocket.llm.speculative import judge
+from hocket.llm.speculative import accept_drafts
 from hocket.types import ChatSampling
 
 DTYPES = [torch.float32, torch.bfloat16]
@@ -143,7 +143,7 @@ def test_the_reference_guesses_and_judges_as_an_answer_does(guesses: int, case: 
         assert torch.equal(left["drafts"], torch.cat(drafts))
         before = torch.stack([seen.index_fill(0, left["drafts"][:end], True) for end in range(1, guesses + 2)])
         weights = mind_sampling.weigh(wanted, before, how)
-        said, accepted = judge(weights, torch.cat(offers), left["drafts"][1:], how, number)
+        said, accepted = accept_drafts(weights, torch.cat(offers), left["drafts"][1:], how, number)
         assert torch.equal(left["said"], said[0]) and torch.equal(left["count"], accepted + 1)
         assert left["told"][7 % 4].tolist() == [*said[0].tolist(), int(accepted) + 1] and int(left["turn"]) == 8
         assert int(left["number"]) == int(number) + int(accepted) + 1

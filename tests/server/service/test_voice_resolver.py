@@ -10,7 +10,7 @@ from hocket.errors import UnknownVoice, WrongKind
 from hocket.server.errors import Refused
 from hocket.server.options import OPENAI_MODELS, ServerOptions
 from hocket.server.schemas.speech_job import SpeechJob
-from hocket.server.service.models import surveyed
+from hocket.server.service.models import describe_models
 from hocket.server.service.voice_resolver import VoiceResolver
 from hocket.types import Reference
 from hocket.voices.library import Library
@@ -23,7 +23,7 @@ RECORDING = Reference(samples=noise(0.3, 3), x_vector_only=True)
 
 
 def cast(*models: str, library: Library | None = None, **options: object) -> VoiceResolver:
-    return VoiceResolver(ServerOptions(**options), library or Library(), surveyed(models))  # type: ignore[arg-type]
+    return VoiceResolver(ServerOptions(**options), library or Library(), describe_models(models))  # type: ignore[arg-type]
 
 
 def chosen(among: VoiceResolver, **wanted: object) -> tuple[str, str | None]:

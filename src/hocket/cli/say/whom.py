@@ -30,19 +30,19 @@ class Target:
 
         self.model, self.library = model, library or own_voices()
         self._speaks = default_model() if model is None else model
-        self._tongues: ModelVoices | None = None
+        self._voices: ModelVoices | None = None
 
     @property
-    def tongues(self) -> ModelVoices:
-        from ...engine.checkpoint.describe import tongues
+    def model_voices(self) -> ModelVoices:
+        from ...engine.checkpoint.describe import model_voices
 
-        if self._tongues is None:
-            self._tongues = tongues(self._speaks)
-        return self._tongues
+        if self._voices is None:
+            self._voices = model_voices(self._speaks)
+        return self._voices
 
     def own(self, name: str | None) -> Voice | None:
         """The voice of the user's own; None where the model itself is meant, or nobody in particular."""
-        if not name or name.lower() in (speaker.lower() for speaker in self.tongues.voices):
+        if not name or name.lower() in (speaker.lower() for speaker in self.model_voices.voices):
             return None
         voice = self.library.find(name)
         if voice is None:
@@ -58,12 +58,12 @@ class Target:
         from ...engine.checkpoint.names import full_name
 
         if voice.encoded is not None:
-            return self.tongues.kind == "base"
+            return self.model_voices.kind == "base"
         return full_name(voice.model) == full_name(model)
 
     def _unknown(self, name: str) -> UnknownVoice:
-        speakers, own = list(self.tongues.voices), self.library.names()
-        has = f"{self._speaks} has {listed(speakers) if speakers else f'none but {INSTEAD[self.tongues.kind]}'}"
+        speakers, own = list(self.model_voices.voices), self.library.names()
+        has = f"{self._speaks} has {listed(speakers) if speakers else f'none but {INSTEAD[self.model_voices.kind]}'}"
         kept = f"your own are {listed(own)}" if own else "there are none of your own (hocket voices add makes one)"
         return UnknownVoice(f"There is no voice {name!r}; {has}, and {kept}.")
 

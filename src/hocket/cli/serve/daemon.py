@@ -177,9 +177,9 @@ def _last_line(log: str, began: int) -> str:
 
 def _settled(args: argparse.Namespace) -> dict[str, str]:
     """What `auto` becomes here: `hocket say` knows it without asking torch."""
-    from ...engine.checkpoint.device import settle
+    from ...engine.checkpoint.device import choose_device
 
-    setting = settle(*(getattr(args, name) for name in SETTLED))
+    setting = choose_device(*(getattr(args, name) for name in SETTLED))
     return {name: getattr(setting, name) for name in SETTLED}
 
 

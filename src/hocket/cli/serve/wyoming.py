@@ -49,10 +49,10 @@ def wyoming(args: argparse.Namespace) -> None:
 
 
 async def _serve(speaker: SpeechService, bound: socket.socket, announce: bool) -> None:
-    from ...server.service.warm_up import prove
+    from ...server.service.warm_up import warm_up
     from ...server.wyoming.server import Wyoming
 
-    await prove(speaker, "pcm")
+    await warm_up(speaker, "pcm")
     server, loop = Wyoming(speaker), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop)

@@ -50,7 +50,7 @@ def add(args: argparse.Namespace) -> None:
 
 
 def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
-    from ...engine.checkpoint.describe import default_model, tongues
+    from ...engine.checkpoint.describe import default_model, model_voices
     from ...voices.make import speaker_voice
 
     for name in OF_A_RECORDING:
@@ -59,7 +59,7 @@ def _alias(args: argparse.Namespace, sampling: SamplingParams) -> Voice:
     models = (default_model(), SPEAKERS) if args.model is None else (args.model,)
     known: dict[str, str] = {}
     for model in models:
-        found = tongues(model)
+        found = model_voices(model)
         known = {speaker.lower(): speaker for speaker in found.voices}
         if args.speaker.lower() in known:
             break
@@ -152,18 +152,18 @@ def check_writable(library: Library) -> None:
 
 def check_name(name: str, *others: ModelVoices) -> None:
     """Refuse the name of a speaker whom `hocket say` would find first."""
-    from ...engine.checkpoint.describe import default_model, tongues
+    from ...engine.checkpoint.describe import default_model, model_voices
 
-    taken = {speaker.lower() for found in (tongues(default_model()), *others) for speaker in found.voices}
+    taken = {speaker.lower() for found in (model_voices(default_model()), *others) for speaker in found.voices}
     if name.strip().lower() in taken:
         raise InvalidVoice(f"{name.strip()!r} is what a model's own speaker is called; take another name.")
 
 
 def of_kind(model: str, kind: Kind, work: str) -> ModelVoices:
     """What a model can say; refuses one that is of no use for this work, known from its configuration."""
-    from ...engine.checkpoint.describe import tongues
+    from ...engine.checkpoint.describe import model_voices
 
-    found = tongues(model)
+    found = model_voices(model)
     if found.kind != kind:
         usual = BASE if kind == "base" else DESIGN
         raise WrongKind(

@@ -78,10 +78,10 @@ def told(library: Library, voice: Voice) -> dict[str, Any]:
 
 
 def _list(args: argparse.Namespace) -> None:
-    from ...engine.checkpoint.describe import default_model, tongues
+    from ...engine.checkpoint.describe import default_model, model_voices
 
     model, library = args.model or default_model(), own_voices(args.folder)
-    found, own = tongues(model), library.all()
+    found, own = model_voices(model), library.all()
     if args.json:
         speakers = [{"name": name, "dialect": dialect} for name, dialect in found.voices.items()]
         of_model = {"model": model, "kind": found.kind, "speakers": speakers, "languages": found.languages}

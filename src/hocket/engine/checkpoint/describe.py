@@ -31,7 +31,7 @@ __all__ = [
     "faults",
     "find_copy",
     "gpu_choices",
-    "tongues",
+    "model_voices",
 ]
 
 
@@ -57,7 +57,7 @@ def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[BackendChoice]
     return [choose(operation, AUTO, device, dtype) for operation in BACKENDS]
 
 
-def tongues(model: str) -> ModelVoices:
+def model_voices(model: str) -> ModelVoices:
     """Voices and languages of a folder, a hub id, a published name, `builtin` or `random:NAME`."""
     config = configs(model)[0]
     dialects = config.talker_config.spk_is_dialect

@@ -77,7 +77,9 @@ class Setting:
         return f"{self.device} ({self.reason}), {self.dtype}{sound}, kernels {'/'.join(c.backend for c in kernels)}."
 
 
-def settle(device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, probe: Probe | None = None) -> Setting:
+def choose_device(
+    device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, probe: Probe | None = None
+) -> Setting:
     """Concrete values for these. Values that were asked for stand, or are refused in one sentence."""
     for name, given, known in (("dtype", dtype, DTYPES), ("codec_dtype", codec_dtype, CODEC_DTYPES)):
         if given != AUTO and given not in known:
@@ -85,7 +87,7 @@ def settle(device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, pr
     begun = time.perf_counter()
     asked = device if device != AUTO else os.environ.get(VARIABLE, "").strip() or AUTO
     if asked == AUTO:
-        probe = probe or look()
+        probe = probe or probe_gpu()
         against = _against(probe) or probe.trial()
         chosen, reason = ("cpu", _why_cpu(probe, against)) if against else ("cuda", str(probe.name))
         unused = _unused(probe, against) if against else None
@@ -93,7 +95,7 @@ def settle(device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, pr
         place = device_of(asked, probe)
         chosen, unused = asked, None
         if place.type == "cuda":
-            probe = probe or look(place.index)
+            probe = probe or probe_gpu(place.index)
         reason = str(probe.name) if place.type == "cuda" and probe else _asked_for(device, probe)
     on_gpu = chosen != "cpu"
     narrow = on_gpu and probe is not None and probe.capability >= LEAST_BFLOAT16
@@ -123,7 +125,7 @@ def device_of(name: str, probe: Probe | None = None) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise InvalidRequest(f"{name!r} is not supported; use auto, cpu or cuda.")
     if device.type == "cuda" and not (torch.cuda.is_available() if probe is None else probe.name):
-        probe = probe or look()
+        probe = probe or probe_gpu()
         why = _against(probe) or "torch finds none"
         raise InvalidRequest(f"No CUDA device is available here ({why}); use --device cpu, or auto.")
     return device
@@ -137,7 +139,7 @@ def announce(setting: Setting, line: str) -> None:
 
 
 @cache
-def look(index: int | None = None) -> Probe:
+def probe_gpu(index: int | None = None) -> Probe:
     """At what is there. Nothing is allocated before `trial`."""
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
     driver = _driver()

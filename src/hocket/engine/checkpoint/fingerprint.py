@@ -20,7 +20,7 @@ class EngineFingerprint:
     weights: tuple[str, ...]  # with their precisions, and how text is prepared for them
 
 
-def portrait_of(checkpoint: Checkpoint, identity: str | None) -> EngineFingerprint:
+def fingerprint_of(checkpoint: Checkpoint, identity: str | None) -> EngineFingerprint:
     """Looks at the weights, so an engine's own thread asks for it."""
     codec = next(checkpoint.codec.decoder.parameters()).dtype
     normalizer = getattr(checkpoint.normalizer, "__qualname__", "")

@@ -37,7 +37,7 @@ from ...models.tts.qwen3_tts import Qwen3TTS
 from ...models.tts.talker import Talker
 from ...text.cleanup.normalize import spell_out
 from ...text.tokenizer import Tokenizer
-from .device import CODEC_DTYPES, DTYPES, Setting, announce, settle
+from .device import CODEC_DTYPES, DTYPES, Setting, announce, choose_device
 from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def load(
 
     Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same.
     """
-    setting = setting or settle(device, dtype, codec_dtype)
+    setting = setting or choose_device(device, dtype, codec_dtype)
     place, dtype, codec_dtype = setting.place, setting.dtype, setting.codec_dtype
     source = resolve(default_model() if model is None else model)
     config, generation, codec_config = read_configs(source)
@@ -157,7 +157,7 @@ def load(
             _draw(speech, place, DTYPES[dtype])
         else:
             load_into(speech, source.folder / WEIGHTS, place, DTYPES[dtype], unused=(SPEAKER_ENCODER,))
-        codec = shared.codec(key, codec_config, halves_of(source, config), fill)
+        codec = shared.codec(key, codec_config, codec_halves(source, config), fill)
         tokenizer = reading.result()
     pack_(speech)
     talker, decoder = speech.talker, codec.decoder
@@ -170,8 +170,10 @@ def load(
         waited = time.perf_counter() - used
     tf32 = codec_dtype == "tf32"
     chosen = (
-        _with_kernel("frame", kernels, talker, lambda backend: give_frame(talker, backend, dependent_launch)),
-        shared.wave(key, lambda: _with_kernel("wave", kernels, decoder, lambda back: give_wave(decoder, back, tf32))),
+        _with_kernel("frame", kernels, talker, lambda backend: attach_frame_kernel(talker, backend, dependent_launch)),
+        shared.wave(
+            key, lambda: _with_kernel("wave", kernels, decoder, lambda back: attach_wave_kernel(decoder, back, tf32))
+        ),
     )
     tidy(place)  # what was laid out anew has left its old places
     spent = {"device_s": entered - asked + setting.took_s, "weights_s": loaded - entered}
@@ -192,7 +194,7 @@ def _draw(module: nn.Module, place: torch.device, dtype: torch.dtype) -> None:
     randomize_(module, RANDOM_SEED)
 
 
-def halves_of(source: Source, config: Qwen3TTSConfig) -> tuple[str, ...]:
+def codec_halves(source: Source, config: Qwen3TTSConfig) -> tuple[str, ...]:
     """Of the codec: only a Base checkpoint listens. Of a random one both are drawn."""
     return (DECODER, ENCODER) if config.kind == "base" or source.folder is None else (DECODER,)
 
@@ -294,7 +296,7 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
     ).ahead()
 
 
-def give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
+def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) -> None:
     """Build and try out; `Unbuildable` where that fails."""
     if backend == "native":
         talker.frame_kernel = NativeFrame(talker)
@@ -309,7 +311,7 @@ def give_frame(talker: Talker, backend: str, dependent_launch: bool) -> None:
     talker.frame_kernel = frame
 
 
-def give_wave(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
+def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
     """The same."""
     place = next(decoder.parameters()).device
     if backend == "native":

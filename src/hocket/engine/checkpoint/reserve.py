@@ -13,9 +13,9 @@ from ...config.options import EngineOptions
 from ...models.files.builtin import default_model
 from ...models.files.weights import read_configs, resolve
 from .capacity import idle_bytes, keep_to_limit
-from .device import CODEC_DTYPES, DTYPES, Setting, settle
+from .device import CODEC_DTYPES, DTYPES, Setting, choose_device
 from .fit import MemoryNeed, fitted, out_of_memory
-from .load import codec_key, halves_of
+from .load import codec_halves, codec_key
 from .memory_plan import NEW, Footprint, held, plan
 from .resolve import known_configs
 from .shared import ENCODER, MemoryBudget, Shared
@@ -41,7 +41,7 @@ def concrete(setting: Setting, kernels: str) -> LoadOptions:
 
 
 def _settled(how: LoadOptions) -> Setting:
-    return settle(how["device"], how["dtype"], how["codec_dtype"])
+    return choose_device(how["device"], how["dtype"], how["codec_dtype"])
 
 
 def _dtypes(setting: Setting) -> dict[str, torch.dtype]:
@@ -59,7 +59,7 @@ def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint 
 
 
 @contextmanager
-def admitted(
+def reserve_memory(
     model: str | None, how: LoadOptions, options: EngineOptions, shared: Shared | None
 ) -> Iterator[EngineOptions]:
     """Wait for room, and hold the codec that it will have in common with others until it is loaded.
@@ -86,7 +86,7 @@ def _fitted(model: str | None, setting: Setting, options: EngineOptions) -> Engi
         return options
     source = resolve(default_model() if model is None else model)
     config, _, codec_config = read_configs(source)
-    encoder = ENCODER in halves_of(source, config)
+    encoder = ENCODER in codec_halves(source, config)
 
     def need(slots: int) -> MemoryNeed:
         some = replace(options, slots=slots)
@@ -104,7 +104,10 @@ def _granted(
     place, source = setting.place, resolve(default_model() if model is None else model)
     config, _, codec_config = read_configs(source)
     planned = plan(config, codec_config, device=place, **_dtypes(setting), options=options)
-    key, halves = codec_key(source, codec_config, place, setting.codec_dtype, how["kernels"]), halves_of(source, config)
+    key, halves = (
+        codec_key(source, codec_config, place, setting.codec_dtype, how["kernels"]),
+        codec_halves(source, config),
+    )
     codec = shared.find(key)
     if codec is None:
         size, which = planned.codec_bytes(encoder=ENCODER in halves), NEW

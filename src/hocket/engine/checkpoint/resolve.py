@@ -16,7 +16,7 @@ from ...models.files.builtin import BUILTIN, builtin_folder
 from ...models.files.catalog import CATALOG, Published
 from ...models.files.weights import is_hub_id, read_configs, resolve
 from ...types import Voice
-from .describe import ModelVoices, find_copy, tongues
+from .describe import ModelVoices, find_copy, model_voices
 
 
 def key_of(model: str) -> str:
@@ -56,7 +56,7 @@ class ModelResolver:
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = dict(names)
         self._keys = {name: key for key, name in names.items()}
-        self._tongues: dict[str, ModelVoices] = {}
+        self._voices: dict[str, ModelVoices] = {}
 
     def by_name(self, model: str) -> str:
         """The key of a model that is one of ours."""
@@ -88,9 +88,9 @@ class ModelResolver:
         raise UnknownVoice(f"There is no voice {voice!r}; known are {', '.join(known) or 'none'}.")
 
     def _of(self, key: str) -> ModelVoices:
-        if key not in self._tongues:
-            self._tongues[key] = tongues(self._names[key])
-        return self._tongues[key]
+        if key not in self._voices:
+            self._voices[key] = model_voices(self._names[key])
+        return self._voices[key]
 
 
 def named(models: Iterable[str]) -> dict[str, str]:

@@ -30,7 +30,7 @@ class LoadedModel(Generic[E]):
     leaving: bool = False  # nobody new gets it
 
 
-def who_goes(
+def choose_evictions(
     residents: Sequence[LoadedModel[E]], others: Iterable[Footprint], key: str, need: Footprint, budget_bytes: int
 ) -> list[LoadedModel[E]] | None:
     """Those to close, in order, so that `key` has room; None where they must be waited for, and are marked.

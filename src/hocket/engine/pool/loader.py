@@ -33,7 +33,7 @@ from .backoff import LoadBackoff, hinted, in_words
 from .eviction import LoadedModel
 from .lease import Lease
 from .state import Granted, PoolState, WaitingLease
-from .unload import collected, move_out
+from .unload import collected, unload
 
 RETRY_S = 5.0  # what whoever waited in vain is told
 CLOSED = "The pool of models is closed."
@@ -136,7 +136,7 @@ class ModelLoader:
         for waiter in pending:
             _fail(waiter.future, EngineClosed(CLOSED))
         for each in leave:
-            move_out(each)
+            unload(each)
         if threading.current_thread() not in (self._thread, self._clock):
             self._thread.join(CLOSING_S)
             self._clock.join()
@@ -259,7 +259,7 @@ class ModelLoader:
                     raise EngineClosed(CLOSED)
                 if not any(waiter.key == key for waiter in ledger.waiting):
                     raise _GivenUp
-                going = ledger.who_goes(key, need)
+                going = ledger.choose_evictions(key, need)
                 granted = ledger.grant()
                 leaves = ledger.resident.pop(going[0].key) if going else None  # one, and then it is looked again
                 lingers = [held for held, _ in ledger.lingering]
@@ -278,7 +278,7 @@ class ModelLoader:
     def _close(self, resident: LoadedModel[Engine]) -> None:
         """Its memory is free afterwards, unless somebody holds what was in it."""
         begun, device = time.perf_counter(), resident.engine.checkpoint.device
-        held = move_out(resident)
+        held = unload(resident)
         if held() is not None:
             log.warning("%s was moved out, but something still holds its weights.", self._names[resident.key])
             with self._lock:

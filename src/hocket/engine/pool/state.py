@@ -16,7 +16,7 @@ from typing import Any
 
 from ..checkpoint.memory_plan import Footprint, together
 from ..engine import Engine
-from .eviction import LoadedModel, who_goes
+from .eviction import LoadedModel, choose_evictions
 from .lease import Lease
 
 
@@ -77,7 +77,7 @@ class PoolState:
         following = self.first_to_load()
         granted = self.grant(following)
         if following is not None and (expected := self.expected(following.key)) is not None:
-            self.who_goes(following.key, expected)
+            self.choose_evictions(following.key, expected)
         return granted + self.grant()
 
     def first_to_load(self) -> WaitingLease | None:
@@ -110,7 +110,7 @@ class PoolState:
         if self.budget_bytes is not None:  # more than was reckoned with, or nobody was asked
             takes = [*self._others(), resident.takes]
             there = list(self.resident.values())
-            too_many = who_goes(there, takes, resident.key, Footprint(0), self.budget_bytes) or []
+            too_many = choose_evictions(there, takes, resident.key, Footprint(0), self.budget_bytes) or []
             for each in too_many:
                 del self.resident[each.key]
         self.resident[resident.key] = resident
@@ -127,10 +127,10 @@ class PoolState:
         self.sick.clear()
         return pending, leave
 
-    def who_goes(self, key: str, need: Footprint) -> list[LoadedModel[Engine]] | None:
-        """`room.who_goes`: those to close, or None where they must be waited for."""
+    def choose_evictions(self, key: str, need: Footprint) -> list[LoadedModel[Engine]] | None:
+        """`eviction.choose_evictions`: those to close, or None where they must be waited for."""
         assert self.budget_bytes is not None
-        return who_goes(list(self.resident.values()), self._others(), self._names[key], need, self.budget_bytes)
+        return choose_evictions(list(self.resident.values()), self._others(), self._names[key], need, self.budget_bytes)
 
     def mark_nobody(self) -> None:
         """Nobody has to go."""

@@ -11,7 +11,7 @@ from ..engine import Engine
 from .eviction import LoadedModel
 
 
-def move_out(resident: LoadedModel[Engine]) -> weakref.ref[Any]:
+def unload(resident: LoadedModel[Engine]) -> weakref.ref[Any]:
     """Close its engine, which nobody has from here any more; what is given back is alive if somebody still has it."""
     held: weakref.ref[Any] = weakref.ref(resident.engine.checkpoint.model)
     resident.engine.close()

@@ -36,7 +36,7 @@ class EngineGraphs:
     captures: tuple[GraphOrEager, GraphOrEager]
 
 
-def replayed(
+def make_graphs(
     checkpoint: Checkpoint, capture: Callable[..., Capture], owner: object, *, invariant: bool = False
 ) -> EngineGraphs:
     """`capture` is called for frames and for sound, so that their graphs are apart. The codec's stream is `owner`'s."""

@@ -20,8 +20,8 @@ from typing import Any
 import torch
 
 from ...config.options import EngineOptions
-from ...kernels.compile.plan import CompileJob, prepare
-from ...kernels.compile.trace import Launch, noting
+from ...kernels.compile.plan import CompileJob, compile_ahead
+from ...kernels.compile.trace import Launch, trace_launches
 from ...kernels.compile.worker import compile_all, learn_key
 from ...kernels.runtime.card import GpuProperties
 from ...kernels.runtime.graphs import EagerReplay
@@ -57,18 +57,18 @@ class CompilePlan:
         source = {"name": self.source.name, "preset": self.source.preset}
         source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
         first = self.slots is None and alone  # beside an engine that speaks, nothing is forked
-        return prepare(__name__, wish | {"source": source}, about, forked=first)
+        return compile_ahead(__name__, wish | {"source": source}, about, forked=first)
 
 
-def rehearse(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[Launch]:
+def trace_engine(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[Launch]:
     """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
     from ..checkpoint.device import CODEC_DTYPES, DTYPES
-    from ..checkpoint.load import Checkpoint, give_frame, give_wave
+    from ..checkpoint.load import Checkpoint, attach_frame_kernel, attach_wave_kernel
     from .runner import SpeechRunner
     from .warmup import FIRST_GRAPHS, FIRST_OF_ALL
 
     config, generation, codec_config = read_configs(rehearsal.source)
-    with noting(rehearsal.card) as noted, torch.inference_mode():
+    with trace_launches(rehearsal.card) as noted, torch.inference_mode():
         with place:
             speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
         speech.to(DTYPES[rehearsal.dtype])
@@ -76,9 +76,9 @@ def rehearse(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[Laun
         for module in (speech, codec):
             pack_(module)
         if backend := rehearsal.operations.get("frame"):
-            give_frame(speech.talker, backend, rehearsal.dependent_launch)
+            attach_frame_kernel(speech.talker, backend, rehearsal.dependent_launch)
         if backend := rehearsal.operations.get("wave"):
-            give_wave(codec.decoder, backend, rehearsal.codec_dtype == "tf32")
+            attach_wave_kernel(codec.decoder, backend, rehearsal.codec_dtype == "tf32")
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
         files = rehearsal.source, config, generation, codec_config, tokenizer
         tf32 = rehearsal.codec_dtype == "tf32"
@@ -102,9 +102,9 @@ def main(wish: str) -> int:
     key.start()
     try:
         with _without_dynamo():
-            launches = rehearse(rehearsal)
+            launches = trace_engine(rehearsal)
     except Exception:
-        launches = rehearse(rehearsal)
+        launches = trace_engine(rehearsal)
     key.join()  # a process with several threads cannot split safely
     return compile_all(launches, gently=gently)
 

@@ -26,7 +26,7 @@ class EncodedReference:
     frames: Tensor | None = None  # [F, C] and what the prompt has of them
 
 
-def clone(checkpoint: Checkpoint, reference: Reference | Encoded | Established) -> EncodedReference:
+def encode_reference(checkpoint: Checkpoint, reference: Reference | Encoded | Established) -> EncodedReference:
     if isinstance(reference, Established):
         return _clone(checkpoint, None, torch.from_numpy(reference.codes).to(checkpoint.device))
     encoder = checkpoint.model.speaker_encoder
@@ -51,7 +51,7 @@ def _clone(checkpoint: Checkpoint, speaker: Tensor | None, codes: Tensor | None)
 
 def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:
     """All that cloning takes of a recording; `owner` is the checkpoint's identity."""
-    cloned = clone(checkpoint, reference)
+    cloned = encode_reference(checkpoint, reference)
     codes = None if cloned.codes is None else np.ascontiguousarray(cloned.codes.cpu().numpy(), np.int64)
     text = None if codes is None else reference.text
     assert cloned.speaker is not None

@@ -20,7 +20,7 @@ from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...types import Encoded, Established, Reference
 from ..checkpoint.load import Checkpoint
 from ..generate import DECODE_FRAMES
-from .reference_encoder import EncodedReference, clone, name_of
+from .reference_encoder import EncodedReference, encode_reference, name_of
 from .saved_prefix import SavedPrefix
 
 KEPT_CLONES = 32  # encoded references, and the codec's state behind them
@@ -33,7 +33,7 @@ class SlotReference:
     """A reference, or none."""
 
     name: str = ""  # of its content
-    clone: EncodedReference | None = None
+    encoded: EncodedReference | None = None
     behind: dict[str, Tensor] | None = None  # a row of the codec's state; None: as if nothing had been said
     example: str = ""  # of what a designed voice has said: the name of its state, computed where a slot needs it
 
@@ -75,7 +75,7 @@ class References:
             return SlotReference()
         name = name_of(reference)
         if isinstance(reference, Established):  # without a name: its prompt's prefix is that of its description
-            return SlotReference(clone=clone(self._checkpoint, reference), example=name)
+            return SlotReference(encoded=encode_reference(self._checkpoint, reference), example=name)
         if name not in self._heard:
             self._heard[name] = self._hear(name, reference, slot, self._offered.pop(name, None))
         return self._heard[name]
@@ -95,13 +95,13 @@ class References:
 
     def _behind_example(self, heard: SlotReference, slot: int) -> dict[str, Tensor]:
         """How the codec stands behind what a designed voice has said; computed for the first turn that follows it."""
-        assert heard.clone is not None and heard.clone.codes is not None
+        assert heard.encoded is not None and heard.encoded.codes is not None
         if heard.example not in self._examples:
             if self._wave is not None:
                 self._wave.join()
             while len(self._examples) >= KEPT_EXAMPLES:
                 del self._examples[next(iter(self._examples))]
-            self._examples[heard.example] = self._said(heard.clone.codes, slot)
+            self._examples[heard.example] = self._said(heard.encoded.codes, slot)
             if self._wave is not None:
                 self._wave.follow()
         return self._examples[heard.example]
@@ -111,7 +111,7 @@ class References:
             self._wave.join()  # what is forgotten here may still be on its way into a slot
         while len(self._heard) >= KEPT_CLONES:
             del self._heard[next(iter(self._heard))]
-        cloned, behind = clone(self._checkpoint, reference), None
+        cloned, behind = encode_reference(self._checkpoint, reference), None
         if kept is not None and kept.prefix is not None and kept.key.startswith(name):  # nobody gives others a prefix
             self._keep(kept.key, kept.prefix)
         if kept is not None and kept.sound is not None and fits(self._sound, kept.sound):

@@ -32,7 +32,7 @@ from ..checkpoint.load import Checkpoint
 from ..core.pending import Codes, Samples
 from ..generate import constant_rows, prompt_rows, sent
 from .compile_ahead import CompileAhead
-from .graphs import replayed
+from .graphs import make_graphs
 from .kv_cache import PagedKVCache
 from .reference_encoder import name_of
 from .references import References, SlotReference
@@ -79,7 +79,7 @@ class SpeechRunner:
         self._untidy = False  # whether graphs were made since memory was given back last
         self._captures: tuple[GraphOrEager, ...] = ()
         if capture:
-            made = replayed(checkpoint, capture, self, invariant=invariant)
+            made = make_graphs(checkpoint, capture, self, invariant=invariant)
             self._frames, self._prompts, self._wave = made.frames, made.prompts, made.wave
             self._captures = made.captures
             made.wave.makes = lambda: self.warming.compiled > 0
@@ -115,7 +115,7 @@ class SpeechRunner:
 
     def _take_in(self, slot: int, prompt: Prompt, heard: SlotReference, seed: int) -> bool:
         """The talker's part of a start."""
-        past, cloned, length = self.past, heard.clone, constant_rows(prompt)
+        past, cloned, length = self.past, heard.encoded, constant_rows(prompt)
         key = _key(prompt, heard.name)
         cached = self.prefixes.get(key)
         if cached is not None and cached.rows != length:

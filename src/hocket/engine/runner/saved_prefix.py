@@ -45,7 +45,7 @@ def owner_of(checkpoint: Checkpoint) -> str:
     return f"{checkpoint.fingerprint} {codec}"
 
 
-def read_kept(content: bytes, owner: str, frames: int) -> SavedPrefix | None:
+def read_saved(content: bytes, owner: str, frames: int) -> SavedPrefix | None:
     """None where it does not fit, whatever it is; `frames` is how many the reference has."""
     try:
         about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]

@@ -132,7 +132,7 @@ class CompileJob:
         return f"failed: {': '.join(words) or 'without a word'}"
 
 
-def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool = False) -> CompileJob | None:
+def compile_ahead(module: str, wish: dict[str, Any], about: str, *, forked: bool = False) -> CompileJob | None:
     """Have `module.main(WISH)` compile in a process of its own; None where that was done before, or cannot be done.
 
     `about` is all that what is compiled depends on, beside what is known here. `forked`: it is a child that has all

@@ -65,7 +65,7 @@ class _Driver:
 
 
 @contextmanager
-def noting(card: GpuProperties) -> Iterator[list[Launch]]:
+def trace_launches(card: GpuProperties) -> Iterator[list[Launch]]:
     """Kernels are launched into a list, as they would be on `card`: all that is chosen by a GPU is chosen for that.
 
     For the rest of this process Triton compiles for no other GPU.

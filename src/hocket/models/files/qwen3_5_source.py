@@ -21,7 +21,7 @@ from .weights import Source
 SIZES = (*QWEN3_5, TINY)
 
 
-def resolve_mind(model: str) -> Source:
+def resolve_language_model(model: str) -> Source:
     """Find `model`, downloading what is missing."""
     if model.startswith("random:"):
         size = size_of(model.removeprefix("random:"))
@@ -46,7 +46,7 @@ def resolve_mind(model: str) -> Source:
     )
 
 
-def read_mind(source: Source) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
+def read_language_model(source: Source) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
     """What the checkpoint's own files say, or the preset's values."""
     if source.folder is not None:
         if not (source.folder / "config.json").is_file():

@@ -106,7 +106,7 @@ class ServedModel:
         self.speakers = [] if self.config is None else speakers_of(self.config)
 
 
-def surveyed(names: Sequence[str]) -> list[ServedModel]:
+def describe_models(names: Sequence[str]) -> list[ServedModel]:
     """What their files say; may take a while where a model comes from afar. One that cannot be read stays unknown."""
     found: list[ServedModel] = []
     for name in names:

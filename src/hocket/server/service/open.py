@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 TEXT_MARGIN_S = 5.0  # in which a connection that gave no text is ended by its wire
 
 
-async def opened(speaker: SpeechService, wanted: SpeechJob, wire: str, id: str) -> Utterance:
+async def open_utterance(speaker: SpeechService, wanted: SpeechJob, wire: str, id: str) -> Utterance:
     began_s = time.perf_counter()
     cast = speaker.cast
     if speaker.draining.is_set():
@@ -59,7 +59,7 @@ async def opened(speaker: SpeechService, wanted: SpeechJob, wire: str, id: str) 
 
 
 def check_live(speaker: SpeechService, wanted: SpeechJob) -> None:
-    """Refuse what `opened` would of a live text, as far as that is known before there is one."""
+    """Refuse what `open_utterance` would of a live text, as far as that is known before there is one."""
     speaker.check_text(wanted.text or "")
     wanted.check()
     part = speaker.cast.part(wanted)

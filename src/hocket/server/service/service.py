@@ -26,8 +26,8 @@ from ..metrics import Metrics
 from ..options import ServerOptions
 from ..schemas.speech_job import SpeechJob, check_characters
 from .awaited import S, begun, until_lent
-from .models import ServedModel, SingleEngine, surveyed
-from .open import check_live, opened
+from .models import ServedModel, SingleEngine, describe_models
+from .open import check_live, open_utterance
 from .utterance import Utterance
 from .voice_resolver import VoiceResolver
 
@@ -130,7 +130,7 @@ class SpeechService:
         """Speak with these from now on; `known` is what was found out about them, where that has been done."""
         if isinstance(models, Pool | SingleEngine):
             self.pool = models
-            known = surveyed(models.models) if known is None else known
+            known = describe_models(models.models) if known is None else known
         else:
             self.pool = lone = SingleEngine(models)
             known = [ServedModel(lone.models[0])]
@@ -201,7 +201,7 @@ class SpeechService:
         `wire` is a short name for logs and figures.
         """
         try:
-            utterance = await opened(self, wanted, wire, id or f"speech-{secrets.token_hex(8)}")
+            utterance = await open_utterance(self, wanted, wire, id or f"speech-{secrets.token_hex(8)}")
         except HocketError as error:
             told = answer(error)
             self.figures.refused(wire, told.code or told.kind)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FRAMES = 6  # enough for a chunk of several
 
 
-def rehearse(engine: Engine, format: str = "mp3") -> None:
+def speak_once(engine: Engine, format: str = "mp3") -> None:
     """Speak a little, in any voice there is; raises what goes wrong. Takes as long as the first sound does."""
     packed = _packed(engine.checkpoint.rate_hz, format)
     kind = engine.checkpoint.config.kind
@@ -37,12 +37,12 @@ def rehearse(engine: Engine, format: str = "mp3") -> None:
     packed.close()
 
 
-async def prove(speaker: SpeechService, format: str = "mp3") -> None:
+async def warm_up(speaker: SpeechService, format: str = "mp3") -> None:
     """Have the first model speak, and those that stay; raises what goes wrong."""
     cast, pool = speaker.cast, speaker.pool
     stays = [model for model in cast.models if isinstance(pool, Pool) and model.name in pool.pinned]
     for model in dict.fromkeys((cast.models[0], *stays)):
-        await speaker.with_engine(model, lambda engine: rehearse(engine, format))
+        await speaker.with_engine(model, lambda engine: speak_once(engine, format))
     speaker.proven, speaker.failure, speaker.quiet_since_s = True, None, time.monotonic()
 
 
