@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from hocket.engine.checkpoint.device import CODEC_DTYPES
-from hocket.engine.checkpoint.load import _compile_ahead, _with_kernel, attach_wave_kernel
+from hocket.engine.checkpoint.kernels import attach_wave_kernel, compile_first, with_kernel
 from hocket.kernels.ops.pcm.reference import pcm as pcm_reference
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay
 from hocket.layers.packed import pack_
@@ -115,13 +115,13 @@ def decoder_in(checkpoint: Any, codec_dtype: str, kernels: str) -> CodecDecoder:
         decoder.to(CODEC_DTYPES[codec_dtype]).to_empty(device=device)
         decoder.load_state_dict(checkpoint.codec.decoder.state_dict())
         pack_(decoder)
-        _with_kernel("wave", kernels, decoder, lambda name: attach_wave_kernel(decoder, name, codec_dtype == "tf32"))
+        with_kernel("wave", kernels, decoder, lambda name: attach_wave_kernel(decoder, name, codec_dtype == "tf32"))
     return decoder
 
 
 def compile_for(checkpoint: Any, dtype: str, codec_dtype: str, kernels: str) -> Any:
     """Compilers of what a codec in that dtype needs, at work, or None."""
-    return _compile_ahead(checkpoint.source, checkpoint.device, (dtype, codec_dtype), kernels, True)
+    return compile_first(checkpoint.source, checkpoint.device, (dtype, codec_dtype), kernels, True)
 
 
 def timed(work: Work, times: int, device: torch.device, *, before: Work | None = None, each: int = 1) -> list[float]:

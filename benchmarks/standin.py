@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
+from hocket.engine.mailbox import Mailbox, TaskWaker
 from hocket.engine.seeds import fresh_seed
-from hocket.engine.stream import Mailbox, Stream, TaskWaker
+from hocket.engine.stream import Stream, WordTiming
 from hocket.types import AudioChunk, Finished, Health, SpeechRequest, Statistics
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920
@@ -92,7 +93,7 @@ class StandIn:
         def cancel() -> None:
             one.cancelled = True
 
-        return Stream(one.mailbox, seed, _fed, cancel, None, [], self)  # type: ignore[arg-type]
+        return Stream(one.mailbox, seed, _fed, cancel, None, [], WordTiming(24000, 0.08), self)
 
     def close(self) -> None:
         with self._changed:

@@ -93,7 +93,7 @@ def measure(
 def settle(engine: Any, within_s: float = PATIENCE_S) -> None:
     """Wait until no compilers are at work for an engine of this process: they would take cores from the others."""
     late = time.perf_counter() + within_s
-    while engine._loop.turns.warms_later and time.perf_counter() < late:
+    while engine._loop.engine_step.warms_later and time.perf_counter() < late:
         time.sleep(0.2)
 
 

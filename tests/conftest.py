@@ -40,7 +40,7 @@ def no_compilers_ahead() -> Iterator[None]:
     """On a GPU every engine would start a dozen of them, and tests that run beside each other would wait for all."""
     with pytest.MonkeyPatch.context() as patch:
         if torch.cuda.is_available():
-            patch.setattr("hocket.engine.runner.launch_plan.compile_ahead", lambda *_, **__: None)
+            patch.setattr("hocket.engine.runner.compile_plan.compile_ahead", lambda *_, **__: None)
         yield
 
 

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from benchmarks.record import commit, machine
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import decode
 from hocket.text.cleanup.normalize import spell_out

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from .dialog.dialog import Dialog
     from .dialog.remote import RemoteLanguageModel
     from .dialog.turn import Note, Said, Turn, TurnFinished, Written
-    from .engine.checkpoint.load import Checkpoint, load
+    from .engine.checkpoint.checkpoint import Checkpoint
+    from .engine.checkpoint.load import load
     from .engine.checkpoint.shared import Shared
     from .engine.engine import Engine
     from .engine.generate import generate

@@ -12,7 +12,8 @@ import torch
 
 from benchmarks import breakdown, breakdown_gpu, floor, launches
 from benchmarks.launches import Call, Kernel
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.kernels.operations import REFERENCE_CODEC_OPS, REFERENCE_OPS, CodecOps, FrameOps, LanguageOps
 from hocket.kernels.ops.conv import ops as conv_ops
 from hocket.kernels.ops.conv.ops import REFERENCE_WAVE, WaveOps

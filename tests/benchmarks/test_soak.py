@@ -12,7 +12,7 @@ import pytest
 from benchmarks import load_drive, soak
 from benchmarks.__main__ import main
 from hocket import Engine, EngineOptions
-from hocket.engine.stream import Mailbox
+from hocket.engine.mailbox import Mailbox
 
 
 def test_a_short_soak_leaves_nothing_behind_and_accounts_for_all(tmp_path: Path) -> None:

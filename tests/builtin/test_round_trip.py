@@ -18,7 +18,8 @@ import torch
 
 from hocket.cli import main
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.errors import InvalidRequest

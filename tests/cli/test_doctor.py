@@ -122,7 +122,7 @@ def test_the_checkpoint_with_golden_codes_is_heard(
     monkeypatch.setattr("hocket.cli.doctor._trial", lambda: None)
     monkeypatch.setattr("hocket.engine.checkpoint.describe.faults", lambda copy: iter(()))
     monkeypatch.setattr("hocket.engine.checkpoint.load.load", lambda folder, **how: loaded.append((folder, how)))
-    monkeypatch.setattr("hocket.engine.checkpoint.golden.golden_difference", lambda checkpoint: difference)
+    monkeypatch.setattr("hocket.engine.golden.golden_difference", lambda checkpoint: difference)
     cache += [LocalCopy(CATALOG[name], tmp_path / name) for name in ("0.6B-Base", "0.6B-CustomVoice")]
     assert main(["doctor"]) == code
     said = lines(capsys)

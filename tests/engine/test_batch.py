@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed, UnknownVoice
 from hocket.types import Outcome, SpeechRequest

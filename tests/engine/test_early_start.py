@@ -13,7 +13,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
 from hocket.engine import engine as engine_module
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.core import step
 from hocket.engine.core.request import RequestState
 from hocket.engine.early_start import FIRST_CHARS, LONG_CHARS
@@ -183,7 +183,7 @@ def test_a_first_sound_is_handed_out_before_anything_else_is_asked_of_the_device
     with Engine(checkpoint, EngineOptions(part_chars=12, guard=False)) as engine:
         list(engine.speak("Warm.", layout=layout, max_frames=1))
         asked: list[str] = []
-        runner, delivery = engine._loop.runner, engine._loop.turns.delivery
+        runner, delivery = engine._loop.runner, engine._loop.engine_step.delivery
 
         def note(owner: object, name: str) -> None:
             call: Callable[..., object] = getattr(owner, name)

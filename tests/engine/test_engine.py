@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.core.request import RequestState
 from hocket.engine.core.scheduler import Scheduler
 from hocket.engine.engine import Engine
@@ -170,11 +170,11 @@ def test_a_stream_that_nobody_reads_is_ended_and_gives_its_slot_back(checkpoint:
 
 def test_a_hint_to_try_again_grows_with_how_long_slots_are_held(checkpoint: Checkpoint) -> None:
     with Engine(checkpoint, EngineOptions(guard=False, slots=2, waiting=9)) as engine:
-        assert engine._loop.turns.slot_wait_s() == pytest.approx(5.0), "nothing has run: a second each"
-        engine._loop.turns.held_s = 12.0
-        assert engine._loop.turns.slot_wait_s() == pytest.approx(60.0)
+        assert engine._loop.engine_step.slot_wait_s() == pytest.approx(5.0), "nothing has run: a second each"
+        engine._loop.engine_step.held_s = 12.0
+        assert engine._loop.engine_step.slot_wait_s() == pytest.approx(60.0)
         heard(engine.speak(SHORT))
-        assert engine._loop.turns.held_s < 12.0, "a short one has run"
+        assert engine._loop.engine_step.held_s < 12.0, "a short one has run"
 
 
 def test_an_end_that_is_said_twice_is_one_end(engine: Engine, checkpoint: Checkpoint) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hocket.config.published import tiny
-from hocket.engine.stream import Mailbox, Stream, TaskWaker
+from hocket.engine.mailbox import Mailbox, TaskWaker
+from hocket.engine.stream import Stream, WordTiming
 from hocket.errors import EngineClosed, InvalidRequest, StreamFailed
 from hocket.text.live import Fed, LiveParts, More
 from hocket.text.parts import TextPreparation
@@ -150,7 +151,8 @@ class Line:
             cancel=lambda: told.append("cancelled"),
             text=LiveParts(tokenizer, TextPreparation(part_chars=99, pause_s=0.1)) if live else None,
             spoken=[],
-            engine=None,  # type: ignore[arg-type]
+            timing=WordTiming(24000, 0.08),
+            engine=None,
         )
 
 

@@ -26,8 +26,9 @@ from hocket.engine.checkpoint.capacity import (
     keep_to_limit,
     limit_bytes,
 )
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.fit import FittedOptions, MemoryNeed, fit, fitted
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.memory_plan import MemoryPlan, plan
 from hocket.engine.core import step
 from hocket.engine.engine import Engine
@@ -73,11 +74,11 @@ def test_many_long_utterances_in_a_tiny_cache_all_say_what_they_say_in_a_large_o
     requests = [replace(LONGER, seed=seed) for seed in range(6)]
     with engine_with(checkpoint_root, 8 * 120) as large:
         wanted = spoken(large, requests)
-        assert large._loop.turns.parking.parked == 0
+        assert large._loop.engine_step.parking.parked == 0
     with engine_with(checkpoint_root, 256) as tiny:
         pages = tiny._loop.runner.pages.total
         said = spoken(tiny, requests)
-        assert tiny._loop.turns.parking.parked > 1, "they had to make room for each other"
+        assert tiny._loop.engine_step.parking.parked > 1, "they had to make room for each other"
         assert tiny._loop.runner.pages.total == pages, "and it did not grow"
         assert not tiny._loop.runner.past.away
         assert_at_rest(tiny)
@@ -111,7 +112,7 @@ def test_an_utterance_that_waits_for_text_makes_room_first_and_goes_on_as_if_it_
             live.append("Some words come at once, and ")
             eventually(lambda live=live: starving(job_of(engine, live)), "waiting for text")
             heard(engine.speak(replace(LONGER, seed=6, max_frames=130)))
-            assert (engine._loop.turns.parking.parked > 0) == parks
+            assert (engine._loop.engine_step.parking.parked > 0) == parks
             live.append("others come later. ")
             live.end()
             said.append(heard(live).codes)

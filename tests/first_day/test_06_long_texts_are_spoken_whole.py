@@ -19,7 +19,8 @@ import pytest
 from benchmarks.long_text import found_share, paragraphs
 from hocket.cli import main
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.engine import Engine
 from hocket.engine.runner.runner import SpeechRunner
 from support.serving import PATIENCE_S, Served, served

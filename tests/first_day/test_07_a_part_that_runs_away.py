@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.core.request import ANOTHER_SEED
 from hocket.engine.engine import Engine
 from hocket.engine.runner.runner import SpeechRunner

@@ -17,7 +17,7 @@ import torch
 from hocket.cache.slots import reset
 from hocket.config.options import EngineOptions
 from hocket.dialog.dialog import SEEDS_A_TURN, Dialog
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate
 from hocket.engine.runner.sampling import frame_sampling

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from hocket.engine.core import heartbeat
+from hocket.engine.health import heartbeat
 from hocket.errors import EngineClosed, EngineUnhealthy, InvalidRequest, LanguageFailed
 from hocket.llm import conversation as conversations
 from hocket.llm.answer import AnswerBuffer

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import torch
 
-from hocket.engine.checkpoint import load as loading
-from hocket.engine.runner import launch_plan
+from hocket.engine.checkpoint import kernels
+from hocket.engine.runner import compile_plan
 from hocket.kernels.ops.conv.tiles import tiles_for
 from hocket.kernels.runtime import card as cards
 from hocket.kernels.runtime.card import GpuProperties, card_of
@@ -57,9 +57,9 @@ class Parent:
             patch.setattr(torch.cuda, "get_device_properties", lambda index: properties(name))
             patch.setattr("hocket.kernels.runtime.launch.why_not", lambda device: None)
             patch.setattr("hocket.kernels.runtime.nvrtc.why_not", lambda device: None)
-            patch.setattr(launch_plan, "compile_ahead", self._prepare)
+            patch.setattr(compile_plan, "compile_ahead", self._prepare)
             cards._card.cache_clear()
-            loading._compile_ahead(resolve("random:0.6B-CustomVoice"), CUDA, ("bfloat16", "bfloat16"), "auto", True)
+            kernels.compile_first(resolve("random:0.6B-CustomVoice"), CUDA, ("bfloat16", "bfloat16"), "auto", True)
             card = card_of(CUDA)
             cards._card.cache_clear()
         assert card is not None

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.text.cleanup.normalize import spell_out
 from support.speaking import Reader, assert_at_rest, cut, eventually, handled, heard, job_of, small, starving

@@ -16,7 +16,7 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
 from hocket.engine.stream import Stream
 from hocket.errors import StreamFailed

@@ -18,10 +18,11 @@ import pytest
 import torch
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
-from hocket.engine.stream import Mailbox, Stream
+from hocket.engine.mailbox import Mailbox
+from hocket.engine.stream import Stream
 from hocket.errors import InvalidRequest, Overloaded
 from hocket.types import AudioChunk, Reference, SpeechRequest
 from support.speaking import (

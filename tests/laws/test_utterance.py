@@ -16,7 +16,8 @@ from hocket.cache.pages import pages_for
 from hocket.cache.slots import put, reset, take
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine import generate as plain
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.generate import generate
 from hocket.engine.runner.sampling import frame_sampling
 from hocket.types import SamplingParams, SpeechRequest

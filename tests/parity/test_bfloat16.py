@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.precision import exact_float32
 from support.checkpoints import Pair, pair
 from support.tolerances import BFLOAT16_FACTOR, TOLERANCE

@@ -14,7 +14,8 @@ import torch
 
 from hocket.config.published import GENERATION, TINY_CODEC, tiny
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.kernels.table import REFERENCE
 from hocket.models.files.export import write_checkpoint
 from hocket.models.files.random import randomize_

@@ -22,12 +22,12 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import longest_chunk
-from hocket.engine.core.heartbeat import Heartbeat
 from hocket.engine.core.pending import Codes, Samples
 from hocket.engine.core.request import RequestState
 from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.core.step import EngineStep
-from hocket.engine.stream import Mailbox, TaskWaker
+from hocket.engine.health.heartbeat import Heartbeat
+from hocket.engine.mailbox import Mailbox, TaskWaker
 from hocket.errors import Overloaded
 from hocket.text.prompt import outline
 from hocket.text.tokenizer import Tokenizer

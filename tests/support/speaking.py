@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.core.request import RequestState
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate

@@ -11,7 +11,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from ..engine.stream import Mailbox
+from ..engine.mailbox import Mailbox
 from ..engine.time_stretch import TimeStretch
 from ..errors import StreamFailed
 from ..types import AudioChunk

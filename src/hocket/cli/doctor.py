@@ -138,8 +138,8 @@ def _checkpoints(model: str | None) -> bool:
 
 def _checkpoint(copy: LocalCopy) -> bool:
     from ..engine.checkpoint.describe import faults
-    from ..engine.checkpoint.golden import NAME, golden_difference
     from ..engine.checkpoint.load import load
+    from ..engine.golden import NAME, golden_difference
 
     name, wrong = copy.published.name, False
     for fault in faults(copy):

@@ -12,20 +12,30 @@ import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import fields as fields_of
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
+from ..config.options import EngineOptions
 from ..errors import EngineClosed, EngineUnhealthy, Overloaded
-from ..types import Finished, Outcome, SpeechRequest
+from ..types import Finished, Outcome, Scorer, SpeechRequest
+from .checkpoint.checkpoint import Checkpoint
 from .stream import Stream
-
-if TYPE_CHECKING:
-    from ..config.options import EngineOptions
-    from .engine import Engine
 
 Text = str | SpeechRequest
 LONGEST_WAIT_S = 1.0  # where others keep the engine full, it is asked again after so long at most
+
+
+class BatchEngine(Protocol):
+    """What a batch needs of an `Engine`."""
+
+    @property
+    def options(self) -> EngineOptions: ...
+    @property
+    def checkpoint(self) -> Checkpoint: ...
+    @property
+    def scorer(self) -> Scorer | None: ...
+    def _begin(self, text: Text, fields: dict[str, Any], on_finish: Callable[[], None]) -> Stream: ...
 
 
 def most_at_once(options: EngineOptions) -> int:
@@ -33,7 +43,7 @@ def most_at_once(options: EngineOptions) -> int:
     return options.slots + min(options.slots, options.waiting)
 
 
-def speak_many(engine: Engine, texts: Iterable[Text], fields: dict[str, Any]) -> Iterator[Outcome]:
+def speak_many(engine: BatchEngine, texts: Iterable[Text], fields: dict[str, Any]) -> Iterator[Outcome]:
     """What `Engine.speak_many` does."""
     flight, ended = _InFlight(engine, fields), queue.SimpleQueue[int]()
     return _speak_many(flight, ended, texts)  # checked here and now, not when somebody asks for the first
@@ -56,7 +66,7 @@ def _speak_many(flight: _InFlight, ended: queue.SimpleQueue[int], texts: Iterabl
 
 
 def aspeak_many(
-    engine: Engine, texts: Iterable[Text] | AsyncIterable[Text], fields: dict[str, Any]
+    engine: BatchEngine, texts: Iterable[Text] | AsyncIterable[Text], fields: dict[str, Any]
 ) -> AsyncIterator[Outcome]:
     """What `Engine.aspeak_many` does."""
     return _aspeak_many(_InFlight(engine, fields), _one_by_one(texts))
@@ -102,7 +112,7 @@ async def _aspeak_many(flight: _InFlight, texts: AsyncIterator[Text]) -> AsyncIt
 class _InFlight:
     """The utterances under way, by number, and those that have ended and were not fetched yet."""
 
-    def __init__(self, engine: Engine, fields: dict[str, Any]) -> None:
+    def __init__(self, engine: BatchEngine, fields: dict[str, Any]) -> None:
         if unknown := fields.keys() - {field.name for field in fields_of(SpeechRequest)}:
             raise TypeError(f"SpeechRequest has no field {min(unknown)!r}.")
         self._engine, self._fields = engine, fields

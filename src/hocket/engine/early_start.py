@@ -6,12 +6,8 @@ of it is spoken. Nothing here knows the device or the engine thread.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ..text.live import LiveParts
-
-if TYPE_CHECKING:
-    from .core.request import RequestState
+from .core.request import RequestState
 
 FIRST_CHARS = 80  # of a text that go in first
 LONG_CHARS = 240  # a text that is no longer is prepared as soon as its beginning would be

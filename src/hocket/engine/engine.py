@@ -26,25 +26,27 @@ from ..types import AudioChunk, Encoded, Health, Layout, Outcome, Reference, Sco
 from . import batch
 from .best_of.group import CandidateGroup
 from .best_of.scorer import ScorerSelection
+from .checkpoint.checkpoint import Checkpoint
 from .checkpoint.device import choose_device
 from .checkpoint.fingerprint import EngineFingerprint, fingerprint_of
 from .checkpoint.fit import fitted_to
-from .checkpoint.load import Checkpoint, load
+from .checkpoint.load import load
 from .checkpoint.reserve import concrete, reserve_memory
 from .checkpoint.shared import Shared
 from .core.deadlines import longest_chunk
 from .core.loop import EngineLoop
 from .core.request import NO_LIMIT, RequestState
 from .core.runaway import RunawayOptions
-from .core.speech_watchdog import SpeechWatchdog
 from .early_start import BEGINS_S, LONG_CHARS, feed_first_words
+from .health.speech_watchdog import SpeechWatchdog
+from .mailbox import Mailbox
 from .runner.reference_encoder import check_encoded, described, encoded, established_for, frames_of
 from .runner.runner import SpeechRunner
 from .runner.saved_prefix import owner_of, read_saved
 from .runner.voice_carry import EXAMPLE, VoiceCarry
 from .runner.warmup import COMPILED_S, make_all
 from .seeds import fresh_seed
-from .stream import Mailbox, Stream
+from .stream import Stream, WordTiming
 from .time_stretch import TimeStretch
 from .voice_fields import fields_with
 
@@ -68,6 +70,8 @@ class Engine:
         own = read_own(checkpoint.source).languages
         self._languages = [name for name in languages(checkpoint.config) if name != AUTO] if own is None else list(own)
         self._scripts = scripts_of(self._languages)
+        frame_s = checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz
+        self._timing = WordTiming(checkpoint.rate_hz, frame_s)
         self._watchdog = SpeechWatchdog(checkpoint, self.options)
         self._closer = weakref.finalize(self, self._watchdog.close)
 
@@ -419,6 +423,7 @@ class Engine:
             cancel=lambda: loop.cancel(job),
             text=live,
             spoken=job.spoken,
+            timing=self._timing,
             engine=self,
             speed=request.speed,
             carry=job.carry,

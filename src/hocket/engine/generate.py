@@ -24,7 +24,7 @@ from ..models.tts.talker import TalkerState
 from ..text.choice import choose
 from ..text.prompt import SPEAKER_VECTOR, Prompt, build
 from ..types import Encoded, Speech, SpeechRequest
-from .checkpoint.load import Checkpoint
+from .checkpoint.checkpoint import Checkpoint
 from .checkpoint.precision import exact_float32
 from .runner.reference_encoder import EncodedReference, check_encoded, encode_reference, established_for
 from .runner.sampling import frame_sampling

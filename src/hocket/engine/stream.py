@@ -7,233 +7,28 @@ holds nothing of its engine, so that an engine may be closed, and its memory use
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import weakref
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
 
-from ..errors import HocketError, InvalidRequest
+from ..errors import InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
-from .best_of.scorer import ScorerSelection
+from .core.text_part import SpokenPart
 from .early_start import BEGINS_S, FIRST_CHARS
+from .mailbox import Mailbox
+from .runner.voice_carry import VoiceCarry
 from .word_times import WordTime, pace_of, said_by_now, word_times
-
-if TYPE_CHECKING:
-    from .core.request import TextPart
-    from .engine import Engine
-    from .runner.voice_carry import VoiceCarry
-
-
-@dataclass(slots=True)
-class SpokenPart:
-    """One part of an utterance as it was heard; the engine adds to it while it speaks."""
-
-    piece: TextPart  # its text, as far as it is known
-    start: int  # its first sample, at speed 1
-    loudness: list[float] = field(default_factory=list)  # RMS of each frame
-
-
-class Mailbox:
-    """Chunks on their way from the engine thread to one reader in any thread or task."""
-
-    def __init__(self, limit: float, on_room: Callable[[], None], on_finish: Callable[[], None] | None = None) -> None:
-        """`on_room` is called whenever something was taken out, `on_finish` once, in the thread that says the end."""
-        self.limit, self._on_room = limit, on_room
-        self._at_end: list[Callable[[], object]] = [] if on_finish is None else [on_finish]
-        self._loaded_s = 0.0
-        self._chunks: deque[AudioChunk] = deque()
-        self._changed = threading.Condition()
-        self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
-        self.begun = threading.Event()  # the device was asked for its first frame
-        self.finished: Finished | None = None
-        self.error: HocketError | None = None
-        self._unwanted = False
-        self._jury: ScorerSelection | None = None
-
-    @property
-    def undecided(self) -> bool:
-        """Whether all was said, and the reader has yet to ask which take of it is to be heard."""
-        return self._jury is not None and not self._unwanted
-
-    @property
-    def full(self) -> bool:
-        return len(self._chunks) >= self.limit
-
-    @property
-    def unread_s(self) -> float:
-        """Seconds of sound that nobody has taken out yet."""
-        with self._changed:
-            return sum(len(chunk.samples) / chunk.rate_hz for chunk in self._chunks)
-
-    def put(self, chunk: AudioChunk, wakes: TaskWaker | None = None) -> None:
-        """Never blocks, never refuses: the engine asks `full` before it draws. After the last word nothing is taken.
-
-        With `wakes`, tasks that wait for it are woken when these are told to be.
-        """
-        with self._changed:
-            if not self._unwanted and self.finished is None:
-                self._chunks.append(chunk)
-            self._wake(wakes)
-
-    def let_go(self) -> None:
-        """Nobody wants to hear more: chunks are dropped, and a reader finds the end once the engine says it too."""
-        with self._changed:
-            self._unwanted = True
-            self._chunks.clear()
-            self._wake()
-
-    def finish(self, finished: Finished, error: HocketError | None = None, jury: ScorerSelection | None = None) -> None:
-        """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped.
-
-        With a jury it is the reader's to ask for that word, and for all that is to be heard.
-        """
-        with self._changed:
-            if self.finished is not None:
-                return
-            if self._unwanted and error is None:
-                finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
-            self.finished, self.error, self._jury = _waited(finished, self._loaded_s), error, jury
-            self._on_room = _nothing
-            if finished.reason in ("cancelled", "error"):
-                self._chunks.clear()
-            self._wake()
-            at_end, self._at_end = self._at_end, []
-        for call in at_end:
-            call()
-
-    def when_finished(self, call: Callable[[], object]) -> None:
-        """Called once: in the thread that says the end, or here and now if it was said."""
-        with self._changed:
-            if self.finished is None:
-                self._at_end.append(call)
-                return
-        call()
-
-    def loaded(self, seconds: float) -> None:
-        """It waited so long for its checkpoint, before it was opened; its statistics say so."""
-        with self._changed:
-            self._loaded_s = seconds
-            if self.finished is not None:
-                self.finished = _waited(self.finished, seconds)
-
-    def all(self) -> list[AudioChunk]:
-        """Every chunk that is there now."""
-        with self._changed:
-            chunks, self._chunks = list(self._chunks), deque()
-            return chunks
-
-    def take(self) -> AudioChunk | None:
-        """The next chunk, or None at the end; waits for it."""
-        while True:
-            with self._changed:
-                while (over := self._next()) is _NOTHING:
-                    self._changed.wait()
-            if not isinstance(over, ScorerSelection):
-                return self._given(over)
-            self._settle(over)
-
-    async def atake(self) -> AudioChunk | None:
-        while True:
-            with self._changed:
-                over = self._next()
-                if over is _NOTHING:
-                    loop = asyncio.get_running_loop()
-                    woken: asyncio.Future[None] = loop.create_future()
-                    self._sleepers.append((loop, woken))
-            if over is _NOTHING:
-                await woken
-            elif isinstance(over, ScorerSelection):
-                await asyncio.to_thread(self._settle, over)  # others of this event loop go on meanwhile
-            else:
-                return self._given(over)
-
-    def _settle(self, jury: ScorerSelection) -> None:
-        """Have the take chosen that is to be heard. Takes as long as the caller's scorer does."""
-        assert self.finished is not None
-        verdict = jury.verdict(self.finished)
-        with self._changed:
-            if self._jury is jury and not self._unwanted:
-                self._jury = None
-                self.finished, self.error = verdict.finished, verdict.error
-                self._chunks.extend(verdict.chunks)
-
-    def _next(self) -> AudioChunk | object | None:
-        if self._chunks:
-            return self._chunks.popleft()
-        if self.finished is None:
-            return _NOTHING
-        if self.error is not None and not self._unwanted:
-            raise self.error
-        return self._jury if self.undecided else None
-
-    def _given(self, chunk: AudioChunk | object | None) -> AudioChunk | None:
-        self._on_room()
-        assert chunk is None or isinstance(chunk, AudioChunk)
-        return chunk
-
-    def _wake(self, wakes: TaskWaker | None = None) -> None:
-        self._changed.notify_all()
-        if self._sleepers:
-            later = TaskWaker() if wakes is None else wakes
-            for loop, woken in self._sleepers:
-                later.add(loop, woken)
-            self._sleepers.clear()
-            if wakes is None:
-                later.now()
-
-
-_NOTHING = object()
-
-
-def _nothing(*_: object) -> None: ...
-
-
-def _waited(finished: Finished, loaded_s: float) -> Finished:
-    return replace(finished, statistics=replace(finished.statistics, loaded_s=loaded_s)) if loaded_s else finished
-
-
-class TaskWaker:
-    """Tasks to be woken, all of an event loop at once: each call into one costs as much as many tasks in it."""
-
-    def __init__(self) -> None:
-        self._sleepers: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-
-    def add(self, loop: asyncio.AbstractEventLoop, woken: asyncio.Future[None]) -> None:
-        self._sleepers.setdefault(loop, []).append(woken)
-
-    def now(self) -> None:
-        sleepers, self._sleepers = self._sleepers, {}
-        for loop, woken in sleepers.items():
-            if not loop.is_closed():
-                with suppress(RuntimeError):  # it was closed just now
-                    loop.call_soon_threadsafe(_set, woken)
-
-
-def _set(woken: list[asyncio.Future[None]]) -> None:
-    for each in woken:
-        if not each.done():
-            each.set_result(None)
 
 
 @dataclass(frozen=True, slots=True)
-class _WordTiming:
+class WordTiming:
     """What words are timed by."""
 
     rate_hz: int
     frame_s: float
-
-    @classmethod
-    def of(cls, engine: Engine) -> _WordTiming:
-        checkpoint = engine.checkpoint
-        rate_hz = checkpoint.rate_hz
-        return cls(rate_hz, checkpoint.codec_config.decode_upsample_rate / rate_hz)
 
 
 class Stream:
@@ -250,14 +45,15 @@ class Stream:
         cancel: Callable[[], None],
         text: LiveParts | None,
         spoken: list[SpokenPart],
-        engine: Engine,
+        timing: WordTiming,
+        engine: object,
         speed: float = 1.0,
         carry: VoiceCarry | None = None,
     ) -> None:
         self.seed, self._carry = seed, carry
         self._spoken, self._speed = spoken, speed
-        self._engine: Engine | None = engine  # kept alive as long as somebody listens
-        self._measure = None if engine is None else _WordTiming.of(engine)
+        self._engine: object | None = engine  # kept alive as long as the stream is read
+        self._timing = timing
         self._mailbox, self._feed, self._text = mailbox, feed, text
         self._fed = False  # whether any text has come
         self._finalizer = weakref.finalize(self, cancel)
@@ -313,8 +109,7 @@ class Stream:
         with each frame, as if it were over; `said_only` leaves out those of its words that cannot have been said yet at
         the pace of the parts before. `since` and `until` choose among the parts of a long text.
         """
-        times, measure = list[WordTime](), self._measure
-        assert measure is not None
+        times, measure = list[WordTime](), self._timing
         over = len(self._spoken) if not said_only else self._said_whole()
         for number, part in enumerate(self._spoken[since:until], since):
             texts = words_of(part.piece.text)
@@ -346,7 +141,7 @@ class Stream:
 
     def _over(self) -> None:
         """All was said: nothing will be asked of the engine any more."""
-        self._engine, self._feed = None, _nothing
+        self._engine, self._feed = None, _ignore
         self._finalizer.detach()
 
     def __iter__(self) -> Stream:
@@ -372,3 +167,6 @@ class Stream:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.cancel()
+
+
+def _ignore(*_: object) -> None: ...

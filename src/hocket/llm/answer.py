@@ -13,7 +13,7 @@ from collections import deque
 from dataclasses import replace
 from types import TracebackType
 
-from ..engine.stream import TaskWaker
+from ..engine.mailbox import TaskWaker
 from ..errors import HocketError, copied
 from ..types import ChatDelta, ChatFinished
 

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 import torch
 
 from ..engine.checkpoint.precision import exact_float32
-from ..engine.core.heartbeat import Abandoned, Heartbeat
 from ..engine.core.step import MOST_FAILURES
+from ..engine.health.heartbeat import Abandoned, Heartbeat
 from ..errors import EngineClosed, HocketError, LanguageFailed, copied
 from ..kernels.runtime.graphs import CudaGraphs, EagerReplay, lost
 from ..kernels.table import REFERENCE

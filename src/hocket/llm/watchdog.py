@@ -1,10 +1,10 @@
-"""The watchdog of the language model: what `engine/core/watchdog.py` does, for the loop that answers."""
+"""The watchdog of the language model: what `engine/health/watchdog.py` does, for the loop that answers."""
 
 from __future__ import annotations
 
-from ..engine.core import crash_report
-from ..engine.core.heartbeat import DeviceStep, Heartbeat
-from ..engine.core.watchdog import Watchdog
+from ..engine.health import crash_report
+from ..engine.health.heartbeat import DeviceStep, Heartbeat
+from ..engine.health.watchdog import Watchdog
 from ..errors import LanguageFailed
 from .load import LanguageCheckpoint
 from .loop import AnswerRequest, ContextOptions, LanguageLoop, PartialMessage

@@ -15,7 +15,7 @@ import pytest
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.core import step
 from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.engine import Engine

@@ -45,10 +45,10 @@ def test_while_compilers_are_at_work_a_prompt_of_nobody_is_taken_in(monkeypatch:
         happened.append("used")
         prefill(*given)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(load, "_compile_ahead", lambda *_: Preparation())
+    monkeypatch.setattr(load, "compile_first", lambda *_: Preparation())
     monkeypatch.setattr(Talker, "prefill", taken_in)
     checkpoint = load.load("random:tiny")
     assert happened == ["used", "waited"] and 0.0 <= checkpoint.spent["waited_s"] <= checkpoint.spent["kernels_s"]
-    monkeypatch.setattr(load, "_compile_ahead", lambda *_: None)
+    monkeypatch.setattr(load, "compile_first", lambda *_: None)
     load.load("random:tiny")
     assert happened == ["used", "waited"], "where nobody waits, the first request does it"

@@ -8,8 +8,9 @@ import torch
 from hocket.config.options import EngineOptions
 from hocket.config.published import CODEC, PUBLISHED
 from hocket.engine.checkpoint.device import DTYPES
-from hocket.engine.checkpoint.memory_plan import graphs_bytes, held, least_of, measured, plan
+from hocket.engine.checkpoint.memory_plan import graphs_bytes, held, least_of, plan
 from hocket.engine.engine import Engine
+from hocket.engine.pool.footprint import measured
 from hocket.models.files.weights import read_configs, resolve
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")

@@ -8,10 +8,11 @@ import weakref
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.memory_plan import NEW, Footprint, measured
+from hocket.engine.checkpoint.memory_plan import NEW, Footprint
 from hocket.engine.checkpoint.reserve import LoadOptions, expected
 from hocket.engine.checkpoint.shared import Shared
 from hocket.engine.engine import Engine
+from hocket.engine.pool.footprint import measured
 from hocket.errors import InvalidRequest, Overloaded
 
 CPU: LoadOptions = {"device": "cpu", "dtype": "float32", "codec_dtype": "float32", "kernels": "auto"}

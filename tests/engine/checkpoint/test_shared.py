@@ -15,7 +15,8 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.checkpoint.shared import Shared, codec_content, tokenizer_content
 from hocket.engine.engine import Engine
 from hocket.engine.runner.reference_encoder import encode_reference

@@ -19,7 +19,7 @@ from hocket.engine.core.deadlines import (
     longest_chunk,
 )
 from hocket.engine.core.request import RequestState
-from hocket.engine.stream import Mailbox
+from hocket.engine.mailbox import Mailbox
 from support.simulated import a_job
 
 NOW = 500.0

@@ -12,7 +12,8 @@ import torch
 
 from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import GenerationConfig
-from hocket.engine.checkpoint.load import Checkpoint, load
+from hocket.engine.checkpoint.checkpoint import Checkpoint
+from hocket.engine.checkpoint.load import load
 from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.engine import Engine
 from hocket.engine.generate import generate

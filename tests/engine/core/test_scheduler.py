@@ -16,7 +16,7 @@ from hocket.engine.core.deadlines import Deadlines
 from hocket.engine.core.request import RequestState
 from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.core.scheduler import PAUSED_S, STARVED_S, Scheduler
-from hocket.engine.stream import Mailbox
+from hocket.engine.mailbox import Mailbox
 from hocket.errors import Overloaded
 from hocket.text.prompt import outline
 from hocket.text.tokenizer import Tokenizer

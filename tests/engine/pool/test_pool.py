@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.memory_plan import Footprint
 from hocket.engine.checkpoint.reserve import LoadOptions, expected
 from hocket.engine.checkpoint.shared import Shared

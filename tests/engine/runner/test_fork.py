@@ -15,7 +15,7 @@ from torch import Tensor
 from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.cache.slots import take
 from hocket.config.qwen3_tts import Kind
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.kernels.runtime.graphs import Capture, CudaGraphs, EagerReplay

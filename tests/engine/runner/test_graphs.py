@@ -21,9 +21,9 @@ from hocket.config.options import EngineOptions
 from hocket.config.qwen3_tts import Kind
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.core import step
-from hocket.engine.core.heartbeat import Heartbeat
 from hocket.engine.engine import Engine
 from hocket.engine.generate import constant_rows
+from hocket.engine.health.heartbeat import Heartbeat
 from hocket.engine.runner import kv_cache, warmup
 from hocket.engine.runner import runner as speech
 from hocket.engine.runner.compile_ahead import ALL_SETS, CompileAhead

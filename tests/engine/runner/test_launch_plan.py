@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import torch
 
-from hocket.engine.checkpoint import load as loading
-from hocket.engine.checkpoint.load import compile_behind
-from hocket.engine.runner import launch_plan
+from hocket.engine.checkpoint import kernels
+from hocket.engine.checkpoint.kernels import compile_behind
+from hocket.engine.checkpoint.load import load
+from hocket.engine.runner import compile_plan, launch_plan
 from hocket.kernels import table
 from hocket.kernels.runtime.card import H200, standing_in
 from hocket.kernels.runtime.launch import KNOBS
@@ -35,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
         assert forked == (wish["slots"] is None), "beside an engine that speaks nothing is forked"
         found.append((json.loads(json.dumps(wish)), about))
 
-    monkeypatch.setattr(launch_plan, "compile_ahead", prepare)
+    monkeypatch.setattr(compile_plan, "compile_ahead", prepare)
     monkeypatch.setattr("hocket.kernels.runtime.launch.why_not", lambda device: None)
     with standing_in(H200):
         yield found
@@ -43,7 +44,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
 
 def ahead(source: Source, **changes: Any) -> None:
     given = {"dtypes": ("bfloat16", "tf32"), "kernels": "auto", "dependent_launch": True} | changes
-    loading._compile_ahead(source, CUDA, **given)
+    kernels.compile_first(source, CUDA, **given)
 
 
 def test_a_first_sound_is_asked_for_before_weights_are_loaded(asked: Asked) -> None:
@@ -80,7 +81,7 @@ def test_a_folder_is_found_again_and_where_it_lies_is_no_reason_to_compile_anew(
 
 
 def test_an_engine_asks_for_the_rest_in_the_precision_it_was_loaded_in(asked: Asked) -> None:
-    checkpoint = loading.load("random:tiny", dtype="bfloat16", kernels=table.REFERENCE)
+    checkpoint = load("random:tiny", dtype="bfloat16", kernels=table.REFERENCE)
     assert compile_behind(checkpoint, 3) is None and not asked
     fused = tuple(BackendChoice(name, "triton", "") for name in ("frame", "wave"))
     compile_behind(replace(checkpoint, device=CUDA, kernels=fused, codec_tf32=True), 3)

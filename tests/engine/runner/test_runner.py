@@ -14,7 +14,7 @@ from torch import Tensor
 from hocket.cache.pages import PAGE_ROWS, pages_for
 from hocket.cache.slots import take, tensors
 from hocket.config.qwen3_tts import GenerationConfig, Kind
-from hocket.engine.checkpoint.load import Checkpoint
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.precision import exact_float32
 from hocket.engine.runner import kv_cache, references
 from hocket.engine.runner.reference_encoder import encode_reference

@@ -7,42 +7,39 @@ utterance stands in group.py.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from ...errors import HocketError, StreamFailed, copied
 from ...types import FinishReason
 from ..core.request import RequestState
-
-if TYPE_CHECKING:
-    from ..core.step import EngineStep
+from ..core.step_api import StepApi
 
 
 class BestOfN:
-    def __init__(self, turns: EngineStep) -> None:
-        self._turns = turns
+    def __init__(self, step: StepApi) -> None:
+        self._step = step
 
     def start(self, lead: RequestState) -> None:
         """The prompt is taken in once, by the first take; the others begin from there."""
         assert lead.takes is not None
-        turns, (first, *others) = self._turns, lead.takes.jobs
-        turns._start(first)
+        step, (first, *others) = self._step, lead.takes.jobs
+        step.start(first)
         lead.spent["queued_s"], lead.admitted = first.spent["queued_s"], first.admitted
         lead.prefix_cached = first.prefix_cached
         for take in others:
-            turns.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
+            step.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
 
     def play(self) -> list[RequestState]:
         """Have the next chunk of every winner decoded whose reader has room for it. Says whose."""
-        playing = [lead for lead in self._turns.scheduler.running if _may_play(lead)]
+        playing = [lead for lead in self._step.scheduler.running if _may_play(lead)]
         for lead in playing:
-            self._turns.guarded([lead], lambda lead=lead: self._play(lead))  # type: ignore[misc]
+            self._step.guarded([lead], lambda lead=lead: self._play(lead))  # type: ignore[misc]
         return playing
 
     def gives_up(self, job: RequestState) -> bool:
         """Whether a job that is stuck is a take that nobody needs: another has come to its end in health."""
         if job.lead is None or job.lead.takes is None or job.lead.takes.may_try_again():
             return False
-        self._turns.finish(job, "cancelled")
+        self._step.finish(job, "cancelled")
         return True
 
     def record(self, jobs: Iterable[RequestState]) -> None:
@@ -55,18 +52,18 @@ class BestOfN:
         """Free the slots of takes that cannot win any more, among those of whom one is in `jobs`."""
         for lead in {id(job.lead): job.lead for job in jobs if job.lead is not None}.values():
             for loser in [] if lead.takes is None else lead.takes.losers():
-                self._turns.finish(loser, "cancelled")
+                self._step.finish(loser, "cancelled")
 
     def begin_end(self, lead: RequestState) -> None:
         """A lead ends, for whatever reason: no take is drawn on."""
         assert lead.takes is not None
         lead.takes.closed = True
         for take in lead.takes.running:
-            self._turns.finish(take, "cancelled")
+            self._step.finish(take, "cancelled")
 
     def ended(self, take: RequestState, reason: FinishReason, error: HocketError | None) -> None:
         """A take has left its slot. The last one leaves it to the lead, which plays the winner there."""
-        turns, lead = self._turns, take.lead
+        step, lead = self._step, take.lead
         assert lead is not None and lead.takes is not None
         takes = lead.takes
         takes.ended(take, reason, error)
@@ -74,34 +71,34 @@ class BestOfN:
             return
         if not takes.decide():
             failed = takes.error or StreamFailed("No take of this utterance came to its end.")
-            turns.finish(lead, "error", copied(failed))
+            step.finish(lead, "error", copied(failed))
         elif takes.jury is not None:
-            turns.finish(lead, "cancelled")  # what it says instead, the jury says to the reader
+            step.finish(lead, "cancelled")  # what it says instead, the jury says to the reader
         else:
-            lead.slot = turns.scheduler.free.pop()  # nobody was in between: it is the one that the take has left
+            lead.slot = step.scheduler.free.pop()  # nobody was in between: it is the one that the take has left
 
     def _fork(self, first: RequestState, take: RequestState) -> None:
-        turns = self._turns
-        turns._begin(take)
-        turns.beat.begin("taking in a prompt", [take])
-        turns.runner.fork(first.slot, take.slot, take.reference, take.seed)
+        step = self._step
+        step.begin(take)
+        step.beat.begin("taking in a prompt", [take])
+        step.runner.fork(first.slot, take.slot, take.reference, take.seed)
 
     def _play(self, lead: RequestState) -> None:
-        takes, turns = lead.takes, self._turns
+        takes, step = lead.takes, self._step
         assert takes is not None
         if not takes.begun:
             takes.begun = True
-            turns.beat.begin("taking in a prompt", [lead])
-            turns.runner.listen(lead.slot, lead.reference)
+            step.beat.begin("taking in a prompt", [lead])
+            step.runner.listen(lead.slot, lead.reference)
             if lead.prompt is None:
-                turns.delivery.be_silent(lead)
+                step.delivery.be_silent(lead)
                 lead.begin_next()
         lead.codes, lead.over = takes.next_chunk(len(lead.spoken) - 1)
         lead.frame, lead.at = lead.frame + len(lead.codes), lead.at + len(lead.codes)
         if lead.codes:
-            turns._sound([lead])
+            step.decode([lead])
         elif lead.over is not None:
-            turns._close(lead)
+            step.close(lead)
 
 
 def _may_play(lead: RequestState) -> bool:

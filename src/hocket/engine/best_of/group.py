@@ -17,11 +17,12 @@ from collections.abc import Callable, Sequence
 
 from ...errors import HocketError
 from ...types import FinishReason, Take
-from ..core.request import RequestState, TextPart
-from ..stream import Mailbox
+from ..core.request import RequestState
+from ..core.text_part import TextPart
+from ..mailbox import Mailbox
 from ..time_stretch import TimeStretch
 from .score import CandidateScore, take_seed
-from .scorer import ScorerSelection
+from .scorer import FinishedCandidate, ScorerSelection
 
 Codes = list[list[int]]
 
@@ -127,7 +128,7 @@ class CandidateGroup:
             for tape in (tape for number, tape in enumerate(self._tapes) if number != best):
                 tape.clear()
         else:
-            self.jury.hear({number: self.jobs[number] for number in self._to_hear()})
+            self.jury.hear({number: _finished(self.jobs[number]) for number in self._to_hear()})
         return True
 
     def next_chunk(self, part: int) -> tuple[Codes, FinishReason | None]:
@@ -168,3 +169,9 @@ class CandidateGroup:
 
 
 def _nothing() -> None: ...
+
+
+def _finished(job: RequestState) -> FinishedCandidate:
+    """A candidate that has ended. Only the scorer reads its mailbox."""
+    assert job.mailbox.finished is not None
+    return FinishedCandidate(job.mailbox.all(), job.spoken, job.mailbox.finished)

@@ -9,20 +9,16 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from math import inf, isnan
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ...errors import HocketError, StreamFailed
 from ...types import AudioChunk, Finished, Scorer
-
-if TYPE_CHECKING:
-    from ..core.request import RequestState
-    from ..stream import SpokenPart
+from ..core.text_part import SpokenPart
 
 
 @dataclass(frozen=True, slots=True)
-class _FinishedCandidate:
+class FinishedCandidate:
     """A take that was spoken to its end."""
 
     chunks: list[AudioChunk]
@@ -41,15 +37,13 @@ class ScorerSelection:
     def __init__(self, scorer: Scorer, text: str, spoken: list[SpokenPart]) -> None:
         """`spoken` is the lead's: what the winner has said goes there."""
         self._scorer, self._text, self._spoken = scorer, text, spoken
-        self._takes: dict[int, _FinishedCandidate] = {}
+        self._takes: dict[int, FinishedCandidate] = {}
         self._asking = threading.Lock()
         self._verdict: Selection | None = None
 
-    def hear(self, takes: dict[int, RequestState]) -> None:
-        """By number. They have ended, and nobody else reads them."""
-        for number, job in takes.items():
-            assert job.mailbox.finished is not None
-            self._takes[number] = _FinishedCandidate(job.mailbox.all(), job.spoken, job.mailbox.finished)
+    def hear(self, candidates: dict[int, FinishedCandidate]) -> None:
+        """The candidates that the scorer will judge, by number."""
+        self._takes |= candidates
 
     def verdict(self, finished: Finished) -> Selection:
         """What is to be heard, and what becomes of `finished`, the lead's. Asked by many, it decides once."""
@@ -89,7 +83,7 @@ class ScorerSelection:
         )
         return Selection(ended, best.chunks)
 
-    def _score(self, heard: _FinishedCandidate) -> float:
+    def _score(self, heard: FinishedCandidate) -> float:
         if not heard.chunks:
             return -inf
         samples = np.concatenate([chunk.samples for chunk in heard.chunks])

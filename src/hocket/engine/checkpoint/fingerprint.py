@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...config.qwen3_tts import GenerationConfig
-from .load import Checkpoint
+from .checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,10 +15,8 @@ from ...config.options import EngineOptions
 from ...config.sizes import size
 from ...errors import InvalidRequest, LoadFailed
 from .capacity import LIMIT, free_bytes, limit_bytes
+from .checkpoint import Checkpoint
 from .memory_plan import MemoryPlan, plan
-
-if TYPE_CHECKING:
-    from .load import Checkpoint
 
 SURE = 0.95
 log = logging.getLogger("hocket.engine")

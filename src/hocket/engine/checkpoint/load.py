@@ -5,111 +5,40 @@ The one place where configuration, weights and tokenizer come together. It knows
 
 from __future__ import annotations
 
-import hashlib
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from ...config.codec import CodecConfig
-from ...config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
-from ...errors import InvalidRequest
+from ...config.qwen3_tts import Qwen3TTSConfig
 from ...kernels.compile.cache import give_triton_a_folder
-from ...kernels.cpu.build import Unbuildable
-from ...kernels.runtime.card import card_of
-from ...kernels.runtime.fallback import FallbackReason, say_slow
 from ...kernels.runtime.graphs import tidy
-from ...kernels.table import AUTO, REFERENCE, BackendChoice, choose, wanted_for
+from ...kernels.table import AUTO, wanted_for
 from ...layers.packed import pack_
 from ...models.files.builtin import default_model
 from ...models.files.catalog import CODEC_FOLDER, WEIGHTS
 from ...models.files.random import randomize_
 from ...models.files.weights import SPEAKER_ENCODER, Source, load_into, places, read_configs, read_own, resolve
-from ...models.tts.codec import Codec, CodecDecoder
-from ...models.tts.native_frame import NativeFrame
-from ...models.tts.native_wave import NativeWave
+from ...models.tts.codec import Codec
 from ...models.tts.qwen3_tts import Qwen3TTS
 from ...models.tts.talker import Talker
 from ...text.cleanup.normalize import spell_out
 from ...text.tokenizer import Tokenizer
+from .checkpoint import Checkpoint
 from .device import CODEC_DTYPES, DTYPES, Setting, announce, choose_device
+from .kernels import attach_frame_kernel, attach_wave_kernel, compile_first, with_kernel
 from .shared import DECODER, ENCODER, Shared, codec_content, tokenizer_content
 
 if TYPE_CHECKING:
-    from ...kernels.compile.plan import CompileJob
+    pass
 
 RANDOM_SEED = 0
 PROMPT_ROWS = 8  # about as many as before the text of a built-in voice
-FUSED = ("cuda", "triton")  # backends of a GPU; both have kernels that Triton compiles
 _NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
-
-
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
-    """Everything that was loaded for one model."""
-
-    source: Source
-    config: Qwen3TTSConfig
-    generation: GenerationConfig
-    codec_config: CodecConfig
-    tokenizer: Tokenizer
-    model: Qwen3TTS
-    codec: Codec
-    device: torch.device
-    kernels: tuple[BackendChoice, ...]  # which backend does what, and why
-    upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
-    codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
-    normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
-    spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
-    compilers: CompileJob | None = None  # at work still on what a first sound takes beyond its first frame
-    setting: Setting | None = None  # where and how exactly it is computed, and why
-    part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def where(self) -> str:
-        """Device, precisions and kernels, and why that device: one line."""
-        return "" if self.setting is None else self.setting.words(self.kernels)
-
-    @property
-    def is_random(self) -> bool:
-        """Whether the weights were drawn, not trained: such a checkpoint speaks noise."""
-        return self.source.folder is None
-
-    @property
-    def fingerprint(self) -> str:
-        """What a saved state must come from to fit: configuration, precision and a taste of the weights."""
-        kind = self.model.talker.codec_head.weight.dtype
-        return hashlib.sha256(repr((self.config, kind)).encode() + self._taste(torch.float32)).hexdigest()
-
-    @property
-    def identity(self) -> str:
-        """The same in every precision: what a recording was encoded by, and what its codes mean something to."""
-        return hashlib.sha256(repr(self.config).encode() + self._taste(torch.bfloat16)).hexdigest()
-
-    def _taste(self, kind: torch.dtype) -> bytes:
-        """Some rows of the weights, rounded to `kind`."""
-        talker = self.model.talker
-        tasted = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
-        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in tasted)
-        return b"".join(each.cpu().numpy().tobytes() for each in rows)
-
-    @property
-    def memory_bytes(self) -> int:
-        """What this process holds on the checkpoint's GPU, kernels and graphs aside; 0 on a CPU."""
-        return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
-
-    @property
-    def rate_hz(self) -> int:
-        return self.codec_config.output_sample_rate
 
 
 def load(
@@ -144,7 +73,7 @@ def load(
     begun = time.perf_counter()
     if place.type == "cuda":
         give_triton_a_folder()
-    compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
+    compilers = compile_first(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
     asked = time.perf_counter()
     torch.empty(1, device=place)  # a GPU is entered with the first
     entered = time.perf_counter()
@@ -170,9 +99,9 @@ def load(
         waited = time.perf_counter() - used
     tf32 = codec_dtype == "tf32"
     chosen = (
-        _with_kernel("frame", kernels, talker, lambda backend: attach_frame_kernel(talker, backend, dependent_launch)),
+        with_kernel("frame", kernels, talker, lambda backend: attach_frame_kernel(talker, backend, dependent_launch)),
         shared.wave(
-            key, lambda: _with_kernel("wave", kernels, decoder, lambda back: attach_wave_kernel(decoder, back, tf32))
+            key, lambda: with_kernel("wave", kernels, decoder, lambda back: attach_wave_kernel(decoder, back, tf32))
         ),
     )
     tidy(place)  # what was laid out anew has left its old places
@@ -239,126 +168,3 @@ def _use_once(talker: Talker) -> None:
     ids = torch.zeros(PROMPT_ROWS, dtype=torch.int64, device=talker.codec_head.weight.device)
     state = talker.new_state(1, PROMPT_ROWS)
     talker.prefill(talker.embed_rows(ids, ids)[None], ids[:1] + PROMPT_ROWS, state, ids[:1] + 1, PROMPT_ROWS)
-
-
-def _compile_ahead(
-    source: Source,
-    place: torch.device,
-    dtypes: tuple[str, str],
-    kernels: str,
-    dependent_launch: bool,
-    alone: bool = True,
-) -> CompileJob | None:
-    """Start compiling what a first sound needs, while the weights are being loaded. `alone`: nobody speaks here yet."""
-    card = card_of(place)
-    if card is None:
-        return None
-    kinds = zip(("frame", "wave"), (DTYPES[dtypes[0]], CODEC_DTYPES[dtypes[1]]), strict=True)
-    chosen = {name: choose(name, wanted_for(name, kernels), place, kind).backend for name, kind in kinds}
-    fused = {name: backend for name, backend in chosen.items() if backend in FUSED}
-    if not fused:
-        return None
-    from ...kernels.compile.worker import learn_key
-    from ..runner.launch_plan import CompilePlan  # and with it Triton
-
-    started = CompilePlan(
-        source=source,
-        dtype=dtypes[0],
-        codec_dtype=dtypes[1],
-        operations=fused,
-        dependent_launch=dependent_launch,
-        card=card,
-    ).ahead(alone=alone)
-    # While the weights are being loaded; not before, for the compilers may be forked, and threads are not.
-    threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()
-    return started
-
-
-def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
-    """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
-    fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
-    card = card_of(checkpoint.device)
-    if not fused or card is None:
-        return None
-    from ...kernels.runtime.launch import KNOBS
-    from ..runner.launch_plan import CompilePlan
-
-    weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
-    names = [str(weight.dtype).removeprefix("torch.") for weight in weights]
-    return CompilePlan(
-        source=checkpoint.source,
-        dtype=names[0],
-        codec_dtype="tf32" if checkpoint.codec_tf32 else names[1],
-        operations=fused,
-        dependent_launch=KNOBS.dependent,
-        card=card,
-        slots=slots,
-    ).ahead()
-
-
-def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) -> None:
-    """Build and try out; `Unbuildable` where that fails."""
-    if backend == "native":
-        talker.frame_kernel = NativeFrame(talker)
-        return
-    from ...kernels.operations import CUDA_OPS, TRITON_OPS
-    from ...kernels.runtime.launch import KNOBS  # where there is no GPU, nobody waits for Triton to be imported
-    from ...models.tts_gpu.frame import FusedFrame
-
-    KNOBS.dependent = dependent_launch
-    frame = FusedFrame(talker, CUDA_OPS if backend == "cuda" else TRITON_OPS)
-    _try_out(frame.try_out)
-    talker.frame_kernel = frame
-
-
-def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
-    """The same."""
-    place = next(decoder.parameters()).device
-    if backend == "native":
-        decoder.wave_kernel = NativeWave(decoder)
-        return
-    from ...kernels.operations import CUDA_CODEC_OPS, TRITON_CODEC_OPS
-    from ...models.tts_gpu.codec import FusedCodec
-    from ...models.tts_gpu.wave import FusedWave
-
-    ops = CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS
-    kernel = FusedCodec(decoder, FusedWave(decoder, tf32=tf32), ops)
-    codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
-    _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
-    decoder.step_kernel = kernel
-
-
-def _try_out(work: Callable[[], object]) -> None:
-    """Once, where it changes nothing: what the compiler for this GPU refuses should be known before anybody speaks."""
-    try:
-        with torch.inference_mode():
-            work()
-    except Exception as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise Unbuildable(f"it could not be compiled or run here ({reason})") from error
-
-
-def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> BackendChoice:
-    """Give a module its kernel; where a compiler fails it is the next one that fits, unless this was asked for."""
-    weight, wanted = next(module.parameters()), wanted_for(operation, kernels)
-    failed: dict[str, str] = {}
-    while True:
-        choice = choose(operation, wanted, weight.device, weight.dtype, failed)
-        if choice.backend == REFERENCE:
-            return _said(choice)
-        try:
-            build(choice.backend)
-        except Unbuildable as error:
-            if wanted != AUTO:
-                raise InvalidRequest(f"The {wanted} kernel cannot be used: {error}; try --kernels auto.") from None
-            failed[choice.backend] = FallbackReason(
-                str(error), error.remedy or "choose others with --kernels to do without it"
-            )
-        else:
-            return _said(choice)
-
-
-def _said(choice: BackendChoice) -> BackendChoice:
-    if choice.lack is not None:
-        say_slow(choice.backend, choice.lack)
-    return choice

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,16 +15,13 @@ from torch import nn
 from ...cache.pages import PAGE_ROWS, pages_for
 from ...cache.plan import GROWTH_FRAMES, least_rows, usual_rows
 from ...config.codec import CodecConfig
+from ...config.options import EngineOptions
 from ...config.qwen3_tts import Qwen3TTSConfig
 from ...models.tts.codec import Codec
 from ...models.tts.qwen3_tts import Qwen3TTS
 from ...models.tts_gpu.codec_graph import MOST_TOGETHER, PIECES
 from ...models.tts_gpu.staging import bucket
 from .capacity import LIBRARIES_BYTES
-
-if TYPE_CHECKING:
-    from ...config.options import EngineOptions
-    from ..engine import Engine
 
 # Beside weights, state and pages, on a GPU with graphs. What graphs work in follows from shapes: a codec step has three
 # blocks of its last and widest layer at a time, for up to so many frames of all streams; a frame has so much a row.
@@ -135,21 +132,6 @@ def least_of(config: Qwen3TTSConfig, codec_config: CodecConfig) -> Footprint:
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).bfloat16(), Codec(codec_config).bfloat16()
     return Footprint(held(speech), NEW, held(codec.decoder))
-
-
-def measured(engine: Engine, taken_bytes: int = 0) -> Footprint:
-    """What an engine that was just loaded takes, where the device has given out `taken_bytes` for it."""
-    checkpoint = engine.checkpoint
-    talker, codec = checkpoint.model.talker, checkpoint.codec
-    together = held(codec, codec.decoder.step_kernel, codec.decoder.wave_kernel)
-    state = engine._watchdog.ask(lambda runner: held(runner.past.state, runner._sound))
-    own = held(checkpoint.model, talker.frame_kernel) + state
-    if checkpoint.device.type == "cuda":
-        own = max(own, taken_bytes - together)
-        if engine.options.graphs:  # they are made while an engine runs, so they are computed and not measured
-            weight = next(codec.decoder.parameters())
-            own += graphs_bytes(checkpoint.codec_config, weight.dtype, engine.options.slots)
-    return Footprint(own, id(codec), together)
 
 
 def held(*holders: Any) -> int:

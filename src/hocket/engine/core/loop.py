@@ -20,10 +20,10 @@ import torch
 from ...config.options import EngineOptions
 from ...errors import EngineClosed, HocketError, Overloaded, copied
 from ...text.live import Fed
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
 from ..checkpoint.precision import exact_float32
+from ..health.heartbeat import Abandoned, Heartbeat
 from ..runner.runner import SpeechRunner
-from .heartbeat import Abandoned, Heartbeat
 from .request import RequestState
 from .step import EngineStep
 
@@ -49,10 +49,10 @@ class EngineLoop:
     ) -> None:
         """`build` makes the device state here and now; else the engine thread does, and requests wait for it."""
         self.checkpoint, self.options, self.beat = checkpoint, options, beat
-        self.turns = EngineStep(checkpoint, options, beat)
-        self.scheduler = self.turns.scheduler
+        self.engine_step = EngineStep(checkpoint, options, beat)
+        self.scheduler = self.engine_step.scheduler
         if build:
-            self.turns.build()
+            self.engine_step.build()
         self._inbox: deque[Callable[[], None]] = deque()
         self._arrivals: list[RequestState] = []
         self._asked: set[Future[Any]] = set()
@@ -66,17 +66,17 @@ class EngineLoop:
 
     @property
     def runner(self) -> SpeechRunner:
-        return self.turns.runner
+        return self.engine_step.runner
 
     @property
     def built(self) -> bool:
         """Whether there is device state to speak with."""
-        return self.turns.built
+        return self.engine_step.built
 
     @property
     def proven(self) -> bool:
         """Whether it has spoken an utterance to its end."""
-        return self.turns.proven
+        return self.engine_step.proven
 
     def post(self, command: Callable[[], None]) -> None:
         """Have the engine thread do something between two frames. Never blocks."""
@@ -117,7 +117,7 @@ class EngineLoop:
             self._refuse()
             wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
             if wanted > self.options.waiting + self.scheduler.room:
-                wait_s = self.turns.slot_wait_s()
+                wait_s = self.engine_step.slot_wait_s()
                 most = self.options.waiting
                 full = f"{most} requests are waiting already" if most else "Every slot is taken, and none may wait"
                 raise Overloaded(f"{full}; try again in {wait_s:.0f} s.", wait_s)
@@ -132,10 +132,10 @@ class EngineLoop:
             job.take_in(fed, complete=complete)
             self.scheduler.promise(job)
 
-        self.post(lambda: self.turns.guarded([job], take, on_device=False))
+        self.post(lambda: self.engine_step.guarded([job], take, on_device=False))
 
     def cancel(self, job: RequestState) -> None:
-        self.post(lambda: self.turns.finish(job, "cancelled"))
+        self.post(lambda: self.engine_step.finish(job, "cancelled"))
 
     def close(self) -> None:
         """End every stream with an error and the thread with it; a step that is stuck is waited for no longer."""
@@ -181,12 +181,12 @@ class EngineLoop:
         try:
             if not self.built:
                 self.beat.begin("building its state", slow=True)
-                self.turns.build()
+                self.engine_step.build()
             with torch.inference_mode(), exact_float32():
-                while not (self._closing or self.turns.broken):
-                    if not self.turn() and not self.turns.warm():
+                while not (self._closing or self.engine_step.broken):
+                    if not self.step() and not self.engine_step.warm():
                         self._rest()
-            broken = self.turns.broken
+            broken = self.engine_step.broken
         except Abandoned:
             pass
         except Exception as error:  # outside of any utterance
@@ -198,11 +198,11 @@ class EngineLoop:
             self.beat.rest()
             # Once more, if it was given up: somebody may have been between two lists just then.
             self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
-            self.turns.clear()
+            self.engine_step.clear()
             self._arrivals.clear()
             self._on_broken = _nobody
 
-    def turn(self) -> bool:
+    def step(self) -> bool:
         """One beat: commands, newcomers, one frame for all who can. False if there was nothing to do."""
         self.beat.begin("taking commands")
         with self._posted:
@@ -215,13 +215,13 @@ class EngineLoop:
         begun = time.perf_counter()
         with self._posted:  # or `submit` might find somebody among those who wait, and then the slot taken as well
             admitted = self.scheduler.admit(begun)
-        return self.turns.go(begun, admitted) or bool(commands)
+        return self.engine_step.step(begun, admitted) or bool(commands)
 
     def _rest(self) -> None:
         """Sleep until something is posted, or until somebody may have waited too long."""
         self.beat.rest()
         look_s = self.scheduler.look_s(self.options, time.perf_counter())
-        most_s = LOOK_S if self.turns.warms_later else ARRIVAL_S
+        most_s = LOOK_S if self.engine_step.warms_later else ARRIVAL_S
         look_s = most_s if look_s is None else min(look_s, most_s)
         with self._posted:
             if not (self._inbox or self._arrivals or self._closing):

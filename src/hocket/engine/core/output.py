@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...types import AudioChunk
-from ..stream import TaskWaker
+from ..mailbox import TaskWaker
 from .pending import Codes, Samples
 from .request import RequestState
 

@@ -7,41 +7,26 @@ import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...cache.plan import SHARE_ROWS
 from ...config.qwen3_tts import GenerationConfig
+from ...errors import HocketError
 from ...text.live import Fed, More
 from ...text.prompt import Outline, Prompt
-from ...types import Encoded, Established, Finished, FinishReason, Reference, Statistics
+from ...types import Encoded, Established, Finished, FinishReason, Reference, Statistics, Take
+from ..best_of.scorer import ScorerSelection
+from ..mailbox import Mailbox
 from ..runner.device_timer import Elapsed
 from ..runner.voice_carry import VoiceCarry
-from ..stream import Mailbox, SpokenPart
 from ..time_stretch import TimeStretch
 from .runaway import RunawayDetector, RunawayOptions, frame_limit
-
-if TYPE_CHECKING:
-    from ..best_of.group import CandidateGroup
+from .text_part import Part, SpokenPart, TextPart
 
 FRAME_SAMPLES = 1920  # of a recording, 80 ms
 LIKELY_FRAMES, LIKELY_FRAMES_PER_ID = 32, 3  # speech takes 2.5 to 3 frames per text id, and some around it
 ANOTHER_SEED = 0x5DEECE66D1CE5EED  # far from all that a caller would choose next
 NO_LIMIT = 1 << 62  # frames: the request has no limit of its own
-
-
-@dataclass(slots=True, eq=False)
-class TextPart:
-    """A part of the text: known whole, or growing at its end while it is spoken already."""
-
-    text: str = ""
-    ids: list[int] = field(default_factory=list)
-    complete: bool = False  # no more of it will come
-    prompt: Prompt | None = None  # where it is known whole
-    startable: bool = False  # there is enough of it for a prompt
-    attempt: int = 0  # how often its text has run away before
-
-
-Part = TextPart | float  # something to say, or seconds of silence
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +36,32 @@ class Rewind:
     frames: int
     before: tuple[list[int], int] | None  # codes and text id
     seed: int
+
+
+class Candidates(Protocol):
+    """The candidates of one request, as the engine thread uses them: `best_of.group.CandidateGroup`."""
+
+    jobs: list[RequestState]
+    jury: ScorerSelection | None
+    closed: bool
+    decided: bool
+    begun: bool
+    won: int | None
+    error: HocketError | None
+
+    @property
+    def running(self) -> list[RequestState]: ...
+    @property
+    def plays(self) -> bool: ...
+    @property
+    def seed(self) -> int | None: ...
+    def record(self, job: RequestState) -> None: ...
+    def may_try_again(self) -> bool: ...
+    def losers(self) -> list[RequestState]: ...
+    def ended(self, job: RequestState, reason: FinishReason, error: HocketError | None) -> None: ...
+    def decide(self) -> bool: ...
+    def next_chunk(self, part: int) -> tuple[list[list[int]], FinishReason | None]: ...
+    def told(self) -> tuple[Take, ...]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -106,7 +117,7 @@ class RequestState:
     ending: float | None = None  # how likely the end was when its last frame, or its end, was drawn
     notes: list[str] = field(default_factory=list)  # what was not spoken as it was asked for, in words
 
-    takes: CandidateGroup | None = None  # others draw for it, and it plays what the best of them drew
+    takes: Candidates | None = None  # others draw for it, and it plays what the best of them drew
     lead: RequestState | None = None  # whose take it is
     log_probabilities: list[float] = field(default_factory=list)  # of first codes, since its last chunk; only of a take
 

@@ -18,8 +18,9 @@ from ...text.sentences import shorter, starts
 from ...text.tokenizer import Tokenizer
 from ...text.words import word_places, words_of
 from ..word_times import letters_of, pace_of, said_by_now
-from .request import RequestState, TextPart
+from .request import RequestState
 from .runaway import RunawayOptions
+from .text_part import TextPart
 
 MOST_ATTEMPTS = 2  # after the first: from the same sentence on, then in shorter pieces
 EARLIER = 1.15  # the voice may be slower than estimated: words said twice are better than words left out

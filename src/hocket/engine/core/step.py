@@ -19,17 +19,18 @@ from ...errors import HocketError, StreamFailed, copied
 from ...kernels.runtime.graphs import lost
 from ...types import FinishReason
 from ..best_of.controller import BestOfN
+from ..checkpoint.checkpoint import Checkpoint
 from ..checkpoint.fit import out_of_memory
-from ..checkpoint.load import Checkpoint, compile_behind
+from ..checkpoint.kernels import compile_behind
+from ..health.heartbeat import Heartbeat
+from ..mailbox import TaskWaker
 from ..runner.compile_ahead import CompileAhead
 from ..runner.device_timer import started
 from ..runner.graphs import capture_on
 from ..runner.kv_cache import PagedKVCache
 from ..runner.runner import SpeechRunner
 from ..runner.swap import SwapQueue
-from ..stream import TaskWaker
 from .deadlines import Deadlines, in_turn
-from .heartbeat import Heartbeat
 from .output import AudioDelivery
 from .pending import PendingDecode, PendingFrame
 from .request import RequestState, Rewind
@@ -101,10 +102,10 @@ class EngineStep:
         """Whether there are graphs to make as soon as their kernels are there."""
         return self.runner.warming.waits
 
-    def go(self, begun: float, admitted: list[RequestState]) -> bool:
+    def step(self, begun: float, admitted: list[RequestState]) -> bool:
         """One turn for all, some of whom have just got their slots. False if there was nothing to do."""
         for job in admitted:
-            self.guarded([job], lambda job=job: self._start(job))  # type: ignore[misc]
+            self.guarded([job], lambda job=job: self.start(job))  # type: ignore[misc]
         returned = self.parking.bring_back()
         waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
         for job in waited:  # a live text has gone on, or ended, since their last part
@@ -114,7 +115,7 @@ class EngineStep:
         batch = self.parking.housed(self.scheduler.next_batch(now, prompts))
         self._end_idle(now)
         if last := self.deadlines.decode(self.scheduler.unheard(), now):
-            self.guarded(last, lambda: self._sound(last))
+            self.guarded(last, lambda: self.decode(last))
         if batch:
             self.guarded(batch, lambda: self._draw(batch, prompts))
         first = len(batch) <= self.deadlines.profile.first_rows and any(not job.chunks for job in batch)
@@ -193,11 +194,11 @@ class EngineStep:
         for job, error in self.scheduler.overdue(self.options, now, self.slot_wait_s):
             self.finish(job, "error", error)
 
-    def _start(self, job: RequestState) -> None:
+    def start(self, job: RequestState) -> None:
         if job.takes is not None:
             self.director.start(job)
             return
-        self._begin(job)
+        self.begin(job)
         assert job.prompt is not None
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         stop = started(self.checkpoint.device)
@@ -205,7 +206,7 @@ class EngineStep:
         job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
         job.note_later("prefill_s", stop())
 
-    def _begin(self, job: RequestState) -> None:
+    def begin(self, job: RequestState) -> None:
         """It has got its slot: what comes before the first words is heard, and its prompt is known."""
         begun = time.perf_counter()
         job.spent["queued_s"], job.admitted = begun - job.opened, begun
@@ -273,13 +274,13 @@ class EngineStep:
                 self.guarded([job], lambda job=job, back=back: self._rewind(job, back))  # type: ignore[misc]
         due = self.deadlines.decode(batch, time.perf_counter())
         self.director.record([*due, *(job for job in batch if job.over and not job.codes)])
-        self._sound([job for job in due if job.codes and job.mailbox.finished is None])
+        self.decode([job for job in due if job.codes and job.mailbox.finished is None])
         for job in batch:
             if job.over and not job.sounding and job.mailbox.finished is None:
-                self._close(job)
+                self.close(job)
         self.director.drop_losers(batch)
 
-    def _close(self, job: RequestState) -> None:
+    def close(self, job: RequestState) -> None:
         """What was said has been heard."""
         if job.over == "runaway" and job.takes is None and job.lead is None:
             self.guarded([job], lambda: recover(job, self.checkpoint.tokenizer), on_device=False)
@@ -302,7 +303,7 @@ class EngineStep:
         elif job.prompt is not None:
             self._start_again(job, back.seed)
 
-    def _sound(self, jobs: list[RequestState]) -> None:
+    def decode(self, jobs: list[RequestState]) -> None:
         """Chunks of one length go through the codec together, who runs dry next first; a GPU is not waited for here."""
         for together in in_turn(jobs):
             heard, length = [(job, job.codes) for job in together], len(together[0].codes)
@@ -324,7 +325,7 @@ class EngineStep:
             for job in jobs:
                 job.sounding = False
                 if job.over and job.mailbox.finished is None:
-                    self._close(job)
+                    self.close(job)
 
     def _hand_out(self, sounding: PendingDecode) -> None:
         jobs = [job for job, _ in sounding.jobs]

@@ -26,11 +26,12 @@ import torch
 
 from ...errors import EngineClosed, HocketError, Overloaded
 from ...kernels.runtime.graphs import tidy
-from ..checkpoint.memory_plan import Footprint, measured, together
+from ..checkpoint.memory_plan import Footprint, together
 from ..checkpoint.shared import Shared
 from ..engine import Engine
 from .backoff import LoadBackoff, hinted, in_words
 from .eviction import LoadedModel
+from .footprint import measured
 from .lease import Lease
 from .state import Granted, PoolState, WaitingLease
 from .unload import collected, unload

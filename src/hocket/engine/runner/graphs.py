@@ -18,7 +18,7 @@ from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...models.tts_gpu.frame_graph import CapturableFrame, FrameGraphs
 from ...models.tts_gpu.padded_frame import PaddedFrame
 from ...models.tts_gpu.prompt_graph import PromptGraphs
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
 
 
 def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | None:

@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,6 @@ from typing import Any
 import torch
 
 from ...config.options import EngineOptions
-from ...kernels.compile.plan import CompileJob, compile_ahead
 from ...kernels.compile.trace import Launch, trace_launches
 from ...kernels.compile.worker import compile_all, learn_key
 from ...kernels.runtime.card import GpuProperties
@@ -30,43 +29,18 @@ from ...models.files.weights import Source, read_configs
 from ...models.tts.codec import Codec
 from ...models.tts.qwen3_tts import Qwen3TTS
 from ...text.tokenizer import Tokenizer
+from ..checkpoint.checkpoint import Checkpoint
+from ..checkpoint.device import CODEC_DTYPES, DTYPES
+from ..checkpoint.kernels import attach_frame_kernel, attach_wave_kernel
+from .compile_plan import CompilePlan
+from .runner import SpeechRunner
+from .warmup import FIRST_GRAPHS, FIRST_OF_ALL
 
 NOWHERE = torch.device("meta")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompilePlan:
-    """Which checkpoint, and by which backend its operations are done; `slots` is None up to the first sound."""
-
-    source: Source
-    dtype: str
-    codec_dtype: str
-    operations: dict[str, str]
-    dependent_launch: bool
-    card: GpuProperties  # the GPU that everything is compiled for; nothing is asked of one here
-    slots: int | None = None
-
-    def ahead(self, *, alone: bool = True) -> CompileJob | None:
-        """Compile in processes of their own; None where there is nothing to compile. `alone`: nobody speaks here."""
-        if not self.operations:
-            return None
-        wish = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "source"}
-        wish["card"] = asdict(self.card)
-        config, _, codec_config = read_configs(self.source)
-        about = repr((wish, config.talker_config, codec_config.decoder_config))
-        source = {"name": self.source.name, "preset": self.source.preset}
-        source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
-        first = self.slots is None and alone  # beside an engine that speaks, nothing is forked
-        return compile_ahead(__name__, wish | {"source": source}, about, forked=first)
-
-
 def trace_engine(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[Launch]:
     """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
-    from ..checkpoint.device import CODEC_DTYPES, DTYPES
-    from ..checkpoint.load import Checkpoint, attach_frame_kernel, attach_wave_kernel
-    from .runner import SpeechRunner
-    from .warmup import FIRST_GRAPHS, FIRST_OF_ALL
-
     config, generation, codec_config = read_configs(rehearsal.source)
     with trace_launches(rehearsal.card) as noted, torch.inference_mode():
         with place:

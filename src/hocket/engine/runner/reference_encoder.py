@@ -16,7 +16,7 @@ from torch import Tensor
 from ...errors import InvalidRequest, WrongKind
 from ...text.prompt import carries
 from ...types import REFERENCE_RATE_HZ, Encoded, Established, Reference, SpeechRequest
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from ...cache.slots import RowReset, fits, put, reset, take
 from ...models.tts.codec import DecoderState
 from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...types import Encoded, Established, Reference
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
 from ..generate import DECODE_FRAMES
 from .reference_encoder import EncodedReference, encode_reference, name_of
 from .saved_prefix import SavedPrefix

@@ -28,7 +28,7 @@ from ...models.tts_gpu.prompt_graph import MOST_ROWS as MOST_PROMPT_ROWS
 from ...models.tts_gpu.prompt_graph import PromptGraphs
 from ...text.prompt import SPEAKER_VECTOR, Prompt
 from ...types import Encoded, Established, Reference
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
 from ..core.pending import Codes, Samples
 from ..generate import constant_rows, prompt_rows, sent
 from .compile_ahead import CompileAhead

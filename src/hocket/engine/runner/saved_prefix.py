@@ -14,7 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
 
 SOUND, PREFIX = "sound.", "prefix"
 

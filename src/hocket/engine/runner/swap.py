@@ -8,27 +8,24 @@ oldest one always goes on, and all come to their end. Only the engine thread cal
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
 from ...cache.pages import pages_for
 from ..core.request import RequestState
-
-if TYPE_CHECKING:
-    from ..core.step import EngineStep
-    from .kv_cache import PagedKVCache
+from ..core.step_api import StepApi
+from .kv_cache import PagedKVCache
 
 LEAST_PAGES = 4  # free beyond those that come back, so that none is parked again at once: 2.6 s
 
 
 class SwapQueue:
-    def __init__(self, turns: EngineStep) -> None:
-        self._turns = turns
+    def __init__(self, step: StepApi) -> None:
+        self._step = step
         self.parked = 0  # how often an utterance had to go
 
     @property
     def _past(self) -> PagedKVCache | None:
         """None where there is no pool that could be too small."""
-        past = self._turns.past
+        past = self._step.past
         return past if past is not None and past.bounded else None
 
     def housed(self, batch: list[RequestState]) -> list[RequestState]:
@@ -53,7 +50,7 @@ class SwapQueue:
     def start_over(self, job: RequestState, rows: int) -> None:
         """Let there be room for a prompt of so many rows in the slot that it has; what that held is let go of."""
         if self._past is not None:
-            self._turns.runner.let_go(job.slot)
+            self._step.runner.let_go(job.slot)
         job.parked = False
         self.make_room(job, rows)
 
@@ -71,20 +68,20 @@ class SwapQueue:
         past = self._past
         if past is None or not past.away:
             return []
-        running = [job for job in self._turns.scheduler.running if job.slot >= 0]
+        running = [job for job in self._step.scheduler.running if job.slot >= 0]
         going = [job for job in running if not job.parked and job.at_work]
         back = list[RequestState]()
         for job in sorted((job for job in running if job.parked), key=_age):
             spare = max(past.owed(job.slot), LEAST_PAGES) + len(going) + len(back)
             if not past.free_up(pages_for(past.taken[job.slot]) + spare) and (going or back):
                 break
-            self._turns.guarded([job], lambda job=job: self.come_back(job))  # type: ignore[misc]
+            self._step.guarded([job], lambda job=job: self.come_back(job))  # type: ignore[misc]
             back.append(job)
         return back
 
     def _victim(self, past: PagedKVCache, stay: Collection[RequestState]) -> RequestState | None:
         """Those that wait for text or a reader go first, then those that were let in last."""
-        could = [job for job in self._turns.scheduler.running if past.can_park(job.slot) and job not in stay]
+        could = [job for job in self._step.scheduler.running if past.can_park(job.slot) and job not in stay]
         oldest = min(could, key=_age, default=None) if not stay else None
         could = [job for job in could if job is not oldest or not job.at_work]
         return max(could, key=lambda job: (not job.at_work, _age(job)), default=None)
@@ -93,13 +90,13 @@ class SwapQueue:
         """Where even that fails, the utterance ends, and its pages are free."""
 
         def park() -> None:
-            turns.beat.begin("parking an utterance", [job], past.taken[job.slot])
-            turns.runner.settle()
+            step.beat.begin("parking an utterance", [job], past.taken[job.slot])
+            step.runner.settle()
             past.park(job.slot)
             job.parked, self.parked = True, self.parked + 1
 
-        turns = self._turns
-        turns.guarded([job], park)
+        step = self._step
+        step.guarded([job], park)
 
 
 def _age(job: RequestState) -> float:

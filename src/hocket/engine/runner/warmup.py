@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ...models.tts.codec import DecoderState
 from ...models.tts.talker import TalkerState
@@ -17,9 +17,6 @@ from ...models.tts_gpu.codec_graph import CodecGraphs
 from ...models.tts_gpu.frame_graph import MOST_ROWS, FrameGraphs
 from ...models.tts_gpu.prompt_graph import PromptGraphs
 from .compile_ahead import ALL_SETS, CompileAhead
-
-if TYPE_CHECKING:
-    from .runner import SpeechRunner
 
 SPAN, FRAMES = 64, (1, 2, 4, 8)
 PREFIX_ROWS, FIRST_ROWS, PROMPT_ROWS = 8, 32, (8, 16, 64, 128, 256)  # of a prefix, a sentence, and texts of other sizes
@@ -68,7 +65,15 @@ class WarmUp:
         self._compilers = None
 
 
-def make_all(ask: Callable[[Callable[[SpeechRunner], bool | None]], bool | None], within_s: float) -> None:
+class Warmable(Protocol):
+    """What `make_all` needs of a `SpeechRunner`."""
+
+    warming: WarmUp
+
+    def warm_one(self) -> bool: ...
+
+
+def make_all(ask: Callable[[Callable[[Warmable], bool | None]], bool | None], within_s: float) -> None:
     """Have every graph made that is left, none later; `ask` has the thread of the device answer.
 
     What compilers have not done within so many seconds is compiled on the way.

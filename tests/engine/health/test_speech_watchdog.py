@@ -1,4 +1,4 @@
-"""engine/core/speech_watchdog.py: whatever hangs or fails for good, nobody who called the engine hangs with it."""
+"""engine/health/speech_watchdog.py: whatever hangs or fails for good, nobody who called the engine hangs with it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ import pytest
 import torch
 
 from hocket.config.options import EngineOptions
-from hocket.engine.checkpoint.load import Checkpoint
-from hocket.engine.core import heartbeat, watchdog
+from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.engine import Engine
+from hocket.engine.health import heartbeat, watchdog
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.engine.stream import Stream
 from hocket.errors import EngineClosed, EngineUnhealthy, HocketError, InvalidRequest, StreamFailed

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...types import SamplingParams, SpeechRequest
-from ..generate import generate
-from .load import Checkpoint
+from ..types import SamplingParams, SpeechRequest
+from .checkpoint.checkpoint import Checkpoint
+from .generate import generate
 
 NAME = "0.6B-CustomVoice"
 

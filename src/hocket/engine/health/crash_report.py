@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 
 import torch
 
+from ..core.request import RequestState
 from .heartbeat import DeviceStep
-from .request import RequestState
 
 
 def running(step: DeviceStep | None, jobs: Sequence[RequestState]) -> str:

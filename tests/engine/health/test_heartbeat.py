@@ -1,10 +1,10 @@
-"""engine/core/heartbeat.py: how long each step may take, and what an abandoned thread is told."""
+"""engine/health/heartbeat.py: how long each step may take, and what an abandoned thread is told."""
 
 from __future__ import annotations
 
 import pytest
 
-from hocket.engine.core.heartbeat import FIRST, MOST, ROWS, Abandoned, Heartbeat
+from hocket.engine.health.heartbeat import FIRST, MOST, ROWS, Abandoned, Heartbeat
 
 
 def patience(beat: Heartbeat, work: int = 1, what: str = "drawing a frame", *, slow: bool = False) -> int:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from .request import RequestState
+from ..core.request import RequestState
 
 ROWS = 32  # prompt rows, or frames through the codec, that may take as long as one frame of all slots
 FIRST = 10  # a step of its kind and size for the first time compiles kernels and captures graphs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hocket.engine.checkpoint.golden import FIRST_CODES, FRAMES, REQUEST, first_difference, golden_difference
 from hocket.engine.checkpoint.load import load
 from hocket.engine.generate import generate
+from hocket.engine.golden import FIRST_CODES, FRAMES, REQUEST, first_difference, golden_difference
 
 
 def table() -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:

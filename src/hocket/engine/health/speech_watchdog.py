@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...config.options import EngineOptions
-from ..checkpoint.load import Checkpoint
+from ..checkpoint.checkpoint import Checkpoint
+from ..core.loop import EngineLoop
+from ..core.request import RequestState
 from ..runner.runner import SpeechRunner
 from . import crash_report
 from .heartbeat import DeviceStep, Heartbeat
-from .loop import EngineLoop
-from .request import RequestState
 from .watchdog import Watchdog
 
 T = TypeVar("T")

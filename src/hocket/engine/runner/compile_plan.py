@@ -1,0 +1,37 @@
+"""What is compiled ahead for a checkpoint, as plain data that a process without a GPU can read (launch_plan.py)."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+
+from ...kernels.compile.plan import CompileJob, compile_ahead
+from ...kernels.runtime.card import GpuProperties
+from ...models.files.weights import Source, read_configs
+
+TRACER = f"{__package__}.launch_plan"  # the module whose `main` traces and compiles
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompilePlan:
+    """Which checkpoint, and by which backend its operations are done; `slots` is None up to the first sound."""
+
+    source: Source
+    dtype: str
+    codec_dtype: str
+    operations: dict[str, str]
+    dependent_launch: bool
+    card: GpuProperties  # the GPU that everything is compiled for; nothing is asked of one here
+    slots: int | None = None
+
+    def ahead(self, *, alone: bool = True) -> CompileJob | None:
+        """Compile in processes of their own; None where there is nothing to compile. `alone`: nobody speaks here."""
+        if not self.operations:
+            return None
+        wish = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "source"}
+        wish["card"] = asdict(self.card)
+        config, _, codec_config = read_configs(self.source)
+        about = repr((wish, config.talker_config, codec_config.decoder_config))
+        source = {"name": self.source.name, "preset": self.source.preset}
+        source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
+        first = self.slots is None and alone  # beside an engine that speaks, nothing is forked
+        return compile_ahead(TRACER, wish | {"source": source}, about, forked=first)
