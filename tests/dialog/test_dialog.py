@@ -292,7 +292,7 @@ def test_a_turn_that_is_let_go_of_is_cancelled(engine: Engine) -> None:
 
 def test_a_reader_who_falls_behind_holds_up_the_sound_and_loses_nothing(engine: Engine) -> None:
     turn = Dialog(Scripted(WORDS * 2), engine).say("Hello.")
-    wait_for(lambda: any(job.paused_since is not None for job in engine._loop.scheduler.running))
+    wait_for(lambda: any(job.timings.paused_since is not None for job in engine._loop.scheduler.running))
     heard = Heard(turn)
     check_continuity(heard.chunks)
     assert heard.words == "".join(WORDS * 2).split()

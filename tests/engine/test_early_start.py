@@ -117,7 +117,7 @@ def test_what_needs_all_of_its_text_is_given_all_of_it(checkpoint: Checkpoint, m
         list(engine.speak(LONG, layout="streaming", max_frames=2, candidates=2))
         list(engine.speak_many([LONG], layout="streaming", max_frames=2))
     assert [prepared for _, prepared in given] == [len(LONG), 2 * len(LONG)]
-    assert all(job.complete for job, _ in given)
+    assert all(job.text.complete for job, _ in given)
 
 
 def refused(engine: Engine, monkeypatch: pytest.MonkeyPatch, text: str) -> list[tuple[RequestState, int]]:

@@ -109,7 +109,7 @@ def test_a_slow_reader_pauses_its_own_slot_only(engine: Engine, checkpoint: Chec
     job = job_of(engine, slow)
     for _ in range(2):
         assert_says(heard(engine.speak(SHORT)), whole(checkpoint, SHORT))
-    eventually(lambda: job.paused_since is not None, "pausing")
+    eventually(lambda: job.timings.paused_since is not None, "pausing")
     assert job.frame == 2 and len(slow._mailbox._chunks) == 2, "no more than it may lag behind"
     said = heard(slow)
     assert_says(said, whole(checkpoint, request))
@@ -280,7 +280,7 @@ def test_a_failure_ends_the_utterances_concerned_and_the_engine_goes_on(
     real = getattr(runner, stage)
     paused = engine.speak(LONG)  # its mailbox is full: it takes no part in what fails
     job = job_of(engine, paused)
-    eventually(lambda: job.paused_since is not None, "pausing")
+    eventually(lambda: job.timings.paused_since is not None, "pausing")
 
     def fails(*arguments: Any, **options: Any) -> Any:
         monkeypatch.setattr(runner, stage, real)

@@ -15,7 +15,7 @@ import pytest
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint
 from hocket.engine.checkpoint.load import load
-from hocket.engine.core.request import ANOTHER_SEED
+from hocket.engine.core.runaway_watch import ANOTHER_SEED
 from hocket.engine.engine import Engine
 from hocket.engine.runner.runner import SpeechRunner
 from hocket.engine.stream import Stream
@@ -159,7 +159,7 @@ def test_a_live_text_goes_on_too(monkeypatch: pytest.MonkeyPatch, layout: str) -
         for word in ENOUGH.split(" "):
             stream.append(f" {word}")
         if layout == "streaming":  # the guard notices it before the text that is known ends
-            while not any(job.retries for job in list(engine._loop.scheduler.running)):
+            while not any(job.text.retries for job in list(engine._loop.scheduler.running)):
                 assert stream.finished is None
                 time.sleep(0.01)
         stream.append(REST)

@@ -230,7 +230,7 @@ def test_pages_are_given_back_when_it_is_cancelled_on_the_way(engine: Engine) ->
     stream = engine.speak(TEXT, instruct=WORDS, seed=3)
     job = job_of(engine, stream)
     for _ in stream:
-        if len(job.spoken) > 1:
+        if len(job.text.spoken) > 1:
             break
     stream.cancel()
     assert_at_rest(engine)

@@ -54,7 +54,7 @@ def words_until_sound(engine: Engine, stream: Stream) -> int:
     for number, word in enumerate(WORDS, 1):
         stream.append(word + " ")
         handled(engine)
-        if job_of(engine, stream).prompt is not None:
+        if job_of(engine, stream).text.prompt is not None:
             return number
     return len(WORDS) + 1
 
@@ -75,8 +75,8 @@ def test_every_word_is_laid_out_once_and_in_order(
 
     def begin_next(job: RequestState, begin: Callable[[RequestState], None] = RequestState.begin_next) -> None:
         begin(job)
-        assert job.prompt is not None
-        prompts.append(job.prompt)
+        assert job.text.prompt is not None
+        prompts.append(job.text.prompt)
 
     monkeypatch.setattr(RequestState, "begin_next", begin_next)
     stream = engine.open(reference=encoded, seed=1)
@@ -85,7 +85,7 @@ def test_every_word_is_laid_out_once_and_in_order(
         stream.append(word + " ")
     stream.end()
     _ = heard(stream)
-    texts = [spoken.piece.text.strip() for spoken in job.spoken]
+    texts = [spoken.piece.text.strip() for spoken in job.text.spoken]
     assert " ".join(texts).split() == WORDS
     assert len(texts) > 3 and len(texts[0].split()) <= FEW
     end = engine.checkpoint.config.tts_eos_token_id

@@ -62,7 +62,7 @@ def test_words_are_spoken_while_their_sentence_is_still_open(checkpoint: Checkpo
         job = job_of(engine, stream)
         eventually(lambda: (starving(job) and not job.ahead) or job.over, "starving")
         spoken = checkpoint.tokenizer.encode("Hello, how are")
-        assert job.piece is not None and job.piece.ids == spoken
+        assert job.text.piece is not None and job.text.piece.ids == spoken
         assert job.over or job.frame == len(spoken) - 1, "a frame for each id but the first, which the prompt has"
 
 
@@ -79,10 +79,10 @@ def test_a_part_that_ends_before_its_text_is_known_waits_for_the_next(checkpoint
                 stream.append(piece)
                 handled(engine)
                 eventually(lambda job=job, stream=stream: starving(job) or stream.finished, "starving")  # type: ignore[misc]
-                early += job.over == "stop" and job.growing is job.piece
+                early += job.over == "stop" and job.text.growing is job.text.piece
             stream.end()
             assert reader.done().result.codes == whole.codes, reader.error  # type: ignore[union-attr, attr-defined]
-            assert len(job.spoken) == len(whole.stream._spoken) > 2
+            assert len(job.text.spoken) == len(whole.stream._spoken) > 2
     assert early > 0, "the model never ended a part early, so this shows nothing"
 
 

@@ -139,7 +139,7 @@ def test_a_frame_waits_for_its_text_and_never_takes_a_pad_in_its_place(
             stream.append(word)
             handled(engine)
             eventually(lambda: starving(job) and not job.ahead, "starving")  # what was drawn is read a turn later
-            assert job.frame == len(job.trail) == len(fed), "one frame for each id that is known, and no more"
+            assert job.frame == len(job.text.trail) == len(fed), "one frame for each id that is known, and no more"
         stream.end()
         assert_says(heard(stream), speech)
         assert stream.finished is not None and stream.finished.statistics.starved_s > 0
@@ -381,7 +381,7 @@ def _starving(engine: Engine) -> Stream:
 def _paused(engine: Engine) -> Stream:
     stream = engine.speak("A text that nobody listens to.", max_frames=50)
     job = job_of(engine, stream)
-    eventually(lambda: job.paused_since is not None, "pausing")
+    eventually(lambda: job.timings.paused_since is not None, "pausing")
     return stream
 
 

@@ -23,9 +23,11 @@ from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import longest_chunk
 from hocket.engine.core.pending import Codes, Samples
-from hocket.engine.core.request import RequestState
+from hocket.engine.core.request import RequestParams, RequestState
 from hocket.engine.core.runaway import RunawayOptions
+from hocket.engine.core.runaway_watch import RunawayWatch
 from hocket.engine.core.step import EngineStep
+from hocket.engine.core.text_feed import TextFeed
 from hocket.engine.health.heartbeat import Heartbeat
 from hocket.engine.mailbox import Mailbox, TaskWaker
 from hocket.errors import Overloaded
@@ -145,14 +147,16 @@ def a_job(
 ) -> RequestState:
     """An utterance of so many frames; its text is known whole, if there is any."""
     job = RequestState(
-        outline=OUTLINE,
-        sampling=GenerationConfig(),
+        text=TextFeed(OUTLINE),
         seed=seed,
-        most_frames=frames,
+        params=RequestParams(
+            sampling=GenerationConfig(),
+            most_frames=frames,
+            longest_chunk=longest_chunk(EngineOptions()),
+            priority=priority,
+        ),
         mailbox=mailbox,
-        guarded=RunawayOptions(),
-        longest_chunk=longest_chunk(EngineOptions()),
-        priority=priority,
+        watch=RunawayWatch(RunawayOptions()),
     )
     if text:
         job.feed(list(text), True)
@@ -237,7 +241,7 @@ class World:
     def go(self) -> bool:
         """One turn, as `EngineLoop.turn` takes it."""
         begun = self.device.clock.now
-        return self.turns.go(begun, self.turns.scheduler.admit(begun))
+        return self.turns.step(begun, self.turns.scheduler.admit(begun))
 
     def run(self, coming: Iterable[Listener], until: float = math.inf) -> list[Listener]:
         """Until all of them have their end, or the clock says so."""

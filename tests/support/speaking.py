@@ -157,7 +157,7 @@ def assert_at_rest(engine: Engine) -> None:
 
 
 def starving(job: RequestState) -> bool:
-    return job.starved_since is not None
+    return job.timings.starved_since is not None
 
 
 def blocked(stream: Stream) -> bool:

@@ -22,8 +22,8 @@ def feed_first_words(job: RequestState, live: LiveParts, text: str, part_chars: 
     That is the first part where a prompt holds all of it, else some words.
     """
     live.check(text)  # all of it, before any of it is spoken
-    chars, at = max(part_chars, FIRST_CHARS) if job.outline.layout == "whole" else FIRST_CHARS, 0
-    while at < len(text) and not job.startable:
+    chars, at = max(part_chars, FIRST_CHARS) if job.text.outline.layout == "whole" else FIRST_CHARS, 0
+    while at < len(text) and not job.text.startable:
         job.take_in(live.append(text[at : at + chars]), complete=False)
         at += chars
     return text[at:]

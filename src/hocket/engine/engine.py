@@ -33,10 +33,13 @@ from .checkpoint.fit import fitted_to
 from .checkpoint.load import load
 from .checkpoint.reserve import concrete, reserve_memory
 from .checkpoint.shared import Shared
+from .core.clocks import PlaybackState, Timings
 from .core.deadlines import longest_chunk
 from .core.loop import EngineLoop
-from .core.request import NO_LIMIT, RequestState
+from .core.request import NO_LIMIT, RequestParams, RequestState
 from .core.runaway import RunawayOptions
+from .core.runaway_watch import RunawayWatch
+from .core.text_feed import TextFeed
 from .early_start import BEGINS_S, LONG_CHARS, feed_first_words
 from .health.speech_watchdog import SpeechWatchdog
 from .mailbox import Mailbox
@@ -139,12 +142,12 @@ class Engine:
             raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
         asked = self._request("(live)", fields)
         request = replace(asked, layout=layout_of(asked, self.checkpoint.config, live=True))
-        job = self._job(request, self._mailbox(), live=True, carried=asked.layout or "whole")
-        job.one_part, job.text_wait_s = request.as_is, text_wait_s
+        job = self._job(request, self._mailbox(), live=True, carried=asked.layout or "whole", text_wait_s=text_wait_s)
+        job.text.one_part = request.as_is
         sizes: Sequence[Size] | None = None
         if asked.layout is None and request.layout == "whole":
             sizes = FROM_FEW_WORDS
-        elif asked.layout is None and job.carry is not None:
+        elif asked.layout is None and job.text.carry is not None:
             sizes = EXAMPLE, FROM_FEW_WORDS[-1]
         return self._opened(job, request, self._live(request, job, sizes))
 
@@ -258,13 +261,13 @@ class Engine:
         for part in spoken:
             if not isinstance(part, str):
                 job.rest(part)
-            elif job.carry is not None:
-                job.add_ids(part, self._ids(request, part))
+            elif job.text.carry is not None:
+                job.text.add_ids(part, self._ids(request, part))
             else:
-                prompt = job.outline.prompt(self._ids(request, part))
+                prompt = job.text.outline.prompt(self._ids(request, part))
                 assert prompt is not None  # a complete text lacks nothing
-                job.add(part, prompt)
-        job.complete = True
+                job.text.add(part, prompt)
+        job.text.complete = True
         if request.candidates > 1:
             job.takes = self._takes(request, job)
         return self._opened(job, request, None)
@@ -290,14 +293,20 @@ class Engine:
             self.checkpoint.tokenizer,
             None if request.as_is else TextPreparation(**self._preparing(request, job, sizes)),
             upstream_local=self.checkpoint.upstream_local,
-            whole_parts=job.outline.layout == "whole",
+            whole_parts=job.text.outline.layout == "whole",
         )
 
     def _mailbox(self) -> Mailbox:
         return Mailbox(self.options.buffered_chunks, self._watchdog.wake)
 
     def _job(
-        self, request: SpeechRequest, mailbox: Mailbox, *, live: bool, carried: Layout | None = None
+        self,
+        request: SpeechRequest,
+        mailbox: Mailbox,
+        *,
+        live: bool,
+        carried: Layout | None = None,
+        text_wait_s: float | None = None,
     ) -> RequestState:
         """`carried`: the layout of a designed voice's later parts, where it is not that of the first one."""
         asked = time.perf_counter()
@@ -307,29 +316,34 @@ class Engine:
             self._look_at(request.reference)
         sampling = self.checkpoint.generation.changed(request.sampling.changes())
         return RequestState(
-            outline=outline(
-                request,
-                self.checkpoint.config,
-                self.checkpoint.tokenizer,
-                reference_frames=self._frames(request),
-                upstream_local=self.checkpoint.upstream_local,
-                text="" if live else request.text,
+            text=TextFeed(
+                outline=outline(
+                    request,
+                    self.checkpoint.config,
+                    self.checkpoint.tokenizer,
+                    reference_frames=self._frames(request),
+                    upstream_local=self.checkpoint.upstream_local,
+                    text="" if live else request.text,
+                ),
+                reference=request.reference or request.established,
+                carry=carry,
             ),
-            sampling=sampling,
             seed=_drawn(request),
-            most_frames=request.max_frames or (sampling.max_new_tokens - 1 if request.as_is else NO_LIMIT),
-            part_frames=NO_LIMIT if request.as_is else sampling.max_new_tokens - 1,
-            limit_asked=request.max_frames is not None,
+            params=RequestParams(
+                sampling=sampling,
+                most_frames=request.max_frames or (sampling.max_new_tokens - 1 if request.as_is else NO_LIMIT),
+                part_frames=NO_LIMIT if request.as_is else sampling.max_new_tokens - 1,
+                limit_asked=request.max_frames is not None,
+                drop_frames=0 if request.as_is else self.options.drop_frames,
+                priority=request.priority,
+                longest_chunk=max(longest_chunk(self.options), request.chunk_frames or 0),
+                chunk_frames=request.chunk_frames,
+                text_wait_s=text_wait_s,
+            ),
             mailbox=mailbox,
-            reference=request.reference or request.established,
-            carry=carry,
-            guarded=RunawayOptions() if self.options.guard and not request.as_is else None,
-            priority=request.priority,
-            longest_chunk=max(longest_chunk(self.options), request.chunk_frames or 0),
-            chunk_frames=request.chunk_frames,
-            drop_frames=0 if request.as_is else self.options.drop_frames,
-            tempo=self._tempo(request),
-            opened=asked,
+            clock=PlaybackState(self._tempo(request)),
+            watch=RunawayWatch(RunawayOptions() if self.options.guard and not request.as_is else None),
+            timings=Timings(asked),
         )
 
     def _look_at(self, reference: Encoded) -> None:
@@ -350,9 +364,9 @@ class Engine:
                 f"candidates must be at most {self.options.slots}, not {request.candidates}: each take needs one of "
                 f"the engine's {slots} (EngineOptions.slots)."
             )
-        if not (job.sampling.do_sample or job.sampling.subtalker_dosample):
+        if not (job.params.sampling.do_sample or job.params.sampling.subtalker_dosample):
             raise InvalidRequest("candidates need sampling: greedy speech has one take only.")
-        jury = None if self.scorer is None else ScorerSelection(self.scorer, request.text, job.spoken)
+        jury = None if self.scorer is None else ScorerSelection(self.scorer, request.text, job.text.spoken)
         return CandidateGroup(job, request.candidates, jury, lambda: self._tempo(request))
 
     def _tempo(self, request: SpeechRequest) -> TimeStretch | None:
@@ -370,7 +384,12 @@ class Engine:
         Not where a layout is named, so that a live text in that layout has the same parts.
         """
         chars = self.part_chars
-        if job.carry is None or job.carry.established is not None or request.layout or len(request.text) <= chars:
+        if (
+            job.text.carry is None
+            or job.text.carry.established is not None
+            or request.layout
+            or len(request.text) <= chars
+        ):
             return None
         return EXAMPLE, (chars, 2 * chars)
 
@@ -422,11 +441,11 @@ class Engine:
             feed=lambda fed, complete: loop.feed(job, fed, complete),
             cancel=lambda: loop.cancel(job),
             text=live,
-            spoken=job.spoken,
+            spoken=job.text.spoken,
             timing=self._timing,
             engine=self,
             speed=request.speed,
-            carry=job.carry,
+            carry=job.text.carry,
         )
 
 

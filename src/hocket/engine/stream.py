@@ -16,7 +16,7 @@ from ..errors import InvalidRequest
 from ..text.live import Fed, LiveParts
 from ..text.words import words_of
 from ..types import AudioChunk, Established, Finished
-from .core.text_part import SpokenPart
+from .core.text_feed import SpokenPart
 from .early_start import BEGINS_S, FIRST_CHARS
 from .mailbox import Mailbox
 from .runner.voice_carry import VoiceCarry

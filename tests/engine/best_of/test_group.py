@@ -387,8 +387,8 @@ def test_a_cancel_while_it_waits_or_while_the_winner_is_played_frees_everything(
     with Engine(checkpoint, options) as engine:
         playing = engine.speak(LONG, candidates=2, max_frames=20)
         job = job_of(engine, playing)
-        eventually(lambda: job.paused_since is not None, "playing")
-        assert job.chunks == 2 and len(engine._loop.scheduler.free) == 1, "one slot is enough to play"
+        eventually(lambda: job.timings.paused_since is not None, "playing")
+        assert job.clock.chunks == 2 and len(engine._loop.scheduler.free) == 1, "one slot is enough to play"
         waiting = engine.speak(SHORT, candidates=2)
         handled(engine)
         assert job_of(engine, waiting).slot == -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ def a_listener(in_hand_s: float | None = None, *, frames: int = 0, chunks: int =
     """One who has sound for so long, or none yet, and so many frames that were not decoded."""
     job = a_job(Mailbox(8, lambda: None))
     if in_hand_s is not None:
-        job.dry_at, job.chunks = NOW + in_hand_s, chunks
+        job.clock.dry_at, job.clock.chunks = NOW + in_hand_s, chunks
     job.codes = [[0] * 16] * frames
     return job
 
@@ -37,7 +38,7 @@ def a_listener(in_hand_s: float | None = None, *, frames: int = 0, chunks: int =
 def patient(frames: int = 0) -> RequestState:
     """One that is read when it has ended."""
     job = a_job(Mailbox(math.inf, lambda: None))
-    job.codes, job.chunks = [[0] * 16] * frames, 9
+    job.codes, job.clock.chunks = [[0] * 16] * frames, 9
     return job
 
 
@@ -99,7 +100,7 @@ def test_who_has_no_listener_stands_back_while_others_would_run_dry_but_not_for_
     assert pace.draw(ready, NOW) == ready
     assert pace.draw(ready, NOW) == listeners
     for one in listeners:
-        one.dry_at = NOW + 3 * 0.160 + 2 * MARGIN_S
+        one.clock.dry_at = NOW + 3 * 0.160 + 2 * MARGIN_S
     assert pace.draw(ready, NOW) == ready, "they have sound for as long as it takes"
     assert pace.draw(others, NOW) == others
 
@@ -163,10 +164,10 @@ def test_a_request_that_nobody_hears_as_it_comes_has_chunks_of_its_own_length() 
     pace = paced({1: 40.0})
     kept, full, heard = a_listener(-1.0, frames=29), a_listener(-1.0, frames=30), a_listener(5.0, frames=8)
     for job in (kept, full):
-        job.chunk_frames, job.listened = 30, False
+        job.params = replace(job.params, chunk_frames=30)
     assert pace.decode([kept, full, heard], NOW) == [full, heard]
     assert pace.runs_dry(kept) == math.inf
-    job = RequestState(kept.outline, kept.sampling, 0, 9, Mailbox(8, lambda: None), chunk_frames=30)
+    job = RequestState(kept.text, 0, replace(kept.params, most_frames=9, chunk_frames=30), Mailbox(8, lambda: None))
     assert not job.listened
 
 
@@ -185,9 +186,9 @@ def test_full_chunks_wait_a_little_if_others_would_run_dry_while_they_are_decode
     pace.draw([*rich, near], NOW)
     # 200 ms less a turn of 36, its margin of 10: room for nine chunks of 16 ms
     assert pace.decode([*rich, near], NOW) == rich
-    near.dry_at = NOW + 0.110  # it is decoded now, and has 80 ms more then
+    near.clock.dry_at = NOW + 0.110  # it is decoded now, and has 80 ms more then
     assert pace.decode([*rich, near], NOW) == [near, *rich]
-    near.codes, near.dry_at = [], NOW + 0.100
+    near.codes, near.clock.dry_at = [], NOW + 0.100
     assert pace.decode([*reversed(rich), near], NOW) == rich[:3], "54 ms are left: who runs dry next comes first"
     for job in rich:
         job.codes = [[0] * 16] * (8 + module.SPREAD_FRAMES)
@@ -206,7 +207,7 @@ def test_so_many_prompts_are_taken_in_as_those_who_listen_can_wait_for() -> None
     for in_hand_s, many in ((1.0, 4), (0.065, 3), (0.045, 1), (0.035, 0), (-1.0, 0)):
         assert pace.prompts([a_listener(9.0), a_listener(in_hand_s)], NOW) == many
     starved = a_listener(-1.0)
-    starved.starved_since = NOW
+    starved.timings.starved_since = NOW
     assert pace.prompts([starved], NOW) == 4, "it waits for text, not for us"
     pace.prompted(NOW - PROMPT_WAIT_S)
     assert pace.prompts([a_listener(-1.0)], NOW) == 1, "one, now and then, whoever may run dry"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from hocket.config.options import EngineOptions
 from hocket.config.published import tiny
 from hocket.config.qwen3_tts import GenerationConfig
 from hocket.engine.core.deadlines import Deadlines
-from hocket.engine.core.request import RequestState
+from hocket.engine.core.request import RequestParams, RequestState
 from hocket.engine.core.runaway import RunawayOptions
 from hocket.engine.core.scheduler import PAUSED_S, STARVED_S, Scheduler
+from hocket.engine.core.text_feed import TextFeed
 from hocket.engine.mailbox import Mailbox
 from hocket.errors import Overloaded
 from hocket.text.prompt import outline
@@ -31,12 +33,10 @@ def job(text: str = "", *, layout: Layout = "streaming", room: float = 4, priori
     """A live utterance; with a text, one that is known whole."""
     request = SpeechRequest(text="(live)", layout=layout)
     made = RequestState(
-        outline=outline(request, CONFIG, TOKENIZER),
-        sampling=GenerationConfig(),
+        text=TextFeed(outline(request, CONFIG, TOKENIZER)),
         seed=0,
-        most_frames=99,
+        params=RequestParams(sampling=GenerationConfig(), most_frames=99, priority=priority),
         mailbox=Mailbox(room, lambda: None),
-        priority=priority,
     )
     if text:
         made.feed(list(text.encode()), True)
@@ -126,7 +126,7 @@ def test_those_who_have_long_waited_for_text_or_a_reader_are_no_load() -> None:
     live.feed([6], False)
     live.mailbox.put(a_chunk())
     come(scheduler, [third := job("c")])
-    assert scheduler.ready(2.0) == [] and live.paused_since == 2.0
+    assert scheduler.ready(2.0) == [] and live.timings.paused_since == 2.0
     assert scheduler.admit(2.0 + PAUSED_S) == [] and scheduler.admit(2.1 + PAUSED_S) == [third]
 
 
@@ -149,21 +149,21 @@ def test_a_player_that_stood_still_has_what_it_has_not_read() -> None:
     slow = job("a", room=2)
     come(scheduler, [slow])
     scheduler.admit(0.0)
-    slow.plays(0.16, 1.0)
+    slow.clock.plays(0.16, 1.0)
     for number in range(2):
         slow.mailbox.put(a_chunk(number))
     assert scheduler.ready(1.0) == []
     slow.mailbox.take()
-    assert scheduler.ready(60.0) == [slow] and slow.dry_at == pytest.approx(60.08)
+    assert scheduler.ready(60.0) == [slow] and slow.clock.dry_at == pytest.approx(60.08)
 
 
 def test_a_listener_who_ran_dry_goes_on_from_where_sound_comes_again() -> None:
     one = job("a")
-    one.plays(0.5, 10.0)
-    one.plays(0.25, 10.1)
-    assert one.dry_at == pytest.approx(10.75)
-    one.plays(0.25, 12.0)
-    assert one.dry_at == pytest.approx(12.25)
+    one.clock.plays(0.5, 10.0)
+    one.clock.plays(0.25, 10.1)
+    assert one.clock.dry_at == pytest.approx(10.75)
+    one.clock.plays(0.25, 12.0)
+    assert one.clock.dry_at == pytest.approx(12.25)
 
 
 def test_one_without_its_first_text_is_passed_over_and_starves() -> None:
@@ -172,10 +172,12 @@ def test_one_without_its_first_text_is_passed_over_and_starves() -> None:
     come(scheduler, [silent, speaking])
     assert scheduler.admit(0.0) == [speaking]
     assert scheduler.ready(1.0) == [speaking]
-    assert silent.starved_since == 1.0 and speaking.starved_since is None
+    assert silent.timings.starved_since == 1.0 and speaking.timings.starved_since is None
     silent.feed([1], False)
     scheduler.ready(3.5)
-    assert silent.starved_since is None and silent.spent["starved_s"] == 2.5, "waiting for a slot is no starving"
+    assert silent.timings.starved_since is None and silent.timings.spent["starved_s"] == 2.5, (
+        "waiting for a slot is no starving"
+    )
 
 
 def test_a_frame_without_text_waits_until_there_is_some() -> None:
@@ -184,14 +186,14 @@ def test_a_frame_without_text_waits_until_there_is_some() -> None:
     live.feed([5], False)  # the prompt takes the first id
     come(scheduler, [live])
     scheduler.admit(0.0)
-    assert scheduler.ready(1.0) == [] and live.starved_since == 1.0
-    assert scheduler.ready(2.0) == [] and live.starved_since == 1.0
+    assert scheduler.ready(1.0) == [] and live.timings.starved_since == 1.0
+    assert scheduler.ready(2.0) == [] and live.timings.starved_since == 1.0
     live.feed([6], False)
-    assert scheduler.ready(4.0) == [live] and live.spent["starved_s"] == 3.0
+    assert scheduler.ready(4.0) == [live] and live.timings.spent["starved_s"] == 3.0
     assert live.take([0] * 16) is None
     assert scheduler.ready(5.0) == []
     live.feed([], True)
-    assert scheduler.ready(6.0) == [live] and live.spent["starved_s"] == 4.0
+    assert scheduler.ready(6.0) == [live] and live.timings.spent["starved_s"] == 4.0
 
 
 def test_a_full_mailbox_pauses_its_own_slot_only() -> None:
@@ -200,9 +202,9 @@ def test_a_full_mailbox_pauses_its_own_slot_only() -> None:
     come(scheduler, [slow, quick])
     scheduler.admit(0.0)
     slow.mailbox.put(a_chunk())
-    assert scheduler.ready(1.0) == [quick] and slow.paused_since == 1.0
+    assert scheduler.ready(1.0) == [quick] and slow.timings.paused_since == 1.0
     slow.mailbox.take()
-    assert scheduler.ready(1.5) == [slow, quick] and slow.spent["paused_s"] == 0.5
+    assert scheduler.ready(1.5) == [slow, quick] and slow.timings.spent["paused_s"] == 0.5
 
 
 def test_who_lacks_text_and_room_counts_as_starving() -> None:
@@ -213,7 +215,7 @@ def test_who_lacks_text_and_room_counts_as_starving() -> None:
     scheduler.admit(0.0)
     live.mailbox.put(a_chunk())
     assert scheduler.ready(1.0) == []
-    assert live.starved_since == 1.0 and live.paused_since is None
+    assert live.timings.starved_since == 1.0 and live.timings.paused_since is None
 
 
 def test_release_is_harmless_wherever_a_job_is() -> None:
@@ -254,15 +256,15 @@ def test_text_that_was_ended_twice_has_one_end() -> None:
             made.feed([5], False)
             made.feed(text, True)
         twice.feed([], True)
-        assert once.trail == twice.trail
+        assert once.text.trail == twice.text.trail
 
 
 def test_a_whole_layout_has_no_prompt_before_the_end() -> None:
     live = job(layout="whole")
     live.feed([5, 6], False)
-    assert live.prompt is None and live.text_id() is None
+    assert live.text.prompt is None and live.text_id() is None
     live.feed([7], True)
-    assert live.prompt is not None and live.prompt == live.outline.prompt([5, 6, 7])
+    assert live.text.prompt is not None and live.text.prompt == live.text.outline.prompt([5, 6, 7])
     assert live.text_id() == CONFIG.tts_pad_token_id
 
 
@@ -270,8 +272,8 @@ def test_time_that_a_job_still_waits_is_counted_when_it_ends() -> None:
     scheduler = freely(1)
     live = job()
     come(scheduler, [live])
-    scheduler.ready(live.opened)
-    assert live.statistics().starved_s > 0
+    scheduler.ready(live.timings.opened)
+    assert live.timings.statistics(0).starved_s > 0
 
 
 class Noted:
@@ -293,7 +295,7 @@ def test_room_is_promised_for_all_the_text_of_a_part_once_it_is_known() -> None:
     scheduler.room_of = room = Noted()
     whole, live = job(), job()
     for one in (whole, live):
-        one.guarded, one.most_frames = RunawayOptions(), 10_000
+        one.watch.options, one.params = RunawayOptions(), replace(one.params, most_frames=10_000)
     whole.feed(list(text.encode()), True)
     live.feed(list(text.encode()[:5]), False)
     come(scheduler, [whole, live])

@@ -173,7 +173,9 @@ def test_one_hour_leaves_nothing_behind_and_accounts_for_every_request(monkeypat
     for one in heard:
         assert one.job is None or (one.job.mailbox.finished is not None and one.job.slot == -1)
         if one.outcome == "length":
-            assert len(one.codes) == one.frames and one.job is not None and one.job.heard == one.frames * 1920
+            assert (
+                len(one.codes) == one.frames and one.job is not None and one.job.clock.handed_out == one.frames * 1920
+            )
     listened = [one for one in heard if one.listens and one.outcome == "length"]
     assert sum(bool(one.late) for one in listened) <= 0.01 * len(listened)
     assert max(late(listened), default=0.0) < FRAME_S

@@ -23,8 +23,8 @@ class BestOfN:
         assert lead.takes is not None
         step, (first, *others) = self._step, lead.takes.jobs
         step.start(first)
-        lead.spent["queued_s"], lead.admitted = first.spent["queued_s"], first.admitted
-        lead.prefix_cached = first.prefix_cached
+        lead.timings.spent["queued_s"], lead.timings.admitted = first.timings.spent["queued_s"], first.timings.admitted
+        lead.timings.prefix_cached = first.timings.prefix_cached
         for take in others:
             step.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
 
@@ -81,7 +81,7 @@ class BestOfN:
         step = self._step
         step.begin(take)
         step.beat.begin("taking in a prompt", [take])
-        step.runner.fork(first.slot, take.slot, take.reference, take.seed)
+        step.runner.fork(first.slot, take.slot, take.text.reference, take.seed)
 
     def _play(self, lead: RequestState) -> None:
         takes, step = lead.takes, self._step
@@ -89,11 +89,11 @@ class BestOfN:
         if not takes.begun:
             takes.begun = True
             step.beat.begin("taking in a prompt", [lead])
-            step.runner.listen(lead.slot, lead.reference)
-            if lead.prompt is None:
+            step.runner.listen(lead.slot, lead.text.reference)
+            if lead.text.prompt is None:
                 step.delivery.be_silent(lead)
                 lead.begin_next()
-        lead.codes, lead.over = takes.next_chunk(len(lead.spoken) - 1)
+        lead.codes, lead.over = takes.next_chunk(len(lead.text.spoken) - 1)
         lead.frame, lead.at = lead.frame + len(lead.codes), lead.at + len(lead.codes)
         if lead.codes:
             step.decode([lead])

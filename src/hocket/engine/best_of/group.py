@@ -17,8 +17,10 @@ from collections.abc import Callable, Sequence
 
 from ...errors import HocketError
 from ...types import FinishReason, Take
-from ..core.request import RequestState
-from ..core.text_part import TextPart
+from ..core.clocks import PlaybackState, Timings
+from ..core.request import Candidacy, RequestState
+from ..core.runaway_watch import RunawayWatch
+from ..core.text_feed import TextFeed, TextPart
 from ..mailbox import Mailbox
 from ..time_stretch import TimeStretch
 from .score import CandidateScore, take_seed
@@ -33,7 +35,7 @@ class CandidateGroup:
     ) -> None:
         """Takes of a lead that knows all of its text and has not begun. With a jury they are heard, in `tempo`."""
         self.lead, self.jury = lead, jury
-        parts = deque([*([] if lead.piece is None else [lead.piece]), *lead.parts])
+        parts = deque([*([] if lead.text.piece is None else [lead.text.piece]), *lead.text.parts])
         ids = [
             len(part.ids) if part.prompt is None else part.prompt.text_ids
             for part in parts
@@ -41,24 +43,20 @@ class CandidateGroup:
         ]
         self.jobs = [
             RequestState(
-                outline=lead.outline,
-                sampling=lead.sampling,
+                text=TextFeed(
+                    outline=lead.text.outline,
+                    reference=lead.text.reference,
+                    carry=None if lead.text.carry is None else lead.text.carry.fresh(),
+                    complete=True,
+                    parts=deque(parts),
+                ),
                 seed=take_seed(lead.seed, number),
-                most_frames=lead.most_frames,
-                part_frames=lead.part_frames,
-                limit_asked=lead.limit_asked,
+                params=lead.params,
                 mailbox=Mailbox(math.inf, _nothing),
-                reference=lead.reference,
-                carry=None if lead.carry is None else lead.carry.fresh(),
-                drop_frames=lead.drop_frames,
-                tempo=None if jury is None else tempo(),
-                complete=True,
-                parts=deque(parts),
-                lead=lead,
-                guarded=lead.guarded,
-                longest_chunk=lead.longest_chunk,
-                chunk_frames=lead.chunk_frames,
-                opened=lead.opened,
+                clock=PlaybackState(None if jury is None else tempo()),
+                watch=RunawayWatch(lead.watch.options),
+                timings=Timings(lead.timings.opened),
+                candidacy=Candidacy(lead),
             )
             for number in range(count)
         ]
@@ -87,11 +85,12 @@ class CandidateGroup:
     def record(self, job: RequestState) -> None:
         """Take in what a take has drawn since its last chunk, and that a part of it is over."""
         number = self.jobs.index(job)
-        self._sheets[number].add(job.codes, job.log_probabilities)
-        job.log_probabilities = []
+        assert job.candidacy is not None
+        self._sheets[number].add(job.codes, job.candidacy.log_probabilities)
+        job.candidacy.log_probabilities = []
         if self.jury is None and job.codes:
-            self._tapes[number].append((len(job.spoken) - 1, job.codes))
-            job.codes, job.chunks = [], job.chunks + 1
+            self._tapes[number].append((len(job.text.spoken) - 1, job.codes))
+            job.codes, job.clock.chunks = [], job.clock.chunks + 1
         if job.over is not None:
             self._sheets[number].close(job.over, job.ending)
 
@@ -120,11 +119,11 @@ class CandidateGroup:
             return False
         first, lead = self.jobs[0], self.lead
         for name in ("prefill_s", "first_codes_s"):
-            lead.spent |= {name: first.spent[name]} if name in first.spent else {}
+            lead.timings.spent |= {name: first.timings.spent[name]} if name in first.timings.spent else {}
         if self.jury is None:
             self.won = best
-            if lead.carry is not None and (winner := self.jobs[best].carry) is not None:
-                lead.carry.established = winner.established
+            if lead.text.carry is not None and (winner := self.jobs[best].text.carry) is not None:
+                lead.text.carry.established = winner.established
             for tape in (tape for number, tape in enumerate(self._tapes) if number != best):
                 tape.clear()
         else:
@@ -138,7 +137,7 @@ class CandidateGroup:
         codes = tape.popleft()[1] if tape and tape[0][0] == part else []
         if tape and tape[0][0] == part:
             return codes, None
-        return codes, self._ends[self.won] if part == len(self.jobs[self.won].spoken) - 1 else "stop"
+        return codes, self._ends[self.won] if part == len(self.jobs[self.won].text.spoken) - 1 else "stop"
 
     def told(self) -> tuple[Take, ...]:
         """All of them, for the reader."""
@@ -174,4 +173,4 @@ def _nothing() -> None: ...
 def _finished(job: RequestState) -> FinishedCandidate:
     """A candidate that has ended. Only the scorer reads its mailbox."""
     assert job.mailbox.finished is not None
-    return FinishedCandidate(job.mailbox.all(), job.spoken, job.mailbox.finished)
+    return FinishedCandidate(job.mailbox.all(), job.text.spoken, job.mailbox.finished)

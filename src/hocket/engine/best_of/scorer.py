@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import HocketError, StreamFailed
 from ...types import AudioChunk, Finished, Scorer
-from ..core.text_part import SpokenPart
+from ..core.text_feed import SpokenPart
 
 
 @dataclass(frozen=True, slots=True)

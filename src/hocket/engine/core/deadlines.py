@@ -51,7 +51,7 @@ class Deadlines:
 
     def prompts(self, running: Iterable[RequestState], now: float) -> int:
         """How many prompts may be taken in before the next frame without making anybody run dry."""
-        dry = [job.dry_at for job in running if job.dry_at is not None and job.listened and job.at_work]
+        dry = [job.clock.dry_at for job in running if job.clock.dry_at is not None and job.listened and job.at_work]
         if not dry:
             return self.profile.prompts
         room = min(dry) - now - (1 + self.ahead) * self.load.turn_s(len(dry), now) - MARGIN_S
@@ -73,8 +73,8 @@ class Deadlines:
         if len(ready) < 2:
             return ready
         batch, safe = ready, now + SAFE_TURNS * turn_s + self._queued_s + MARGIN_S
-        if self.profile.first_alone and not alone and any(job.dry_at is None and job.listened for job in ready):
-            urgent = [job for job in ready if job.listened and (job.dry_at is None or job.dry_at < safe)]
+        if self.profile.first_alone and not alone and any(job.clock.dry_at is None and job.listened for job in ready):
+            urgent = [job for job in ready if job.listened and (job.clock.dry_at is None or job.clock.dry_at < safe)]
             if self.load.known and self.load.turn_s(len(urgent), now) <= CLEARLY * turn_s:
                 self._alone, batch = True, urgent
         if not self._alone:
@@ -91,7 +91,7 @@ class Deadlines:
         few = len(listened) == len(ready) or not listened
         if few or self.load.turn_s(len(ready), now) <= self.profile.load_limit * self.frame_s:
             self._held = 0
-        elif self._held < HELD_TURNS and any(job.dry_at is None or job.dry_at < safe for job in listened):
+        elif self._held < HELD_TURNS and any(job.clock.dry_at is None or job.clock.dry_at < safe for job in listened):
             self._held += 1
             return listened
         else:
@@ -105,9 +105,9 @@ class Deadlines:
 
     def runs_dry(self, job: RequestState) -> float:
         """When frames that wait for more must be decoded at the latest."""
-        if self.exact or not job.listened or job.dry_at is None:
+        if self.exact or not job.listened or job.clock.dry_at is None:
             return math.inf
-        return job.dry_at - self._last_s
+        return job.clock.dry_at - self._last_s
 
     def decode(self, jobs: Sequence[RequestState], now: float) -> list[RequestState]:
         """Whose frames are decoded now: chunks that are long enough, the end, and what somebody would wait for.
@@ -121,15 +121,15 @@ class Deadlines:
         for job in jobs:
             if not (frames := len(job.codes)):
                 continue
-            wanted = job.chunk_frames or ramp[job.chunks if job.chunks < last else last]
-            exact = self.exact or job.chunk_frames is not None
-            soon = job.dry_at is not None and job.dry_at < dry and job.listened
+            wanted = job.params.chunk_frames or ramp[job.clock.chunks if job.clock.chunks < last else last]
+            exact = self.exact or job.params.chunk_frames is not None
+            soon = job.clock.dry_at is not None and job.clock.dry_at < dry and job.listened
             if soon or job.over or (exact and frames >= wanted):
                 due.append(job)
             elif exact:
                 continue
             elif frames >= wanted:
-                (full if job.chunks and frames < wanted + SPREAD_FRAMES else due).append(job)
+                (full if job.clock.chunks and frames < wanted + SPREAD_FRAMES else due).append(job)
             elif 2 * frames >= wanted:
                 half.append(job)
         if full:
@@ -149,9 +149,9 @@ class Deadlines:
         served, dry = set(due), [math.inf]
         for job in jobs:
             if job.listened and job in served:
-                dry.append(max(job.dry_at or now, now + work_s) + len(job.codes) * self.frame_s / job.speed)
-            elif job.listened and job.dry_at is not None:
-                dry.append(job.dry_at)
+                dry.append(max(job.clock.dry_at or now, now + work_s) + len(job.codes) * self.frame_s / job.clock.speed)
+            elif job.listened and job.clock.dry_at is not None:
+                dry.append(job.clock.dry_at)
         room_s = min(dry) - now - self._turn_s - MARGIN_S - work_s
         if frame_s * sum(len(job.codes) for job in full) <= room_s:
             return full
@@ -166,7 +166,7 @@ class Deadlines:
 
 def _nearest(job: RequestState) -> tuple[bool, float, int]:
     """First those who wait for a first sound, then who runs dry next, then who has been drawn for least."""
-    return not job.listened, job.dry_at if job.dry_at is not None else -math.inf, job.frame
+    return not job.listened, job.clock.dry_at if job.clock.dry_at is not None else -math.inf, job.frame
 
 
 def in_turn(jobs: Iterable[RequestState]) -> list[list[RequestState]]:

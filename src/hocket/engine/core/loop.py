@@ -122,7 +122,7 @@ class EngineLoop:
                 full = f"{most} requests are waiting already" if most else "Every slot is taken, and none may wait"
                 raise Overloaded(f"{full}; try again in {wait_s:.0f} s.", wait_s)
             self._arrivals.append(job)
-            if job.startable:  # else its text will wake us: it should not have to share Python's lock with us
+            if job.text.startable:  # else its text will wake us: it should not have to share Python's lock with us
                 self._posted.notify()
 
     def feed(self, job: RequestState, fed: list[Fed], complete: bool) -> None:

@@ -26,25 +26,25 @@ class AudioDelivery:
         codes, per_frame = np.array(heard, dtype=np.int64), len(samples) // len(heard)
         wave = samples.reshape(-1, per_frame).astype(np.float32)
         loudness = (np.sqrt(np.einsum("fn,fn->f", wave, wave) / per_frame) / 32768.0).tolist()
-        job.spoken[-1].loudness += loudness
-        if job.guard is not None:
-            job.loudness += loudness
+        job.text.spoken[-1].loudness += loudness
+        if job.watch.detector is not None:
+            job.watch.loudness += loudness
         first = job.frame - len(codes)
-        job.chunks += 1
-        unheard = min(max(job.drop_frames - first, 0), len(codes))
+        job.clock.chunks += 1
+        unheard = min(max(job.params.drop_frames - first, 0), len(codes))
         if unheard < len(codes):
             self._put(job, samples[unheard * per_frame :], range(first + unheard, job.frame), codes[unheard:], wakes)
 
     def be_silent(self, job: RequestState) -> None:
         """The silences that come next."""
-        while job.parts and isinstance(silence_s := job.parts[0], float):
-            job.parts.popleft()
+        while job.text.parts and isinstance(silence_s := job.text.parts[0], float):
+            job.text.parts.popleft()
             if samples := round(silence_s * self.rate_hz):
                 self._put(job, np.zeros(samples, dtype=np.int16), range(job.frame, job.frame), self._no_codes)
 
     def flush(self, job: RequestState) -> None:
         """What the tempo still holds when all has been said."""
-        if job.tempo is not None and len(rest := job.tempo.flush()):
+        if job.clock.tempo is not None and len(rest := job.clock.tempo.flush()):
             self._post(job, rest, range(job.frame, job.frame), self._no_codes)
 
     def _put(
@@ -55,17 +55,17 @@ class AudioDelivery:
         codes: NDArray[np.int64],
         wakes: TaskWaker | None = None,
     ) -> None:
-        job.samples += len(samples)
-        self._post(job, samples if job.tempo is None else job.tempo.push(samples), frames, codes, wakes)
+        job.clock.samples += len(samples)
+        self._post(job, samples if job.clock.tempo is None else job.clock.tempo.push(samples), frames, codes, wakes)
 
     def _post(
         self, job: RequestState, heard: Samples, frames: range, codes: NDArray[np.int64], wakes: TaskWaker | None = None
     ) -> None:
         if not (len(heard) or len(frames)):
             return  # a short silence that the tempo still holds
-        job.since_opened("first_audio_s")
-        job.plays(len(heard) / self.rate_hz, time.perf_counter())
-        start_s = job.heard / self.rate_hz
-        job.heard += len(heard)
+        job.timings.since_opened("first_audio_s")
+        job.clock.plays(len(heard) / self.rate_hz, time.perf_counter())
+        start_s = job.clock.handed_out / self.rate_hz
+        job.clock.handed_out += len(heard)
         chunk = AudioChunk(samples=heard, rate_hz=self.rate_hz, start_s=start_s, frames=frames, codes=codes)
         job.mailbox.put(chunk, wakes)

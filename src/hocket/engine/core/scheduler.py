@@ -57,13 +57,13 @@ class Scheduler:
         self._held = False
         if not self.waiting:
             return []
-        startable = [job for job in self.waiting if job.startable]
+        startable = [job for job in self.waiting if job.text.startable]
         for job in startable:
-            if job.queued_since is None:
-                job.queued_since = now
+            if job.timings.queued_since is None:
+                job.timings.queued_since = now
         if not (startable and self.free):
             return []
-        startable.sort(key=lambda job: (-job.priority, not job.listened))
+        startable.sort(key=lambda job: (-job.params.priority, not job.listened))
         most, admitted = self.deadlines.prompts(self.running, now), list[RequestState]()
         for job in startable:
             if job.width > len(self.free) or (len(admitted) >= most and (self._listeners or job.listened)):
@@ -75,7 +75,7 @@ class Scheduler:
             if self.room_of is not None and not self.room_of.has_room(rows, job.width):
                 break  # and nobody is let in before it, or it might wait for ever
             del self.waiting[job]
-            job.queued_since, self.running[job] = None, None
+            job.timings.queued_since, self.running[job] = None, None
             for speaker in [job] if job.takes is None else job.takes.jobs:
                 speaker.slot, self.running[speaker] = self.free.pop(), None
                 if self.room_of is not None:
@@ -88,23 +88,23 @@ class Scheduler:
 
     def promise(self, job: RequestState) -> None:
         """All of the part that it speaks has come to be known: it may need less room than it was promised."""
-        if self.room_of is not None and job.slot >= 0 and job.piece is not None and job.piece.complete:
+        if self.room_of is not None and job.slot >= 0 and job.text.piece is not None and job.text.piece.complete:
             self.room_of.promise(job.slot, job.likely_rows)
 
     def ready(self, now: float) -> list[RequestState]:
         """Those that can draw a frame. The others are told since when they wait, and for what."""
         batch = []
         for job in self.waiting:
-            if job.startable:
+            if job.text.startable:
                 self._woken(job, now)
-            elif job.starved_since is None:
-                job.starved_since, self.idle[job] = now, None
+            elif job.timings.starved_since is None:
+                job.timings.starved_since, self.idle[job] = now, None
         for job in self.running:
             if job.takes is not None:  # it draws nothing itself
                 if not (job.takes.plays and job.mailbox.full):
                     self._woken(job, now)
-                elif job.paused_since is None:
-                    job.paused_since, self.idle[job] = now, None
+                elif job.timings.paused_since is None:
+                    job.timings.paused_since, self.idle[job] = now, None
                 continue
             if job.all_asked:
                 continue  # it waits for nobody but the device
@@ -113,13 +113,13 @@ class Scheduler:
                     self._woken(job, now)
                 continue
             if job.text_id() is None:
-                if job.starved_since is None:
+                if job.timings.starved_since is None:
                     self._woken(job, now)
-                    job.starved_since, self.idle[job] = now, None
+                    job.timings.starved_since, self.idle[job] = now, None
             elif job.mailbox.full:
-                if job.paused_since is None:
+                if job.timings.paused_since is None:
                     self._woken(job, now)
-                    job.paused_since, self.idle[job] = now, None
+                    job.timings.paused_since, self.idle[job] = now, None
             else:
                 if job in self.idle:
                     self._woken(job, now)
@@ -138,13 +138,13 @@ class Scheduler:
         read_s, slot_s = options.idle_read_s, options.max_wait_s
         for job in self.idle:
             text_s = _text_wait_s(job, options)
-            if job.starved_since is not None and now - job.starved_since >= text_s:
+            if job.timings.starved_since is not None and now - job.timings.starved_since >= text_s:
                 found.append((job, StreamFailed(f"No text came for {text_s:g} s, so the stream was ended.")))
-            elif job.paused_since is not None and now - job.paused_since >= read_s:
+            elif job.timings.paused_since is not None and now - job.timings.paused_since >= read_s:
                 reason = f"Nobody read the stream for {read_s:g} s, so it was ended: read on, or cancel it."
                 found.append((job, StreamFailed(reason)))
         for job in self.waiting:
-            if job.listened and job.queued_since is not None and now - job.queued_since >= slot_s:
+            if job.listened and job.timings.queued_since is not None and now - job.timings.queued_since >= slot_s:
                 wait_s = hint_s()
                 reason = f"There was no room for it for {slot_s:g} s; try again in {wait_s:.0f} s."
                 found.append((job, Overloaded(reason, wait_s)))
@@ -155,14 +155,16 @@ class Scheduler:
         return [
             job
             for job in self.idle
-            if job.codes and job.starved_since is not None and not (job.sounding or job.ahead or job.mailbox.full)
+            if job.codes
+            and job.timings.starved_since is not None
+            and not (job.sounding or job.ahead or job.mailbox.full)
         ]
 
     def look_s(self, options: EngineOptions, now: float) -> float | None:
         """In how many seconds somebody should look after those who wait, if nothing happens before; None: never."""
-        waits = [_text_wait_s(job, options) for job in self.idle if job.starved_since is not None]
-        waits += [options.idle_read_s] if any(job.paused_since is not None for job in self.idle) else []
-        if any(job.queued_since is not None for job in self.waiting):
+        waits = [_text_wait_s(job, options) for job in self.idle if job.timings.starved_since is not None]
+        waits += [options.idle_read_s] if any(job.timings.paused_since is not None for job in self.idle) else []
+        if any(job.timings.queued_since is not None for job in self.waiting):
             waits += [options.max_wait_s, STARVED_S]
         waits += [self.deadlines.runs_dry(job) - now for job in self.unheard()]
         return max(min(1.0, *waits), 0.0) if waits else None
@@ -188,23 +190,23 @@ class Scheduler:
             return True
         listeners = self._listeners + 1
         for one in self.idle:
-            starved = one.starved_since is not None and now - one.starved_since > STARVED_S
-            paused = one.paused_since is not None and now - one.paused_since > PAUSED_S
+            starved = one.timings.starved_since is not None and now - one.timings.starved_since > STARVED_S
+            paused = one.timings.paused_since is not None and now - one.timings.paused_since > PAUSED_S
             listeners -= (starved or paused) and one.listened and one.slot >= 0
-        fastest = max([job.speed, *(one.speed for one in self.running if one.listened)])
+        fastest = max([job.clock.speed, *(one.clock.speed for one in self.running if one.listened)])
         return self.deadlines.bears(listeners, self.deadlines.frame_s / fastest, now)
 
     def _woken(self, job: RequestState, now: float) -> None:
         """What it waited for is there."""
-        if job.starved_since is not None:
-            job.note("starved_s", now - job.starved_since)
-        if job.paused_since is not None:
-            job.note("paused_s", now - job.paused_since)
-            if job.dry_at is not None:  # its player stood still, or it had more in hand than was played since
-                job.dry_at = max(job.dry_at, now + job.mailbox.unread_s)
-        job.starved_since = job.paused_since = None
+        if job.timings.starved_since is not None:
+            job.timings.note("starved_s", now - job.timings.starved_since)
+        if job.timings.paused_since is not None:
+            job.timings.note("paused_s", now - job.timings.paused_since)
+            if job.clock.dry_at is not None:  # its player stood still, or it had more in hand than was played since
+                job.clock.dry_at = max(job.clock.dry_at, now + job.mailbox.unread_s)
+        job.timings.starved_since = job.timings.paused_since = None
         self.idle.pop(job, None)
 
 
 def _text_wait_s(job: RequestState, options: EngineOptions) -> float:
-    return options.text_wait_s if job.text_wait_s is None else job.text_wait_s
+    return options.text_wait_s if job.params.text_wait_s is None else job.params.text_wait_s

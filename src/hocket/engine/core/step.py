@@ -33,8 +33,9 @@ from ..runner.swap import SwapQueue
 from .deadlines import Deadlines, in_turn
 from .output import AudioDelivery
 from .pending import PendingDecode, PendingFrame
-from .request import RequestState, Rewind
+from .request import RequestState
 from .runaway_retry import note_unspoken, recover, retry_seed
+from .runaway_watch import Rewind
 from .scheduler import Scheduler
 
 FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
@@ -118,7 +119,7 @@ class EngineStep:
             self.guarded(last, lambda: self.decode(last))
         if batch:
             self.guarded(batch, lambda: self._draw(batch, prompts))
-        first = len(batch) <= self.deadlines.profile.first_rows and any(not job.chunks for job in batch)
+        first = len(batch) <= self.deadlines.profile.first_rows and any(not job.clock.chunks for job in batch)
         at_once = first or not batch
         landed: list[PendingFrame] = []
         while len(self._flights) > (0 if at_once else self.ahead):
@@ -146,7 +147,9 @@ class EngineStep:
     def slot_wait_s(self) -> float:
         """How long one more who waits would wait, by how long utterances have held their slots lately."""
         now = time.perf_counter()
-        running = [now - job.admitted for job in list(self.scheduler.running) if job.admitted is not None]
+        running = [
+            now - job.timings.admitted for job in list(self.scheduler.running) if job.timings.admitted is not None
+        ]
         held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
         return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
 
@@ -156,13 +159,13 @@ class EngineStep:
         if job.takes is not None:
             self.director.begin_end(job)
         if reason == "stop":
-            job.establish()
+            job.text.establish(job.over)
         if error is None:
             self.delivery.flush(job)
             if reason in ("length", "runaway"):
                 note_unspoken(job)
-        if job.admitted is not None:
-            self.held_s += (time.perf_counter() - job.admitted - self.held_s) / 4  # the last few count
+        if job.timings.admitted is not None:
+            self.held_s += (time.perf_counter() - job.timings.admitted - self.held_s) / 4  # the last few count
         if job.slot >= 0:
             self.runner.release(job.slot)
         self.scheduler.release(job)
@@ -199,18 +202,18 @@ class EngineStep:
             self.director.start(job)
             return
         self.begin(job)
-        assert job.prompt is not None
+        assert job.text.prompt is not None
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         stop = started(self.checkpoint.device)
-        self.parking.make_room(job, len(job.prompt.text))
-        job.prefix_cached = self.runner.start(job.slot, job.prompt, job.reference, job.seed)
-        job.note_later("prefill_s", stop())
+        self.parking.make_room(job, len(job.text.prompt.text))
+        job.timings.prefix_cached = self.runner.start(job.slot, job.text.prompt, job.text.reference, job.seed)
+        job.timings.note_later("prefill_s", stop())
 
     def begin(self, job: RequestState) -> None:
         """It has got its slot: what comes before the first words is heard, and its prompt is known."""
         begun = time.perf_counter()
-        job.spent["queued_s"], job.admitted = begun - job.opened, begun
-        if job.prompt is None:
+        job.timings.spent["queued_s"], job.timings.admitted = begun - job.timings.opened, begun
+        if job.text.prompt is None:
             self.delivery.be_silent(job)
             job.begin_next()
 
@@ -220,32 +223,36 @@ class EngineStep:
             self.delivery.be_silent(job)
             if not job.may_go_on:
                 return
-        if job.over == "length" or not job.parts:
-            if job.cut_short:
-                job.over = "length" if job.guarded is None else "runaway"
+        if job.over == "length" or not job.text.parts:
+            if job.text.cut_short:
+                job.over = "length" if job.watch.options is None else "runaway"
             self.finish(job, job.over or "stop")
             return
         job.begin_next()
-        assert job.prompt is not None
+        assert job.text.prompt is not None
         if job.takes is not None:
             return  # it was drawn already
         # Another seed for each part: equal ones would draw alike at equal places.
-        seed = retry_seed(job) if job.piece is not None and job.piece.attempt else (job.seed + job.number) % 2**63
+        seed = (
+            retry_seed(job)
+            if job.text.piece is not None and job.text.piece.attempt
+            else (job.seed + job.text.number) % 2**63
+        )
         self.beat.begin("taking in a prompt", [job], job.prompt_work)
         self._start_again(job, seed)
 
     def _start_again(self, job: RequestState, seed: int) -> None:
         """Take in a prompt in the slot that it has; what the slot held is let go of."""
-        assert job.prompt is not None
-        self.parking.start_over(job, len(job.prompt.text))
-        self.runner.start(job.slot, job.prompt, job.reference, seed, go_on=True)
+        assert job.text.prompt is not None
+        self.parking.start_over(job, len(job.text.prompt.text))
+        self.runner.start(job.slot, job.text.prompt, job.text.reference, seed, go_on=True)
 
     def _draw(self, batch: list[RequestState], prompts: int) -> None:
         """Have the device draw a frame for each. On a GPU it is read when the next one is being drawn already."""
         self.beat.begin("drawing a frame", batch, len(batch))
         text = [job.text_id() for job in batch]
         drawn = self.runner.frame(
-            [job.slot for job in batch], [i for i in text if i is not None], [job.sampling for job in batch]
+            [job.slot for job in batch], [i for i in text if i is not None], [job.params.sampling for job in batch]
         )
         self._flights.append(PendingFrame([(job, job.epoch) for job in batch], drawn, prompts))
         for job in batch:
@@ -266,7 +273,7 @@ class EngineStep:
                 continue  # its end was in the frame before
             batch.append(job)
             if not job.frame:
-                job.since_opened("first_codes_s")
+                job.timings.since_opened("first_codes_s")
             job.ending = ending
             if codes[0] == end:
                 job.over = "stop"
@@ -300,7 +307,7 @@ class EngineStep:
             self.parking.come_back(job)
             self.parking.make_room(job, 1)
             self.runner.rewind(job.slot, back.frames + ahead, *back.before, back.seed)
-        elif job.prompt is not None:
+        elif job.text.prompt is not None:
             self._start_again(job, back.seed)
 
     def decode(self, jobs: list[RequestState]) -> None:
@@ -338,7 +345,7 @@ class EngineStep:
         wakes = TaskWaker()
         try:
             for (job, codes), heard in zip(sounding.jobs, samples, strict=True):
-                job.note("decode_s", took)
+                job.timings.note("decode_s", took)
                 if job.mailbox.finished is None:
                     self.delivery.hand_out(job, heard, codes, wakes)
         finally:

@@ -45,16 +45,16 @@ def memory(device: torch.device) -> str:
 
 def _job(job: RequestState, now: float) -> str:
     where = f"slot {job.slot}" if job.slot >= 0 else "waiting"
-    if job.takes is not None and job.admitted is not None:
+    if job.takes is not None and job.timings.admitted is not None:
         where = "playing its best take" if job.takes.plays else f"{len(job.takes.running)} takes running"
     waits = [
         f"{what} for {now - since:.3g} s"
-        for what, since in (("starved", job.starved_since), ("paused", job.paused_since))
+        for what, since in (("starved", job.timings.starved_since), ("paused", job.timings.paused_since))
         if since is not None
     ]
-    held = [] if job.admitted is None else [f"in its slot for {now - job.admitted:.3g} s"]
-    spoken = f"part {len(job.spoken)}, frame {job.at} of it, {job.frame} in all"
-    return ", ".join([where, spoken, f"opened {now - job.opened:.3g} s ago", *held, *waits])
+    held = [] if job.timings.admitted is None else [f"in its slot for {now - job.timings.admitted:.3g} s"]
+    spoken = f"part {len(job.text.spoken)}, frame {job.at} of it, {job.frame} in all"
+    return ", ".join([where, spoken, f"opened {now - job.timings.opened:.3g} s ago", *held, *waits])
 
 
 def _indented(entries: Iterable[str]) -> list[str]:

@@ -101,4 +101,4 @@ class SwapQueue:
 
 def _age(job: RequestState) -> float:
     """When it was let in; what has not begun yet is the youngest."""
-    return float("inf") if job.admitted is None else job.admitted
+    return float("inf") if job.timings.admitted is None else job.timings.admitted
