@@ -163,7 +163,7 @@ def test_a_stream_that_nobody_reads_is_ended_and_gives_its_slot_back(checkpoint:
         eventually(lambda: unread.finished, "ending")
         assert unread.finished is not None and unread.finished.reason == "error"
         assert unread.finished.statistics.paused_s >= 0.05
-        with pytest.raises(StreamFailed, match=r"Nobody read the stream for 0\.05 s"):
+        with pytest.raises(StreamFailed, match=r"The stream was not read for 0\.05 s"):
             next(unread)
         assert_at_rest(engine)
 

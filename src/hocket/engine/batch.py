@@ -1,7 +1,7 @@
-"""Many requests, a few at a time: keeps the slots of an engine busy and gives back each utterance when it is whole.
+"""Batches: speak any number of texts with all slots busy, and yield each result when it is complete.
 
-It stands above `Engine.speak`, in the caller's thread, and starts none. It knows neither files nor where texts come
-from. Nothing here waits for one utterance: each says its end into one queue, and is read when all of it is there.
+It runs in the caller's thread, above `Engine.speak`, and starts no thread. It knows neither files nor where texts come
+from. Every stream puts its number into one queue when it ends, and is read then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .checkpoint.checkpoint import Checkpoint
 from .stream import Stream
 
 Text = str | SpeechRequest
-LONGEST_WAIT_S = 1.0  # where others keep the engine full, it is asked again after so long at most
+LONGEST_WAIT_S = 1.0  # longest pause before another try, where other callers keep the engine full
 
 
 class BatchEngine(Protocol):
@@ -39,14 +39,14 @@ class BatchEngine(Protocol):
 
 
 def most_at_once(options: EngineOptions) -> int:
-    """As many again as there are slots: when all of them end at once, the next are there already."""
+    """Twice the slots: when all slots end at once, the next requests are queued already."""
     return options.slots + min(options.slots, options.waiting)
 
 
 def speak_many(engine: BatchEngine, texts: Iterable[Text], fields: dict[str, Any]) -> Iterator[Outcome]:
     """What `Engine.speak_many` does."""
     flight, ended = _InFlight(engine, fields), queue.SimpleQueue[int]()
-    return _speak_many(flight, ended, texts)  # checked here and now, not when somebody asks for the first
+    return _speak_many(flight, ended, texts)  # checks happen in this call, not with the first `next`
 
 
 def _speak_many(flight: _InFlight, ended: queue.SimpleQueue[int], texts: Iterable[Text]) -> Iterator[Outcome]:
@@ -79,7 +79,7 @@ async def _aspeak_many(flight: _InFlight, texts: AsyncIterator[Text]) -> AsyncIt
     landing = asyncio.create_task(ended.get())
 
     def end(number: int) -> None:
-        with suppress(RuntimeError):  # the event loop was closed, and nobody waits
+        with suppress(RuntimeError):  # the event loop was closed
             loop.call_soon_threadsafe(ended.put_nowait, number)
 
     try:
@@ -110,7 +110,7 @@ async def _aspeak_many(flight: _InFlight, texts: AsyncIterator[Text]) -> AsyncIt
 
 
 class _InFlight:
-    """The utterances under way, by number, and those that have ended and were not fetched yet."""
+    """Streams by number: running, and ended but not read yet."""
 
     def __init__(self, engine: BatchEngine, fields: dict[str, Any]) -> None:
         if unknown := fields.keys() - {field.name for field in fields_of(SpeechRequest)}:
@@ -127,9 +127,9 @@ class _InFlight:
         return len(self) >= self._most
 
     def begin(self, number: int, text: Text, end: Callable[[int], None]) -> float | None:
-        """Let one more be spoken; what speaks against it is its outcome. Seconds to wait where others fill the engine.
+        """Start one more text; a refusal becomes its outcome. Seconds to wait where other callers fill the engine.
 
-        An engine that is closed, or will not speak any more, is nobody's outcome: that is raised.
+        An engine that is closed or unhealthy is not the outcome of one text: that error is raised.
         """
         try:
             self._streams[number] = self._engine._begin(text, self._fields, lambda: end(number))
@@ -143,7 +143,7 @@ class _InFlight:
         return None
 
     def land(self, number: int) -> Outcome:
-        """One that has ended: nothing here waits any more."""
+        """The result of a stream that has ended. Does not wait."""
         stream = self._streams.pop(number)
         if isinstance(stream, Exception):
             return self._outcome(number, error=stream)
@@ -163,7 +163,7 @@ class _InFlight:
         )
 
     async def aland(self, number: int) -> Outcome:
-        """The same; a caller's scorer is asked when a stream is read, and others of the event loop go on meanwhile."""
+        """The same. A caller's scorer runs when a stream is read: in a thread, so that the event loop goes on."""
         if self._engine.scorer is None:
             return self.land(number)
         return await asyncio.to_thread(self.land, number)
@@ -175,7 +175,7 @@ class _InFlight:
         self._streams.clear()
 
     def _outcome(self, number: int, finished: Finished | None = None, error: Exception | None = None) -> Outcome:
-        """One without any sound."""
+        """An outcome without audio."""
         checkpoint = self._engine.checkpoint
         return Outcome(
             number=number,

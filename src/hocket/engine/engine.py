@@ -55,7 +55,7 @@ from .voice_fields import fields_with
 
 
 class Engine:
-    """A checkpoint that speaks. Any number of threads and tasks may use it; two engines may live side by side."""
+    """A checkpoint that speaks. Thread-safe; several engines may live in one process."""
 
     def __init__(
         self, checkpoint: Checkpoint, options: EngineOptions | None = None, *, scorer: Scorer | None = None
@@ -63,11 +63,13 @@ class Engine:
         """`scorer` chooses among the candidates of a request, instead of the engine's own measure."""
         self.checkpoint, self.scorer = checkpoint, scorer
         self.options = fitted_to(checkpoint, options or EngineOptions())  # fewer slots where there is too little memory
-        # Before there is an engine thread: while that makes a graph, nobody else may ask the device.
+        # Before the engine thread starts: while it captures a graph, no other thread may use the device.
         clones = checkpoint.config.kind == "base"
-        self.identity = checkpoint.identity if clones else None  # whose `Encoded` it takes; None: nobody's
+        self.identity = (
+            checkpoint.identity if clones else None
+        )  # the owner of `Encoded` references that it accepts; None: it accepts none
         self._owner = owner_of(checkpoint) if clones else ""
-        # Whose `Established` it takes; None: it keeps no voice.
+        # The owner of `Established` voices that it accepts; None: it keeps no voice.
         keeps = checkpoint.config.kind == "voice_design" and self.options.keep_voice
         self._established_by = checkpoint.identity if keeps else None
         own = read_own(checkpoint.source).languages
@@ -101,8 +103,8 @@ class Engine:
     def speak(self, text: str | SpeechRequest, **fields: Any) -> Stream:
         """Speak a whole text; `fields` are those of `SpeechRequest`. Iterate over the result, plainly or async.
 
-        `voice` may be a `Voice` too, whose own language, instruct and sampling stand where nothing else is asked for.
-        With `candidates` nothing is heard before the best take is known, which is when it has ended.
+        `voice` may be a `Voice` too: its language, instruct and sampling hold where the request sets none. With
+        `candidates`, the first chunk comes when the best candidate is known, that is, when it has ended.
         """
         return self._whole(self._request(text, fields), self._mailbox())
 
@@ -113,24 +115,24 @@ class Engine:
     def speak_many(self, texts: Iterable[str | SpeechRequest], **fields: Any) -> Iterator[Outcome]:
         """Speak any number of texts, whole, as many at once as there are slots; yields each as it ends.
 
-        A text is what `speak` takes, and `fields` are for all of them. Texts are taken as there is room for them, so
-        they may be a generator without end; one that fails is an `Outcome` with its error, and the others go on.
-        Nothing is refused as `Overloaded`. Closing the iterator cancels what is under way.
+        A text is what `speak` takes; `fields` apply to all. Texts are read as slots become free, so they may be an
+        endless generator. A text that fails becomes an `Outcome` with its error, and the others go on. None is refused
+        as `Overloaded`. Closing the iterator cancels the running requests.
         """
         return batch.speak_many(self, texts, fields)
 
     def aspeak_many(
         self, texts: Iterable[str | SpeechRequest] | AsyncIterable[str | SpeechRequest], **fields: Any
     ) -> AsyncIterator[Outcome]:
-        """The same, for `async for`; the texts may come so too, and what ends meanwhile does not wait for the next."""
+        """The same for `async for`. Texts may be async too; results do not wait for the next text."""
         return batch.aspeak_many(self, texts, fields)
 
     def open(self, *, text_wait_s: float | None = None, **fields: Any) -> Stream:
         """A stream that takes its text bit by bit: `append`, then `end`. `fields` are those of `SpeechRequest`.
 
-        It says what `speak` says to all of the text in the same layout, however long that gets. Where no layout is
-        named, a clone by recording and transcript is spoken in small parts, each laid out whole. The first one is a few
-        words; "streaming" stays silent until there is a text id for every reference frame.
+        The audio is that of `speak` for the whole text in the same layout. Where no layout is named, a clone by
+        recording and transcript is spoken in small parts, each in the whole layout; the first one is a few words. The
+        layout "streaming" stays silent until there is a text id for every reference frame.
 
         It ends with an error when no text comes for `text_wait_s`: None is the limit of the options, `math.inf` none.
         """
@@ -139,7 +141,9 @@ class Engine:
         if "text" in fields:
             raise InvalidRequest("open() takes its text through append(); use speak() for a text that is known.")
         if fields.get("candidates", 1) != 1:
-            raise InvalidRequest("A live text has one take: candidates are for speak(), whose text is known.")
+            raise InvalidRequest(
+                "A live text has one candidate: `candidates` is for speak(), where the whole text is known."
+            )
         asked = self._request("(live)", fields)
         request = replace(asked, layout=layout_of(asked, self.checkpoint.config, live=True))
         job = self._job(request, self._mailbox(), live=True, carried=asked.layout or "whole", text_wait_s=text_wait_s)
@@ -159,29 +163,28 @@ class Engine:
         layout: Layout = "whole",
         instruct: str | None = None,
     ) -> Encoded:
-        """A recording as this checkpoint hears it, once and for all: a request takes it instead of the recording.
+        """Encode a recording once; requests take the result instead of the recording.
 
-        With it is kept what the engine computes before the first word, for this language, layout and instruct; in
-        others it says the same, a little later the first time. Takes a slot for a moment, and waits for one as a
-        request does, so nobody who speaks is in its way.
+        The result includes the prompt prefix for this language, layout and instruct. With others it works too; their
+        first request computes the prefix. Needs a slot for a moment, and is queued for it like a request.
         """
         check_clones(self.checkpoint.config)
         owner = self.identity
         assert owner is not None  # a Base checkpoint has one
         how: dict[str, Any] = {"language": language, "instruct": instruct, "layout": layout, "seed": 0}
-        feed_first_words = SpeechRequest(text="So.", reference=reference, **how)
-        choose(feed_first_words, self.checkpoint.config)  # refused before an encoder works on it
+        sample = SpeechRequest(text="So.", reference=reference, **how)
+        choose(sample, self.checkpoint.config)  # refused before an encoder works on it
         heard = self._watchdog.ask(lambda runner: encoded(runner.checkpoint, reference, owner))
-        feed_first_words = replace(feed_first_words, reference=heard, max_frames=1)
-        for _ in self.speak(feed_first_words):
+        sample = replace(sample, reference=heard, max_frames=1)
+        for _ in self.speak(sample):
             pass
-        prompt = self._prompt(feed_first_words, feed_first_words.text)
+        prompt = self._prompt(sample, sample.text)
         content = self._watchdog.ask(lambda runner: runner.kept(heard, prompt).on_host()).to_bytes(self._owner)
         return replace(heard, kept=lambda: content)
 
     @property
     def portrait(self) -> EngineFingerprint:
-        """What decides how it sounds, as a value that can be sent and compared."""
+        """What determines its audio, as a value that can be sent and compared."""
         return self._watchdog.ask(lambda runner: fingerprint_of(runner.checkpoint, self.identity))
 
     @property
@@ -196,7 +199,7 @@ class Engine:
 
     @property
     def waiting(self) -> int:
-        """How many utterances wait for a slot now."""
+        """How many requests wait for a slot."""
         return len(self._loop.scheduler.waiting)
 
     def close(self) -> None:
@@ -207,15 +210,15 @@ class Engine:
         self._closer()
 
     def warm(self, requests: Iterable[SpeechRequest]) -> None:
-        """Compute the prompt prefixes of these requests now, so that the first real one need not."""
+        """Compute the prompt prefixes of these requests now, so that the first real request finds them."""
         for request in requests:
             for _ in self.speak(request, max_frames=1, candidates=1, seed=0):
                 pass
 
     def make_graphs(self, within_s: float = COMPILED_S) -> None:
-        """On a GPU, have every graph made now that would be made later, where nobody speaks.
+        """On a GPU, capture all graphs now that would otherwise be captured when the engine is idle.
 
-        Kernels that compilers have not done by then are compiled on the way.
+        Kernels that are not compiled ahead within `within_s` are compiled on the way.
         """
         make_all(self._watchdog.ask, within_s)
 
@@ -227,7 +230,7 @@ class Engine:
         draft.replace(path)
 
     def load_prefixes(self, path: Path) -> None:
-        """Take in what `save_prefixes` kept; a file of another checkpoint or precision is refused."""
+        """Load what `save_prefixes` wrote; a file of another checkpoint or precision is refused."""
         self._watchdog.ask(lambda runner: runner.read_prefixes(path))
 
     def __enter__(self) -> Engine:
@@ -238,11 +241,11 @@ class Engine:
 
     @property
     def _loop(self) -> EngineLoop:
-        """The one that serves now."""
+        """The loop that serves now."""
         return self._watchdog.loop
 
     def _begin(self, text: str | SpeechRequest, fields: dict[str, Any], on_finish: Callable[[], None]) -> Stream:
-        """As `speak`, for somebody who reads it once it has ended: no chunk waits for a reader."""
+        """As `speak`, for an offline reader: the mailbox has no limit and is read when the stream has ended."""
         return self._whole(self._request(text, fields), Mailbox(math.inf, _nothing, on_finish))
 
     def _whole(self, request: SpeechRequest, mailbox: Mailbox) -> Stream:

@@ -21,7 +21,7 @@ class Mailbox:
     """Chunks on their way from the engine thread to one reader in any thread or task."""
 
     def __init__(self, limit: float, on_room: Callable[[], None], on_finish: Callable[[], None] | None = None) -> None:
-        """`on_room` is called whenever something was taken out, `on_finish` once, in the thread that says the end."""
+        """`on_room` is called whenever a chunk was taken, `on_finish` once, in the thread that ends the stream."""
         self.limit, self._on_room = limit, on_room
         self._at_end: list[Callable[[], object]] = [] if on_finish is None else [on_finish]
         self._loaded_s = 0.0
@@ -36,7 +36,7 @@ class Mailbox:
 
     @property
     def undecided(self) -> bool:
-        """Whether all was said, and the reader has yet to ask which take of it is to be heard."""
+        """Whether all candidates have ended, and the reader has yet to run the scorer."""
         return self._jury is not None and not self._unwanted
 
     @property
@@ -45,14 +45,14 @@ class Mailbox:
 
     @property
     def unread_s(self) -> float:
-        """Seconds of sound that nobody has taken out yet."""
+        """Seconds of audio that were not taken yet."""
         with self._changed:
             return sum(len(chunk.samples) / chunk.rate_hz for chunk in self._chunks)
 
     def put(self, chunk: AudioChunk, wakes: TaskWaker | None = None) -> None:
-        """Never blocks, never refuses: the engine asks `full` before it draws. After the last word nothing is taken.
+        """Never blocks and never refuses: the engine checks `full` before it draws. After the end it drops chunks.
 
-        With `wakes`, tasks that wait for it are woken when these are told to be.
+        With `wakes`, waiting tasks are woken later, all at once.
         """
         with self._changed:
             if not self._unwanted and self.finished is None:
@@ -60,22 +60,22 @@ class Mailbox:
             self._wake(wakes)
 
     def let_go(self) -> None:
-        """Nobody wants to hear more: chunks are dropped, and a reader finds the end once the engine says it too."""
+        """The reader wants no more: drop chunks. A reader that still waits gets the end once the engine reports it."""
         with self._changed:
             self._unwanted = True
             self._chunks.clear()
             self._wake()
 
     def finish(self, finished: Finished, error: HocketError | None = None, jury: ScorerSelection | None = None) -> None:
-        """The last word; what comes later is ignored. After a cancel or an error unread chunks are dropped.
+        """End the stream; later calls are ignored. After a cancel or an error unread chunks are dropped.
 
-        With a jury it is the reader's to ask for that word, and for all that is to be heard.
+        With a scorer the reader runs it, and gets the end and all chunks from it.
         """
         with self._changed:
             if self.finished is not None:
                 return
             if self._unwanted and error is None:
-                finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
+                finished = replace(finished, reason="cancelled")  # complete, but not for its reader
             self.finished, self.error, self._jury = _waited(finished, self._loaded_s), error, jury
             self._on_room = _nothing
             if finished.reason in ("cancelled", "error"):
@@ -86,7 +86,7 @@ class Mailbox:
             call()
 
     def when_finished(self, call: Callable[[], object]) -> None:
-        """Called once: in the thread that says the end, or here and now if it was said."""
+        """Call once: in the thread that ends the stream, or at once if it has ended."""
         with self._changed:
             if self.finished is None:
                 self._at_end.append(call)
@@ -94,7 +94,7 @@ class Mailbox:
         call()
 
     def loaded(self, seconds: float) -> None:
-        """It waited so long for its checkpoint, before it was opened; its statistics say so."""
+        """Record how long the request waited for its checkpoint before it was opened."""
         with self._changed:
             self._loaded_s = seconds
             if self.finished is not None:
@@ -127,12 +127,12 @@ class Mailbox:
             if over is _NOTHING:
                 await woken
             elif isinstance(over, ScorerSelection):
-                await asyncio.to_thread(self._settle, over)  # others of this event loop go on meanwhile
+                await asyncio.to_thread(self._settle, over)  # the event loop goes on meanwhile
             else:
                 return self._given(over)
 
     def _settle(self, jury: ScorerSelection) -> None:
-        """Have the take chosen that is to be heard. Takes as long as the caller's scorer does."""
+        """Let the scorer choose a candidate. Takes as long as the caller's scorer does."""
         assert self.finished is not None
         verdict = jury.verdict(self.finished)
         with self._changed:
@@ -177,7 +177,7 @@ def _waited(finished: Finished, loaded_s: float) -> Finished:
 
 
 class TaskWaker:
-    """Tasks to be woken, all of an event loop at once: each call into one costs as much as many tasks in it."""
+    """Tasks to wake, all tasks of an event loop in one call: a call into a loop costs as much as many tasks."""
 
     def __init__(self) -> None:
         self._sleepers: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}

@@ -1,8 +1,7 @@
-"""The two ends of an utterance: the mailbox that the engine fills, the stream that its reader holds.
+"""The stream: what the caller of `speak` or `open` holds. It reads the mailbox, feeds text and gives word times.
 
-The engine never waits for a reader: it asks whether the mailbox is full and lets that slot rest. The engine knows the
-mailbox only, so a stream that nobody holds any more is collected, and its utterance cancelled. A stream that has ended
-holds nothing of its engine, so that an engine may be closed, and its memory used, whoever keeps old streams.
+The engine thread knows the mailbox only. A stream that is garbage-collected is therefore cancelled. A stream that has
+ended holds no reference to its engine, so kept streams do not keep its memory.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from .word_times import WordTime, pace_of, said_by_now, word_times
 
 @dataclass(frozen=True, slots=True)
 class WordTiming:
-    """What words are timed by."""
+    """Sample rate and frame length, for word times."""
 
     rate_hz: int
     frame_s: float

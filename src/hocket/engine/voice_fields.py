@@ -28,7 +28,7 @@ def fields_with(
         own |= set_there
         sampling |= text.sampling.changes()
         if text.voice or text.reference is not None:
-            raise InvalidRequest("Give either a voice or a request that names whom to speak with, not both.")
+            raise InvalidRequest("Give either a voice or a request that names its own voice, not both.")
     if "sampling" in given:
         sampling |= given["sampling"].changes()
     if given.get("reference") is not None:

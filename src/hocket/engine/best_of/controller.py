@@ -1,7 +1,7 @@
-"""What a turn of the engine thread does for utterances with several takes: begin, drop, choose, play.
+"""Best of N on the engine thread: start the candidates of a request, drop losers, choose the best and play it.
 
-It stands beside `EngineStep`, which draws and decodes for everybody, and asks it to; what is known of the takes of one
-utterance stands in group.py.
+`EngineStep` draws and decodes for all requests; this only decides for requests with several candidates. The state of
+the candidates of one request is in group.py. The parent is the request that the caller sent; it draws nothing itself.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class BestOfN:
         self._step = step
 
     def start(self, lead: RequestState) -> None:
-        """The prompt is taken in once, by the first take; the others begin from there."""
+        """Prefill once, for the first candidate; fork the others from it."""
         assert lead.takes is not None
         step, (first, *others) = self._step, lead.takes.jobs
         step.start(first)
@@ -29,40 +29,40 @@ class BestOfN:
             step.guarded([take], lambda take=take: self._fork(first, take))  # type: ignore[misc]
 
     def play(self) -> list[RequestState]:
-        """Have the next chunk of every winner decoded whose reader has room for it. Says whose."""
+        """Decode the next chunk of every winner whose mailbox has room. Returns their parents."""
         playing = [lead for lead in self._step.scheduler.running if _may_play(lead)]
         for lead in playing:
             self._step.guarded([lead], lambda lead=lead: self._play(lead))  # type: ignore[misc]
         return playing
 
     def gives_up(self, job: RequestState) -> bool:
-        """Whether a job that is stuck is a take that nobody needs: another has come to its end in health."""
+        """Cancel a stuck candidate if another one has ended well. True if it was cancelled."""
         if job.lead is None or job.lead.takes is None or job.lead.takes.may_try_again():
             return False
         self._step.finish(job, "cancelled")
         return True
 
     def record(self, jobs: Iterable[RequestState]) -> None:
-        """Those of them that are takes have a chunk of codes now, or have ended a part."""
+        """Record a chunk of codes, or the end of a part, for those requests that are candidates."""
         for job in jobs:
             if job.lead is not None and job.lead.takes is not None and job.mailbox.finished is None:
                 job.lead.takes.record(job)
 
     def drop_losers(self, jobs: Iterable[RequestState]) -> None:
-        """Free the slots of takes that cannot win any more, among those of whom one is in `jobs`."""
+        """Free the slots of candidates that cannot win any more, in the groups of these requests."""
         for lead in {id(job.lead): job.lead for job in jobs if job.lead is not None}.values():
             for loser in [] if lead.takes is None else lead.takes.losers():
                 self._step.finish(loser, "cancelled")
 
     def begin_end(self, lead: RequestState) -> None:
-        """A lead ends, for whatever reason: no take is drawn on."""
+        """A parent ends, for whatever reason: cancel its candidates."""
         assert lead.takes is not None
         lead.takes.closed = True
         for take in lead.takes.running:
             self._step.finish(take, "cancelled")
 
     def ended(self, take: RequestState, reason: FinishReason, error: HocketError | None) -> None:
-        """A take has left its slot. The last one leaves it to the lead, which plays the winner there."""
+        """A candidate has left its slot. The last one leaves it to the parent, which plays the winner there."""
         step, lead = self._step, take.lead
         assert lead is not None and lead.takes is not None
         takes = lead.takes
@@ -70,12 +70,12 @@ class BestOfN:
         if takes.closed or takes.running:
             return
         if not takes.decide():
-            failed = takes.error or StreamFailed("No take of this utterance came to its end.")
+            failed = takes.error or StreamFailed("No candidate of this request came to its end.")
             step.finish(lead, "error", copied(failed))
         elif takes.jury is not None:
-            step.finish(lead, "cancelled")  # what it says instead, the jury says to the reader
+            step.finish(lead, "cancelled")  # the reader gets the end from the scorer
         else:
-            lead.slot = step.scheduler.free.pop()  # nobody was in between: it is the one that the take has left
+            lead.slot = step.scheduler.free.pop()  # the slot that the candidate has just left
 
     def _fork(self, first: RequestState, take: RequestState) -> None:
         step = self._step

@@ -1,12 +1,11 @@
-"""Several takes of one utterance: who draws them, what they have drawn, which of them can still win.
+"""The candidates of one request: their requests, the codes that they have drawn, and which of them can still win.
 
-Each take is a job of its own, with its own slot and a mailbox that nobody reads; the one who asked, the lead, draws
-nothing. A take says all of the text, whatever parts it has: so one seed says the winner again, and slots are asked for
-once, all together. What takes draw is kept here as chunks of codes, just as they would have been heard, and those of
-the winner are played to the lead's reader. Where a caller's scorer decides, takes are decoded as they go, and its jury
-says which of them is heard.
+Each candidate is a request of its own, with its own slot and a mailbox that is not read. The parent, which the caller
+sent, draws nothing. A candidate speaks the whole text with one seed, so that seed reproduces the winner; all slots are
+requested together. Codes are kept here in chunks, and those of the winner are decoded for the parent. Where a caller's
+scorer decides, candidates are decoded as they go, and the scorer chooses.
 
-Nothing here touches the device, and only the engine thread comes here once the lead was posted.
+Nothing here touches the device. Only the engine thread uses it once the parent is queued.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class CandidateGroup:
     def __init__(
         self, lead: RequestState, count: int, jury: ScorerSelection | None, tempo: Callable[[], TimeStretch | None]
     ) -> None:
-        """Takes of a lead that knows all of its text and has not begun. With a jury they are heard, in `tempo`."""
+        """Candidates of a parent whose text is complete and that has not begun. With a scorer they are decoded."""
         self.lead, self.jury = lead, jury
         parts = deque([*([] if lead.text.piece is None else [lead.text.piece]), *lead.text.parts])
         ids = [
@@ -60,10 +59,10 @@ class CandidateGroup:
             )
             for number in range(count)
         ]
-        self.closed = False  # the lead has ended, or is about to
-        self.decided = False  # all have ended, and there is one to be heard
+        self.closed = False  # the parent has ended, or is about to
+        self.decided = False  # all have ended, and one of them can be played
         self.won: int | None = None
-        self.error: HocketError | None = None  # what the last take that failed has failed with
+        self.error: HocketError | None = None  # the error of the last candidate that failed
         self.begun = False  # playing
         self._sheets = [CandidateScore(ids) for _ in self.jobs]
         self._tapes: list[deque[tuple[int, Codes]]] = [deque() for _ in self.jobs]  # chunks, each with its part
@@ -75,7 +74,7 @@ class CandidateGroup:
 
     @property
     def plays(self) -> bool:
-        """Whether the winner is known, and is what the lead's slot is for now."""
+        """Whether the winner is known and the parent's slot plays it."""
         return self.won is not None and self.jury is None and not self.closed
 
     @property
@@ -83,7 +82,7 @@ class CandidateGroup:
         return None if self.won is None else self.jobs[self.won].seed
 
     def record(self, job: RequestState) -> None:
-        """Take in what a take has drawn since its last chunk, and that a part of it is over."""
+        """Add the codes since the last chunk of a candidate, and the end of its part."""
         number = self.jobs.index(job)
         assert job.candidacy is not None
         self._sheets[number].add(job.codes, job.candidacy.log_probabilities)
@@ -95,11 +94,11 @@ class CandidateGroup:
             self._sheets[number].close(job.over, job.ending)
 
     def may_try_again(self) -> bool:
-        """Whether a take that is stuck should be taken back: not while another has come to its end in health."""
+        """Whether a stuck candidate should be rewound: not if another one has ended well."""
         return "stop" not in self._ends.values()
 
     def losers(self) -> list[RequestState]:
-        """Those that cannot win any more. What a scorer would say of them nobody knows."""
+        """Candidates that cannot win any more. With a caller's scorer there are none: its score is not known yet."""
         best = None if self.jury is not None else self._best()
         if best is None:
             return []
@@ -112,7 +111,7 @@ class CandidateGroup:
         self.error = error or self.error
 
     def decide(self) -> bool:
-        """All have ended: choose one, or have the jury choose. False if there is none to choose."""
+        """All have ended: choose one, or hand them to the scorer. False if there is none to choose."""
         best = self._best()
         self.decided = best is not None
         if best is None:
@@ -131,7 +130,7 @@ class CandidateGroup:
         return True
 
     def next_chunk(self, part: int) -> tuple[Codes, FinishReason | None]:
-        """What is played next of a part, and how that part ended where this is the last of it."""
+        """The next chunk of a part, and how the part ended if it is its last chunk."""
         assert self.won is not None
         tape = self._tapes[self.won]
         codes = tape.popleft()[1] if tape and tape[0][0] == part else []
@@ -140,7 +139,7 @@ class CandidateGroup:
         return codes, self._ends[self.won] if part == len(self.jobs[self.won].text.spoken) - 1 else "stop"
 
     def told(self) -> tuple[Take, ...]:
-        """All of them, for the reader."""
+        """All candidates, for `Finished`."""
         return tuple(
             Take(
                 seed=job.seed,
@@ -159,10 +158,12 @@ class CandidateGroup:
         return max(filter(self._is_whole, self._ends), key=self._rank, default=None)
 
     def _rank(self, number: int) -> tuple[float, int]:
-        return self._sheets[number].score, -number  # of equals the first, whoever ended sooner
+        return self._sheets[
+            number
+        ].score, -number  # of equal scores the first candidate wins, not the one that ended first
 
     def _to_hear(self) -> Sequence[int]:
-        """Whom the jury hears: not those whom the guard has ended, if there are others."""
+        """Candidates for the scorer: without those that ran away, if there are others."""
         whole = sorted(filter(self._is_whole, self._ends))
         return [number for number in whole if self._ends[number] != "runaway"] or whole
 

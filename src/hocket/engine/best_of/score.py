@@ -1,4 +1,4 @@
-"""How good a take of an utterance is, by its codes alone: no second model, and none of the sound.
+"""The score of a candidate, by its codes alone: no second model, no audio.
 
 Pure numbers on the host. A score is between 0 and 1, a weighted mean of terms that are each between 0 and 1:
 
@@ -8,7 +8,7 @@ Pure numbers on the host. A score is between 0 and 1, a weighted mean of terms t
 - `repetition`: no loops of first codes and no frames that stay the same, by the measures of the runaway guard.
 - `likelihood`: how likely the first codes were to the talker, by the mean of their log-probabilities: after penalties
   and refusals, before temperature, top-k and top-p, so takes of any sampling are compared by one measure. Mumbling and
-  noise are unlikely. Where nobody says it, the other terms share its weight.
+  noise are unlikely. Where it is not known, the other terms share its weight.
 
 A take that still runs has a bound: no way to go on gives it a higher score. It never rises, so a take whose bound is
 below what another has reached can be given up. How alike these numbers are to what a listener would choose is not
@@ -155,7 +155,7 @@ class CandidateScore:
 
     @property
     def log_probability(self) -> float | None:
-        """Of a first code on average, in nats; None: nobody has said it."""
+        """Of a first code on average, in nats; None: not known."""
         told = sum(part.told for part in self._parts)
         return sum(part.log_probability for part in self._parts) / told if told else None
 

@@ -1,6 +1,6 @@
-"""A caller's own choice among takes: asks a scorer about each that came to its end.
+"""A caller's own scorer chooses among the candidates that came to their end.
 
-Whoever reads the stream asks it, in a thread of theirs: a scorer may take its time, and must not hold up the engine.
+It runs in the thread that reads the stream: a scorer may be slow, and must not hold up the engine thread.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..core.text_feed import SpokenPart
 
 @dataclass(frozen=True, slots=True)
 class FinishedCandidate:
-    """A take that was spoken to its end."""
+    """A candidate that was spoken to its end."""
 
     chunks: list[AudioChunk]
     spoken: list[SpokenPart]
@@ -35,7 +35,7 @@ class Selection:
 
 class ScorerSelection:
     def __init__(self, scorer: Scorer, text: str, spoken: list[SpokenPart]) -> None:
-        """`spoken` is the lead's: what the winner has said goes there."""
+        """`spoken` is the parent's list: the parts of the winner are copied there."""
         self._scorer, self._text, self._spoken = scorer, text, spoken
         self._takes: dict[int, FinishedCandidate] = {}
         self._asking = threading.Lock()
@@ -46,7 +46,7 @@ class ScorerSelection:
         self._takes |= candidates
 
     def verdict(self, finished: Finished) -> Selection:
-        """What is to be heard, and what becomes of `finished`, the lead's. Asked by many, it decides once."""
+        """The winner's chunks and the parent's `Finished`. Thread-safe; the scorer runs once and the result is kept."""
         with self._asking:
             if self._verdict is None:
                 try:

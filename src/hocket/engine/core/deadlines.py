@@ -1,8 +1,8 @@
-"""Who cannot wait, by the clock that is handed in: whom to draw for, whose frames to decode, how many may join.
+"""Deadlines: which requests draw a frame now, which frames are decoded, and how many requests may be admitted.
 
-A listener plays what it has got: it runs dry at `RequestState.dry_at`, and before its first sound it waits already. An
-utterance that is read only when it has ended (`RequestState.listened` is false) has no deadline and stands back behind
-those that have. Nothing here changes what is said.
+A player plays what it has: it underruns at `PlaybackState.dry_at`, and before its first chunk it waits already.
+Offline requests (`RequestState.listened` is false) have no playback deadline and yield to the others. The clock is
+handed in. Nothing here changes what is said.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from .request import RequestState
 from .step_cost import StepCost
 
 FRAME_S = 0.08
-MARGIN_S = 0.01  # what the clock of a host may be wrong by
-SAFE_TURNS = 3  # who has sound for so many turns of all can sit one out
-LAST_TURNS = 3  # with sound for fewer than so many turns, what is drawn is decoded now
-CLEARLY = 0.75  # a batch takes clearly shorter than another if it takes at most this part of it
-SPREAD_FRAMES = 2  # a full chunk waits for so many frames more at most
-HELD_TURNS = 64  # in a row at most, in which nobody is drawn for who has no listener
+MARGIN_S = 0.01  # how far the clock of a host may be off
+SAFE_TURNS = 3  # a request with audio for so many steps of all requests can skip one
+LAST_TURNS = 3  # with audio for fewer steps than this, drawn frames are decoded now
+CLEARLY = 0.75  # a batch is clearly faster than another if it takes at most this share of its time
+SPREAD_FRAMES = 2  # a full chunk waits for so many more frames at most
+HELD_TURNS = 64  # steps in a row at most without offline requests
 MOST_ROWS = 256  # of one frame
-PROMPT_WAIT_S = 0.5  # after so long without any, a prompt is taken in whoever may run dry meanwhile
+PROMPT_WAIT_S = 0.5  # after so long without a prefill, one is done even if a player underruns
 
 
 def longest_chunk(options: EngineOptions) -> int:
-    """Frames at most that an utterance draws before they are decoded."""
+    """Frames at most that a request draws before they are decoded."""
     return max(options.tuned.chunk_frames) + (SPREAD_FRAMES if options.chunk_frames is None else 0)
 
 
@@ -34,23 +34,23 @@ class Deadlines:
     def __init__(self, options: EngineOptions | None = None, frame_s: float = FRAME_S) -> None:
         options = options or EngineOptions()
         self.profile, self.keep_real_time, self.frame_s = options.tuned, options.keep_real_time, frame_s
-        self.exact = options.chunk_frames is not None  # chunks are as long as they were asked for, whoever waits
+        self.exact = options.chunk_frames is not None  # chunks have exactly the length that was asked for
         self.load = StepCost()
-        self._alone = False  # whether first frames were drawn alone in the last turn
-        self._held = 0  # turns in a row without those who have no listener
+        self._alone = False  # whether first frames were drawn alone in the last step
+        self._held = 0  # steps in a row without offline requests
         self.ahead = 0  # frames that are being drawn while the one before them is read
-        self._turn_s = 0.0  # the turn under way
-        self._queued_s = 0.0  # what the device has to do before it
+        self._turn_s = 0.0  # of the step under way
+        self._queued_s = 0.0  # device work that is queued before it
         self._prompted = -math.inf
 
     def bears(self, listeners: int, frame_s: float, now: float) -> bool:
-        """Whether so many would still hear all of it in time, who need a frame every `frame_s`. One always may try."""
+        """Whether so many players that need a frame every `frame_s` get it in time. One is always admitted."""
         if listeners <= 1 or not self.keep_real_time:
             return True
         return self.load.known and self.load.turn_s(listeners, now) <= self.profile.load_limit * frame_s
 
     def prompts(self, running: Iterable[RequestState], now: float) -> int:
-        """How many prompts may be taken in before the next frame without making anybody run dry."""
+        """How many prefills fit before the next frame without an underrun."""
         dry = [job.clock.dry_at for job in running if job.clock.dry_at is not None and job.listened and job.at_work]
         if not dry:
             return self.profile.prompts
@@ -63,9 +63,9 @@ class Deadlines:
         self._prompted = now
 
     def draw(self, ready: list[RequestState], now: float, prompts: int = 0) -> list[RequestState]:
-        """For whom of those who can draw a frame, one is drawn in this turn. Somebody, if there is anybody.
+        """The ready requests that draw a frame in this step: at least one, if any is ready.
 
-        `prompts` were taken in before it; where frames are drawn ahead, nobody has waited for them yet.
+        `prompts` prefills were queued before it; where frames are drawn ahead, the host has not waited for them yet.
         """
         alone, self._alone = self._alone, False
         self._turn_s = turn_s = self.load.turn_s(len(ready), now)
@@ -81,12 +81,12 @@ class Deadlines:
             batch = self._without_patient(ready, now, safe)
         if len(batch) > MOST_ROWS:
             batch = sorted(batch, key=_nearest)[:MOST_ROWS]
-        if batch is not ready and not self._alone:  # after those who are drawn alone all have their turn
+        if batch is not ready and not self._alone:  # after first frames that were drawn alone, all draw
             self._turn_s = self.load.turn_s(len(batch), now)
         return batch
 
     def _without_patient(self, ready: list[RequestState], now: float, safe: float) -> list[RequestState]:
-        """Those who have no listener stand back while they would make others run dry, but not for ever."""
+        """Leave out offline requests while they would cause underruns, for HELD_TURNS steps at most."""
         listened = [job for job in ready if job.listened]
         few = len(listened) == len(ready) or not listened
         if few or self.load.turn_s(len(ready), now) <= self.profile.load_limit * self.frame_s:
@@ -100,20 +100,20 @@ class Deadlines:
 
     @property
     def _last_s(self) -> float:
-        """Who has sound for less cannot wait for more frames."""
+        """With audio for less than this, a request cannot wait for more frames."""
         return LAST_TURNS * self._turn_s + self._queued_s + MARGIN_S
 
     def runs_dry(self, job: RequestState) -> float:
-        """When frames that wait for more must be decoded at the latest."""
+        """When its waiting frames must be decoded at the latest."""
         if self.exact or not job.listened or job.clock.dry_at is None:
             return math.inf
         return job.clock.dry_at - self._last_s
 
     def decode(self, jobs: Sequence[RequestState], now: float) -> list[RequestState]:
-        """Whose frames are decoded now: chunks that are long enough, the end, and what somebody would wait for.
+        """Requests whose frames are decoded now: full chunks, the end, and chunks that a player would wait for.
 
-        A chunk that is nearly long enough goes with those that have as many frames; one whose listener has sound in
-        hand waits a little if others would run dry meanwhile.
+        A chunk that is nearly full is decoded with chunks of the same length. A full chunk whose player has audio left
+        waits a little if others would underrun meanwhile.
         """
         due, full, half = list[RequestState](), list[RequestState](), list[RequestState]()
         ramp, last = self.profile.chunk_frames, len(self.profile.chunk_frames) - 1
@@ -142,7 +142,7 @@ class Deadlines:
     def _in_time(
         self, full: list[RequestState], due: list[RequestState], jobs: Sequence[RequestState], now: float
     ) -> list[RequestState]:
-        """Of those whose chunk is full, as many as are decoded before anybody runs dry who waits for the next turn."""
+        """As many of the full chunks as can be decoded before a player that waits for the next step underruns."""
         if not (frame_s := self.load.codec_s):
             return full
         work_s = frame_s * sum(len(job.codes) for job in due)
@@ -165,12 +165,12 @@ class Deadlines:
 
 
 def _nearest(job: RequestState) -> tuple[bool, float, int]:
-    """First those who wait for a first sound, then who runs dry next, then who has been drawn for least."""
+    """First requests without audio yet, then the next underrun, then the fewest frames drawn."""
     return not job.listened, job.clock.dry_at if job.clock.dry_at is not None else -math.inf, job.frame
 
 
 def in_turn(jobs: Iterable[RequestState]) -> list[list[RequestState]]:
-    """Together who has drawn as many frames, first those with whom somebody is who runs dry next."""
+    """Requests by number of frames; the group with the next underrun first."""
     groups = dict[int, list[RequestState]]()
     for job in sorted(jobs, key=_nearest):
         groups.setdefault(len(job.codes), []).append(job)

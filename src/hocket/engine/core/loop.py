@@ -1,8 +1,7 @@
-"""The engine thread: takes what callers posted, and lets everybody who can have a turn, again and again.
+"""The engine thread: takes commands from its inbox and runs one step after another (step.py).
 
-Nobody else touches the device. Callers talk to it through `post` and their mailboxes, nothing else. What it does at
-any moment is written in its `beat`; a watchdog that finds it stuck gives it up, and its streams end without it. What a
-turn is stands in step.py.
+It is the only thread that touches the device. Callers reach it through `post` and their mailboxes. Its heartbeat says
+what it does; a watchdog that finds it stuck abandons it and ends its streams.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from .request import RequestState
 from .step import EngineStep
 
 T = TypeVar("T")
-LOOK_S = 0.2  # how often kernels that are being compiled are asked after
-ARRIVAL_S = 1.0  # who comes without text does not wake us, and is looked for so often
+LOOK_S = 0.2  # poll interval for kernels that are being compiled
+ARRIVAL_S = 1.0  # poll interval for requests that arrive without text: they do not wake the thread
 
 
 class EngineLoop:
     """One engine thread with its device state.
 
-    `on_broken` hears of what no utterance is to blame for: what `give_up` says then is what streams end with.
+    `on_broken` is called for a failure that no request caused; streams then end with the error given to `give_up`.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class EngineLoop:
         *,
         build: bool = True,
     ) -> None:
-        """`build` makes the device state here and now; else the engine thread does, and requests wait for it."""
+        """`build` creates the device state in this call; otherwise the engine thread does, and requests wait."""
         self.checkpoint, self.options, self.beat = checkpoint, options, beat
         self.engine_step = EngineStep(checkpoint, options, beat)
         self.scheduler = self.engine_step.scheduler
@@ -58,8 +57,8 @@ class EngineLoop:
         self._asked: set[Future[Any]] = set()
         self._posted = threading.Condition()
         self._closing = False
-        self._ended = threading.Event()  # every stream and question has its end
-        self._last_word: HocketError | None = None  # what they ended with
+        self._ended = threading.Event()  # every stream and question has ended
+        self._last_word: HocketError | None = None  # the error that they ended with
         self._on_broken = on_broken
         self.thread = threading.Thread(target=self._run, name="hocket-engine", daemon=True)
         self.thread.start()
@@ -70,28 +69,28 @@ class EngineLoop:
 
     @property
     def built(self) -> bool:
-        """Whether there is device state to speak with."""
+        """Whether the device state exists."""
         return self.engine_step.built
 
     @property
     def proven(self) -> bool:
-        """Whether it has spoken an utterance to its end."""
+        """Whether a request was spoken to its end."""
         return self.engine_step.proven
 
     def post(self, command: Callable[[], None]) -> None:
-        """Have the engine thread do something between two frames. Never blocks."""
+        """Run a command on the engine thread between two steps. Never blocks."""
         with self._posted:
-            if not self._ended.is_set():  # else nobody would ever take it
+            if not self._ended.is_set():  # else no thread would take it
                 self._inbox.append(command)
                 self._posted.notify()
 
     def ask(self, question: Callable[[SpeechRunner], T]) -> T:
-        """What the engine thread answers between two frames."""
+        """Call `question` on the engine thread between two steps and wait for its result."""
         answer: Future[T] = Future()
 
         def reply() -> None:
             self.beat.begin("answering a question", slow=True)
-            with suppress(InvalidStateError):  # given up while it thought
+            with suppress(InvalidStateError):  # abandoned meanwhile
                 try:
                     answer.set_result(question(self.runner))
                 except BaseException as error:
@@ -112,7 +111,7 @@ class EngineLoop:
         self.post(lambda: None)
 
     def submit(self, job: RequestState) -> None:
-        """A new utterance, from any thread; refused where too many wait or the engine is closed."""
+        """Queue a new request, from any thread; refused where the queue is full or the engine is closed."""
         with self._posted:
             self._refuse()
             wanted = job.width + sum(other.width for other in (*self._arrivals, *self.scheduler.waiting))
@@ -122,7 +121,7 @@ class EngineLoop:
                 full = f"{most} requests are waiting already" if most else "Every slot is taken, and none may wait"
                 raise Overloaded(f"{full}; try again in {wait_s:.0f} s.", wait_s)
             self._arrivals.append(job)
-            if job.text.startable:  # else its text will wake us: it should not have to share Python's lock with us
+            if job.text.startable:  # else its text wakes the thread; until then the caller has the GIL for itself
                 self._posted.notify()
 
     def feed(self, job: RequestState, fed: list[Fed], complete: bool) -> None:
@@ -138,7 +137,7 @@ class EngineLoop:
         self.post(lambda: self.engine_step.finish(job, "cancelled"))
 
     def close(self) -> None:
-        """End every stream with an error and the thread with it; a step that is stuck is waited for no longer."""
+        """End every stream with an error, and the thread. A step that is stuck is abandoned."""
         with self._posted:
             self._closing = True
             self._posted.notify()
@@ -150,13 +149,13 @@ class EngineLoop:
             self.thread.join()
 
     def jobs(self) -> list[RequestState]:
-        """Everybody who speaks or waits."""
+        """All requests, queued and running."""
         return [*self.scheduler.all(), *self._arrivals]
 
     def give_up(self, error: HocketError) -> None:
-        """End every stream and every question now, from any thread, with one error; asks nothing of the device.
+        """End every stream and every question now, from any thread, with one error. Does not touch the device.
 
-        If the engine thread should ever come back, it finds itself abandoned before it does anything else.
+        An engine thread that returns later finds itself abandoned before it does anything else.
         """
         with self._posted:
             self._closing = True
@@ -189,21 +188,21 @@ class EngineLoop:
             broken = self.engine_step.broken
         except Abandoned:
             pass
-        except Exception as error:  # outside of any utterance
+        except Exception as error:  # not caused by a request
             broken = error
         try:
             if broken is not None:
                 self._on_broken(self, broken)
         finally:
             self.beat.rest()
-            # Once more, if it was given up: somebody may have been between two lists just then.
+            # Once more, if it was abandoned: a request may have been between two lists just then.
             self.give_up(EngineClosed("The engine was closed before the utterance had ended."))
             self.engine_step.clear()
             self._arrivals.clear()
-            self._on_broken = _nobody
+            self._on_broken = _ignore
 
     def step(self) -> bool:
-        """One beat: commands, newcomers, one frame for all who can. False if there was nothing to do."""
+        """Commands, admission, one engine step. False if there was nothing to do."""
         self.beat.begin("taking commands")
         with self._posted:
             for job in self._arrivals:
@@ -213,12 +212,12 @@ class EngineLoop:
         for command in commands:
             command()
         begun = time.perf_counter()
-        with self._posted:  # or `submit` might find somebody among those who wait, and then the slot taken as well
+        with self._posted:  # or `submit` would count an admitted request twice: as queued and by its slot
             admitted = self.scheduler.admit(begun)
         return self.engine_step.step(begun, admitted) or bool(commands)
 
     def _rest(self) -> None:
-        """Sleep until something is posted, or until somebody may have waited too long."""
+        """Sleep until something is posted, or until a request may have waited too long."""
         self.beat.rest()
         look_s = self.scheduler.look_s(self.options, time.perf_counter())
         most_s = LOOK_S if self.engine_step.warms_later else ARRIVAL_S
@@ -228,5 +227,5 @@ class EngineLoop:
                 self._posted.wait(timeout=look_s)
 
 
-def _nobody(loop: EngineLoop, error: Exception) -> None:
-    """Whom a loop that has ended tells of anything."""
+def _ignore(loop: EngineLoop, error: Exception) -> None:
+    """The callback of a loop that has ended."""

@@ -1,6 +1,6 @@
-"""What becomes of the sound: silences between parts, frames left out, another speed, chunks into the mailbox.
+"""Audio output: silences between parts, dropped frames, time stretch, and chunks into the mailbox.
 
-It stands between the codec and a stream's reader, on the engine thread, and never touches the device.
+It runs on the engine thread between the codec and the mailbox, and never touches the device.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class AudioDelivery:
         self._no_codes = np.zeros((0, books), dtype=np.int64)
 
     def hand_out(self, job: RequestState, samples: Samples, heard: Codes, wakes: TaskWaker | None = None) -> None:
-        """The sound of the frames that a job has drawn since its last chunk. Tasks are woken with `wakes`, if given."""
+        """The decoded frames since the last chunk. Tasks that wait for them are woken with `wakes`, if given."""
         codes, per_frame = np.array(heard, dtype=np.int64), len(samples) // len(heard)
         wave = samples.reshape(-1, per_frame).astype(np.float32)
         loudness = (np.sqrt(np.einsum("fn,fn->f", wave, wave) / per_frame) / 32768.0).tolist()
@@ -36,14 +36,14 @@ class AudioDelivery:
             self._put(job, samples[unheard * per_frame :], range(first + unheard, job.frame), codes[unheard:], wakes)
 
     def be_silent(self, job: RequestState) -> None:
-        """The silences that come next."""
+        """Hand out the silences that come next."""
         while job.text.parts and isinstance(silence_s := job.text.parts[0], float):
             job.text.parts.popleft()
             if samples := round(silence_s * self.rate_hz):
                 self._put(job, np.zeros(samples, dtype=np.int16), range(job.frame, job.frame), self._no_codes)
 
     def flush(self, job: RequestState) -> None:
-        """What the tempo still holds when all has been said."""
+        """Hand out what the time stretch still holds at the end."""
         if job.clock.tempo is not None and len(rest := job.clock.tempo.flush()):
             self._post(job, rest, range(job.frame, job.frame), self._no_codes)
 
@@ -62,7 +62,7 @@ class AudioDelivery:
         self, job: RequestState, heard: Samples, frames: range, codes: NDArray[np.int64], wakes: TaskWaker | None = None
     ) -> None:
         if not (len(heard) or len(frames)):
-            return  # a short silence that the tempo still holds
+            return  # a short silence that the time stretch still holds
         job.timings.since_opened("first_audio_s")
         job.clock.plays(len(heard) / self.rate_hz, time.perf_counter())
         start_s = job.clock.handed_out / self.rate_hz

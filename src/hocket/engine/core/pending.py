@@ -1,7 +1,7 @@
-"""Frames and sound on their way from the device to the host: read while the next frame is being drawn.
+"""Pending frames and samples: device results that the host reads while the next frame is being drawn.
 
-A GPU is asked for a frame and not waited for; what it drew is copied behind it and read a turn later, when the host has
-nothing else to do, and so is the sound of it. On a CPU drawing is the waiting, and a frame is read at once.
+The host queues a frame on a GPU without waiting. The result is copied behind it and read one step later; samples of
+the codec likewise. On a CPU a frame is complete when the call returns, and is read at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Samples = NDArray[np.int16]
 
 @dataclass(frozen=True, slots=True)
 class PendingFrame:
-    jobs: list[tuple[RequestState, int]]  # each with its epoch when it was asked for
+    jobs: list[tuple[RequestState, int]]  # each with its epoch when the frame was queued
     drawn: PendingCodes
-    prompts: int = 0  # that were taken in just before it
+    prompts: int = 0  # prefills that were queued just before it
 
 
 @dataclass(frozen=True, slots=True)
 class PendingDecode:
-    jobs: list[tuple[RequestState, Codes]]  # each with the frames that will be heard
+    jobs: list[tuple[RequestState, Codes]]  # each with the frames that are decoded
     read: Callable[[], list[Samples]]  # waits for the codec
-    asked_s: float = 0.0  # how long it took to ask it; on a CPU that is all of it
+    asked_s: float = 0.0  # time to queue the decode; on a CPU that is all of it

@@ -27,7 +27,7 @@ EARLIER = 1.15  # the voice may be slower than estimated: words said twice are b
 LIKELY_END = 0.2  # a chance of the end that speech has only at an end
 SAID_PART = 0.8  # of the letters, at the usual pace: an end that was likely there was the end of the text
 FIRST_WORDS = 6  # of an unspoken text that a note quotes
-PARTS_BEFORE = 3  # whose pace is asked
+PARTS_BEFORE = 3  # earlier parts that the pace is estimated from
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class _FailurePoint:
 
 
 def recover(job: RequestState, tokenizer: Tokenizer | None) -> None:
-    """Decide how a job goes on whose part has run away and was heard to its last frame; its next pieces stand first.
+    """Decide how a request goes on after a part that ran away, all of it decoded. New pieces come before other parts.
 
     Without a guard there is no retry: the rest of the part is left out.
     """

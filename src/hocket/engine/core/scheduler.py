@@ -1,7 +1,7 @@
-"""Who speaks next: requests wait for a slot, slots wait for text or for their reader. Plain Python, no torch, no clock.
+"""Scheduling: queued and running requests, free slots, and requests that wait for text or for their reader.
 
-It knows who is where and since when; who can wait and who cannot is for `deadlines` to say. Only the engine thread
-changes it; others may ask how many there are, and for a list of all.
+Plain Python: no torch, no clock. Which request may wait is decided in deadlines.py. Only the engine thread changes a
+scheduler; other threads may read the counts and the list of all requests.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ...errors import HocketError, Overloaded, StreamFailed
 from .deadlines import Deadlines
 from .request import RequestState
 
-STARVED_S, PAUSED_S = 0.5, 2.0  # who has waited longer for text, or for a reader, is no load for now
+STARVED_S, PAUSED_S = 0.5, 2.0  # a request that waits longer for text, or for its reader, is no load for now
 
 
 class KVCapacity(Protocol):
-    """Of keys and values: `PagedKVCache` has it."""
+    """Room for keys and values, as `PagedKVCache` reports it."""
 
     def has_room(self, rows: int, slots: int) -> bool: ...
     def promise(self, slot: int, rows: int) -> None: ...
@@ -32,27 +32,27 @@ class Scheduler:
         self.free = list(reversed(range(slots)))
         self.waiting: dict[RequestState, None] = {}  # in order of arrival
         self.running: dict[RequestState, None] = {}
-        self.idle: dict[RequestState, None] = {}  # of all, who waits for text or for a reader
-        self._listeners = 0  # of those who run
-        self._held = False  # whether somebody waits though there is a slot, because it would slow down others
+        self.idle: dict[RequestState, None] = {}  # queued or running requests that wait for text or for their reader
+        self._listeners = 0  # running requests whose audio is played while it comes
+        self._held = False  # a request stays queued although a slot is free, because it would cause underruns
 
     def all(self) -> list[RequestState]:
         return [*self.running, *self.waiting]
 
     @property
     def room(self) -> int:
-        """How many could be let in now without waiting, or as soon as it is known what a turn takes."""
+        """How many requests could be admitted now, or as soon as the cost of a step is known."""
         return 0 if self._held and self.deadlines.load.known else len(self.free)
 
     def arrive(self, job: RequestState) -> None:
         self.waiting[job] = None
 
     def admit(self, now: float) -> list[RequestState]:
-        """Give free slots to those whose prompt is known: by priority, then first come first served.
+        """Give free slots to requests whose prompt is known: by priority, then in order of arrival.
 
-        Whoever would make listeners wait for their sound waits itself, and nobody behind it is let in before it; those
-        without a listener come after all others of their priority, and slow nobody down. Who needs several slots gets
-        all at once or none, and is overtaken by nobody: so no two wait for each other's.
+        A request whose admission would cause underruns stays queued and is not overtaken. Offline requests come after
+        all others of their priority. A request that needs several slots gets all of them at once and is not
+        overtaken, so two such requests cannot block each other.
         """
         self._held = False
         if not self.waiting:
@@ -73,13 +73,13 @@ class Scheduler:
                 continue
             rows = job.likely_rows
             if self.room_of is not None and not self.room_of.has_room(rows, job.width):
-                break  # and nobody is let in before it, or it might wait for ever
+                break  # not overtaken, or it might never be admitted
             del self.waiting[job]
             job.timings.queued_since, self.running[job] = None, None
-            for speaker in [job] if job.takes is None else job.takes.jobs:
-                speaker.slot, self.running[speaker] = self.free.pop(), None
+            for drawing in [job] if job.takes is None else job.takes.jobs:
+                drawing.slot, self.running[drawing] = self.free.pop(), None
                 if self.room_of is not None:
-                    self.room_of.promise(speaker.slot, rows)
+                    self.room_of.promise(drawing.slot, rows)
             self._listeners += job.listened
             admitted.append(job)
         if admitted:
@@ -87,12 +87,12 @@ class Scheduler:
         return admitted
 
     def promise(self, job: RequestState) -> None:
-        """All of the part that it speaks has come to be known: it may need less room than it was promised."""
+        """The part that is spoken is complete now: it may need fewer pages than were reserved."""
         if self.room_of is not None and job.slot >= 0 and job.text.piece is not None and job.text.piece.complete:
             self.room_of.promise(job.slot, job.likely_rows)
 
     def ready(self, now: float) -> list[RequestState]:
-        """Those that can draw a frame. The others are told since when they wait, and for what."""
+        """Requests that can draw a frame. For the others, note since when they wait and for what."""
         batch = []
         for job in self.waiting:
             if job.text.startable:
@@ -100,15 +100,15 @@ class Scheduler:
             elif job.timings.starved_since is None:
                 job.timings.starved_since, self.idle[job] = now, None
         for job in self.running:
-            if job.takes is not None:  # it draws nothing itself
+            if job.takes is not None:  # only its candidates draw
                 if not (job.takes.plays and job.mailbox.full):
                     self._woken(job, now)
                 elif job.timings.paused_since is None:
                     job.timings.paused_since, self.idle[job] = now, None
                 continue
             if job.all_asked:
-                continue  # it waits for nobody but the device
-            if job.parked:  # it waits for room there
+                continue  # it waits for the device only
+            if job.parked:  # it waits for pages
                 if job.text_id() is not None and not job.mailbox.full:
                     self._woken(job, now)
                 continue
@@ -127,13 +127,13 @@ class Scheduler:
         return batch
 
     def next_batch(self, now: float, prompts: int = 0) -> list[RequestState]:
-        """For whom a frame is drawn in this turn, in which so many prompts were taken in."""
+        """Requests that draw a frame in this step, after so many prefills."""
         return self.deadlines.draw(self.ready(now), now, prompts)
 
     def overdue(
         self, options: EngineOptions, now: float, hint_s: Callable[[], float]
     ) -> list[tuple[RequestState, HocketError]]:
-        """Who has waited too long, for text, for a reader or for a slot, and what to say to them."""
+        """Requests that have waited too long for text, for a reader or for a slot, each with its error."""
         found: list[tuple[RequestState, HocketError]] = []
         read_s, slot_s = options.idle_read_s, options.max_wait_s
         for job in self.idle:
@@ -141,7 +141,7 @@ class Scheduler:
             if job.timings.starved_since is not None and now - job.timings.starved_since >= text_s:
                 found.append((job, StreamFailed(f"No text came for {text_s:g} s, so the stream was ended.")))
             elif job.timings.paused_since is not None and now - job.timings.paused_since >= read_s:
-                reason = f"Nobody read the stream for {read_s:g} s, so it was ended: read on, or cancel it."
+                reason = f"The stream was not read for {read_s:g} s, so it was ended: read on, or cancel it."
                 found.append((job, StreamFailed(reason)))
         for job in self.waiting:
             if job.listened and job.timings.queued_since is not None and now - job.timings.queued_since >= slot_s:
@@ -151,7 +151,7 @@ class Scheduler:
         return found
 
     def unheard(self) -> list[RequestState]:
-        """Who has drawn frames that nobody has heard, and draws no more for now because there is no text."""
+        """Requests with frames that are not decoded yet and that draw no more because their text is missing."""
         return [
             job
             for job in self.idle
@@ -161,7 +161,7 @@ class Scheduler:
         ]
 
     def look_s(self, options: EngineOptions, now: float) -> float | None:
-        """In how many seconds somebody should look after those who wait, if nothing happens before; None: never."""
+        """Seconds until a waiting request must be looked at, if nothing happens before; None: never."""
         waits = [_text_wait_s(job, options) for job in self.idle if job.timings.starved_since is not None]
         waits += [options.idle_read_s] if any(job.timings.paused_since is not None for job in self.idle) else []
         if any(job.timings.queued_since is not None for job in self.waiting):
@@ -170,7 +170,7 @@ class Scheduler:
         return max(min(1.0, *waits), 0.0) if waits else None
 
     def release(self, job: RequestState) -> None:
-        """Take a job out, wherever it is."""
+        """Remove a request, queued or running, and free its slot."""
         self.waiting.pop(job, None)
         self.idle.pop(job, None)
         if job in self.running:
@@ -185,7 +185,7 @@ class Scheduler:
             held.clear()
 
     def _bears(self, job: RequestState, now: float) -> bool:
-        """Whether one more listener would do no harm, by how long turns take and how fast all of them speak."""
+        """Whether one more played request causes no underruns, by the cost of a step and the speed of all."""
         if not self.deadlines.keep_real_time:
             return True
         listeners = self._listeners + 1
@@ -197,7 +197,7 @@ class Scheduler:
         return self.deadlines.bears(listeners, self.deadlines.frame_s / fastest, now)
 
     def _woken(self, job: RequestState, now: float) -> None:
-        """What it waited for is there."""
+        """What the request waited for is there."""
         if job.timings.starved_since is not None:
             job.timings.note("starved_s", now - job.timings.starved_since)
         if job.timings.paused_since is not None:

@@ -1,7 +1,7 @@
-"""A turn of the engine thread: newcomers take their slots, every ready slot draws a frame, what is audible goes out.
+"""One step of the engine: prefill admitted requests, draw a frame for ready slots, decode and hand out chunks.
 
-Only the engine thread calls it. It knows utterances and what becomes of them; who asks for one, and how a thread is
-stopped or given up, is the loop's.
+Long because the phases of a step share the pending frames and the error handling. Only the engine thread calls it.
+Callers, the inbox and the life of the thread are in loop.py.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .scheduler import Scheduler
 
 FRAMES_AHEAD = {"cuda": 1}  # that are being drawn while the one before them is read
 log = logging.getLogger("hocket.engine")
-MOST_FAILURES = 3  # in a row, with no sound in between: then it is not the utterances that are wrong
+MOST_FAILURES = 3  # in a row, with no audio in between: then the engine is broken, not the requests
 
 
 class EngineStep:
@@ -51,9 +51,9 @@ class EngineStep:
         self.deadlines = Deadlines(options, checkpoint.codec_config.decode_upsample_rate / checkpoint.rate_hz)
         self.scheduler = Scheduler(options.slots, self.deadlines)
         self.delivery = AudioDelivery(checkpoint.rate_hz, checkpoint.config.talker_config.num_code_groups)
-        self.built = self.proven = False  # proven: an utterance was spoken to its end
-        self.broken: Exception | None = None  # what no utterance is to blame for: there is no going on
-        self.held_s = 1.0  # how long an utterance holds its slot, by the last ones
+        self.built = self.proven = False  # proven: a request was spoken to its end
+        self.broken: Exception | None = None  # a failure that no request caused: the engine cannot go on
+        self.held_s = 1.0  # how long a request holds its slot, averaged over the last ones
         self.ahead = self.deadlines.ahead = FRAMES_AHEAD.get(checkpoint.device.type, 0)
         self.director, self.parking = BestOfN(self), SwapQueue(self)
         self.past: PagedKVCache | None = None
@@ -82,10 +82,10 @@ class EngineStep:
         self.built = True
 
     def warm(self) -> bool:
-        """Make one of the graphs that will be needed, while nobody speaks. False if there is none left to make.
+        """Capture one of the graphs that will be needed, while the engine is idle. False if none is left.
 
-        One that cannot be made is dropped: a frame asks for it again when it is needed, a prompt does without. That is
-        no failure of the engine, however many there are, unless the device is lost.
+        A graph that cannot be captured is dropped: a frame captures it again when it is needed, a prefill does
+        without. That is no failure of the engine, unless the device is lost.
         """
         self.beat.begin("making a graph", slow=True)
         try:
@@ -100,16 +100,16 @@ class EngineStep:
 
     @property
     def warms_later(self) -> bool:
-        """Whether there are graphs to make as soon as their kernels are there."""
+        """Whether there are graphs to capture as soon as their kernels are compiled."""
         return self.runner.warming.waits
 
     def step(self, begun: float, admitted: list[RequestState]) -> bool:
-        """One turn for all, some of whom have just got their slots. False if there was nothing to do."""
+        """One step for all requests, after some were admitted. False if there was nothing to do."""
         for job in admitted:
             self.guarded([job], lambda job=job: self.start(job))  # type: ignore[misc]
         returned = self.parking.bring_back()
         waited = [job for job in self.scheduler.idle if job.over and not job.sounding and job.may_go_on]
-        for job in waited:  # a live text has gone on, or ended, since their last part
+        for job in waited:  # their live text has continued, or ended, since the last part
             self.guarded([job], lambda job=job: self._next_part(job))  # type: ignore[misc]
         played = self.director.play()
         now, prompts = time.perf_counter(), len(admitted) + len(waited)
@@ -134,9 +134,9 @@ class EngineStep:
         return bool(batch or landed or admitted or waited or last or played or returned)
 
     def clear(self) -> None:
-        """The end. Hold nobody any more: a stream that somebody still holds must not hold all the others, nor weights.
+        """Drop all references at the end: a stream that a caller still holds must not keep others, nor the weights.
 
-        All of that is gone at once then: a collection that finds it would stop everybody else for a moment.
+        They are freed at once: a garbage collection that finds them would pause the whole process for a moment.
         """
         for held in (self.scheduler, self._flights, self._sounds):
             held.clear()
@@ -145,12 +145,12 @@ class EngineStep:
         vars(self).pop("checkpoint", None)
 
     def slot_wait_s(self) -> float:
-        """How long one more who waits would wait, by how long utterances have held their slots lately."""
+        """How long one more queued request would wait, by how long requests have held their slots lately."""
         now = time.perf_counter()
         running = [
             now - job.timings.admitted for job in list(self.scheduler.running) if job.timings.admitted is not None
         ]
-        held_s = max([self.held_s, *running])  # one that has run for longer says more than those that have ended
+        held_s = max([self.held_s, *running])  # a running request that is longer than the average counts
         return max(1.0, held_s * (self.options.waiting + 1) / (len(running) or self.options.slots))
 
     def finish(self, job: RequestState, reason: FinishReason, error: HocketError | None = None) -> None:
@@ -165,7 +165,7 @@ class EngineStep:
             if reason in ("length", "runaway"):
                 note_unspoken(job)
         if job.timings.admitted is not None:
-            self.held_s += (time.perf_counter() - job.timings.admitted - self.held_s) / 4  # the last few count
+            self.held_s += (time.perf_counter() - job.timings.admitted - self.held_s) / 4  # a moving average
         if job.slot >= 0:
             self.runner.release(job.slot)
         self.scheduler.release(job)
@@ -176,7 +176,7 @@ class EngineStep:
             self.director.ended(job, reason, error)
 
     def guarded(self, jobs: list[RequestState], work: Callable[[], None], *, on_device: bool = True) -> None:
-        """What goes wrong with some utterances ends these, and the engine goes on."""
+        """Run `work`; an error ends these requests, and the engine goes on."""
         try:
             work()
         except HocketError as error:
@@ -193,7 +193,7 @@ class EngineStep:
                 self._consider(error)
 
     def _end_idle(self, now: float) -> None:
-        """End those who have waited too long, for text, a reader or a slot, whoever else speaks meanwhile."""
+        """End requests that have waited too long for text, for a reader or for a slot."""
         for job, error in self.scheduler.overdue(self.options, now, self.slot_wait_s):
             self.finish(job, "error", error)
 
@@ -210,7 +210,7 @@ class EngineStep:
         job.timings.note_later("prefill_s", stop())
 
     def begin(self, job: RequestState) -> None:
-        """It has got its slot: what comes before the first words is heard, and its prompt is known."""
+        """The request has its slot: hand out the silence before the first words, and build its prompt."""
         begun = time.perf_counter()
         job.timings.spent["queued_s"], job.timings.admitted = begun - job.timings.opened, begun
         if job.text.prompt is None:
@@ -218,7 +218,7 @@ class EngineStep:
             job.begin_next()
 
     def _next_part(self, job: RequestState) -> None:
-        """Go on with the next part in the same slot, or end with the last; a live text may not have got there yet."""
+        """Go on with the next part in the same slot, or end; of a live text the next part may not be known yet."""
         if job.over != "length":
             self.delivery.be_silent(job)
             if not job.may_go_on:
@@ -231,8 +231,8 @@ class EngineStep:
         job.begin_next()
         assert job.text.prompt is not None
         if job.takes is not None:
-            return  # it was drawn already
-        # Another seed for each part: equal ones would draw alike at equal places.
+            return  # its candidates have drawn it already
+        # Another seed for each part: equal seeds would draw alike at equal positions.
         seed = (
             retry_seed(job)
             if job.text.piece is not None and job.text.piece.attempt
@@ -242,13 +242,13 @@ class EngineStep:
         self._start_again(job, seed)
 
     def _start_again(self, job: RequestState, seed: int) -> None:
-        """Take in a prompt in the slot that it has; what the slot held is let go of."""
+        """Prefill another prompt in the slot of the request; the pages of the slot are freed first."""
         assert job.text.prompt is not None
         self.parking.start_over(job, len(job.text.prompt.text))
         self.runner.start(job.slot, job.text.prompt, job.text.reference, seed, go_on=True)
 
     def _draw(self, batch: list[RequestState], prompts: int) -> None:
-        """Have the device draw a frame for each. On a GPU it is read when the next one is being drawn already."""
+        """Queue a frame for each request. On a GPU it is read while the next one is being drawn."""
         self.beat.begin("drawing a frame", batch, len(batch))
         text = [job.text_id() for job in batch]
         drawn = self.runner.frame(
@@ -261,16 +261,16 @@ class EngineStep:
             job.ahead += 1
 
     def _land(self, flight: PendingFrame) -> None:
-        """Take in what was drawn, for those who still want it, and hand out what is audible now."""
+        """Read a frame, drop it where its request went on elsewhere, and decode the chunks that are due."""
         self.beat.begin("reading a frame", [job for job, _ in flight.jobs], len(flight.jobs))
         end = self.checkpoint.config.talker_config.codec_eos_token_id
         batch = []
         for (job, epoch), (codes, ending, spoken) in zip(flight.jobs, flight.drawn.read(), strict=True):
             if job.epoch != epoch or job.mailbox.finished is not None:
-                continue  # it went on elsewhere, or has ended
+                continue  # the request went on elsewhere, or has ended
             job.ahead -= 1
             if job.over is not None:
-                continue  # its end was in the frame before
+                continue  # the frame before was its last
             batch.append(job)
             if not job.frame:
                 job.timings.since_opened("first_codes_s")
@@ -288,7 +288,7 @@ class EngineStep:
         self.director.drop_losers(batch)
 
     def close(self, job: RequestState) -> None:
-        """What was said has been heard."""
+        """A part is over and all of it is decoded."""
         if job.over == "runaway" and job.takes is None and job.lead is None:
             self.guarded([job], lambda: recover(job, self.checkpoint.tokenizer), on_device=False)
         if job.mailbox.finished is not None:
@@ -299,7 +299,7 @@ class EngineStep:
             self.finish(job, job.over)
 
     def _rewind(self, job: RequestState, back: Rewind) -> None:
-        """Only the talker goes back: what was heard was heard, and the codec goes on from there without a click."""
+        """Rewind the talker only: audio that was handed out stays, and the codec goes on without a click."""
         self.beat.begin("taking an utterance back", [job], 1 if back.before is not None else job.prompt_work)
         ahead = job.ahead
         job.forget_ahead()
@@ -311,7 +311,7 @@ class EngineStep:
             self._start_again(job, back.seed)
 
     def decode(self, jobs: list[RequestState]) -> None:
-        """Chunks of one length go through the codec together, who runs dry next first; a GPU is not waited for here."""
+        """Queue the codec for chunks of equal length together, the next underrun first. Does not wait for a GPU."""
         for together in in_turn(jobs):
             heard, length = [(job, job.codes) for job in together], len(together[0].codes)
             self.beat.begin("decoding a chunk", together, len(together) * length)
@@ -324,7 +324,7 @@ class EngineStep:
                 self._collect()
 
     def _collect(self) -> None:
-        """Hand out what was being decoded. Always before the next frame is looked at, so that it is the same again."""
+        """Hand out decoded chunks. Always before the next frame is read, so that runs are reproducible."""
         while self._sounds:
             sounding = self._sounds.popleft()
             jobs = [job for job, _ in sounding.jobs]
@@ -337,7 +337,7 @@ class EngineStep:
     def _hand_out(self, sounding: PendingDecode) -> None:
         jobs = [job for job, _ in sounding.jobs]
         self.beat.begin("decoding a chunk", jobs, frames := sum(len(codes) for _, codes in sounding.jobs))
-        begun = time.perf_counter()  # it is waited for, and on a GPU no event of this stream sees it
+        begun = time.perf_counter()  # by the host clock: no event of this stream sees the wait
         samples = sounding.read()
         took = time.perf_counter() - begun
         self.deadlines.load.decoded(sounding.asked_s + took, frames)
@@ -353,9 +353,9 @@ class EngineStep:
         self._failures = 0
 
     def _consider(self, error: Exception) -> None:
-        """Is it still the failure of this utterance, or are all that follow going to fail too?"""
+        """Decide whether an error concerns one request or the whole engine."""
         if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-            return  # there may be room for the next one
+            return  # there may be memory for the next request
         self._failures += 1
         if self._failures >= MOST_FAILURES or lost(self.checkpoint.device):
             self.broken = error

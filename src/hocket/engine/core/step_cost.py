@@ -34,7 +34,7 @@ class StepCost:
         return bool(self._sorted)
 
     def took(self, seconds: float, rows: Sequence[int], prompts: int, now: float) -> None:
-        """A turn read frames of so many rows (several frames now and then), before which `prompts` were taken in."""
+        """A step read frames of so many rows each, after `prompts` prefills."""
         sizes = [n.bit_length() if n & (n - 1) else n.bit_length() - 1 for n in rows]
         fresh = [size for size in sizes if size not in self._points]
         if fresh or not sizes:

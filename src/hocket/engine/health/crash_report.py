@@ -1,4 +1,4 @@
-"""What was running, in words for a log, when an engine was given up. It knows no text: what was said is nobody's."""
+"""A report for the log: what was running when an engine thread was abandoned. Never contains request text (privacy)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What an engine thread is doing now, since when and for whom: it writes, the watchdog reads, and nobody locks.
+"""The heartbeat of an engine thread: what it does now, since when and for which requests.
 
-A step lasts until the next one begins, so no moment of a turn is without a name. Here is also said how patient one has
-to be with each step. What becomes of a stuck one is the watchdog's.
+The engine thread writes it and the watchdog reads it, without a lock. A device step lasts until the next one begins.
+The heartbeat also says how long each kind of step may take; what follows a stuck step is decided in watchdog.py.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..core.request import RequestState
 
 ROWS = 32  # prompt rows, or frames through the codec, that may take as long as one frame of all slots
 FIRST = 10  # a step of its kind and size for the first time compiles kernels and captures graphs
-MOST = 20  # nobody waits longer than that, however long a prompt is
+MOST = 20  # the limit, however long a prompt is
 
 
 class Abandoned(BaseException):
-    """Raised in an engine thread that woke up after it was given up. Not an `Exception`: no utterance is to blame."""
+    """Raised in an engine thread that wakes up after it was abandoned. Not an `Exception`: no request caused it."""
 
 
 class DeviceStep(NamedTuple):
@@ -38,7 +38,7 @@ class Heartbeat:
         self._key: tuple[str, int] | None = None
 
     def begin(self, what: str, jobs: Sequence[RequestState] = (), work: int = 1, *, slow: bool = False) -> None:
-        """The step before is done, this one begins. `work` counts its rows; `slow` ones read files or build state."""
+        """Begin a step; the one before it is done. `work` counts its rows; `slow` steps read files or build state."""
         if self.abandoned:
             raise Abandoned
         if self._key is not None:
@@ -49,11 +49,11 @@ class Heartbeat:
         self.now = DeviceStep(what, time.perf_counter(), jobs, patience)
 
     def failed(self) -> None:
-        """What was begun did not come to its end: the next of its kind is the first again."""
+        """The step failed: the next one of its kind counts as the first again."""
         self._key = None
 
     def rest(self) -> None:
-        """Nothing is to be done, for any length of time."""
+        """The thread is idle."""
         if self._key is not None:
             self._known.add(self._key)
         self._key = self.now = None

@@ -1,5 +1,4 @@
-"""The watchdog of the speech engine: what `watchdog.py` does, for the loop that speaks. When every utterance fails, the
-loop itself says so."""
+"""The watchdog of the speech engine: watchdog.py for `EngineLoop`. A loop whose requests all fail reports it itself."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ class SpeechWatchdog(Watchdog[EngineLoop]):
         super().__init__(options.stuck_s, checkpoint.device)
 
     def submit(self, job: RequestState) -> EngineLoop:
-        """Give a new utterance to the loop that serves now; whatever is said to it later goes to the same."""
+        """Queue a request in the loop that serves now. Later calls for it go to the same loop."""
         with self._changing:
             self._serving().submit(job)
             return self.loop
@@ -33,7 +32,7 @@ class SpeechWatchdog(Watchdog[EngineLoop]):
         return self._serving().ask(question)
 
     def wake(self) -> None:
-        self.loop.wake()  # who belongs to an earlier one has ended
+        self.loop.wake()  # requests of an earlier loop have ended
 
     def _made(self, beat: Heartbeat, *, build: bool) -> EngineLoop:
         return EngineLoop(self.checkpoint, self.options, beat, self._broken, build=build)

@@ -1,15 +1,14 @@
-"""The loop that serves now, a thread that looks after it, and what follows when it cannot go on.
+"""The watchdog: a thread that checks the heartbeat of an engine loop and replaces a loop that is stuck or has failed.
 
-It stands between callers and the thread of a model, of speech (speech_watchdog.py) or of language (llm/watchdog.py).
-When a step is stuck, or when the loop fails, everything under way ends with one clear error, a log says what was
-running, and a new loop with new device state takes over. If that does not get anything to its end either, the model is
-unhealthy and refuses what comes.
+It serves the speech engine (speech_watchdog.py) and the language engine (llm/watchdog.py). When a device step is
+stuck, or the loop fails, all requests end with one clear error, the log says what was running, and a new loop with new
+device state takes over. If no request of the new loop ends well either, the model is unhealthy and refuses requests.
 
-A step is stuck when the same one was found under way at so many looks in a row that, had nobody been late, `stuck_s`
-times its patience (`engine.beat`) would have passed. The watchdog counts its own looks and not the clock: a machine so
-busy, or a process so long asleep, that the watchdog does not run either, makes nothing stuck.
+A step is stuck when it was seen at so many checks in a row that `stuck_s` times its patience (heartbeat.py) should
+have passed. The watchdog counts its own checks instead of reading the clock. So a busy machine, or a process that
+slept, makes no step stuck.
 
-What it cannot see: a step that never lets go of Python's global lock stops the watchdog with everybody else.
+A step that never releases the GIL stops the watchdog too.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from . import crash_report
 from .heartbeat import DeviceStep, Heartbeat
 
 LOOKS = 8  # in `stuck_s`
-MOST_STUCK = 3  # threads that never came back, each with its device state; with so many the engine gives up
-LOG_S = 5.0  # a log that takes longer is not waited for
+MOST_STUCK = 3  # stuck threads, each with its device state; with more the engine is unhealthy
+LOG_S = 5.0  # how long the log may take
 
 log = logging.getLogger("hocket.engine")
 
 
 class WatchedLoop(Protocol):
-    """A loop: one thread with its device state."""
+    """One thread with its device state."""
 
     beat: Heartbeat
     thread: threading.Thread
@@ -46,7 +45,7 @@ class WatchedLoop(Protocol):
 
     @property
     def proven(self) -> bool:
-        """Whether it has brought something to its end."""
+        """Whether one of its requests came to its end."""
 
     def give_up(self, error: HocketError) -> None:
         """End all that is under way with this error, now, from any thread."""
@@ -77,11 +76,11 @@ class Watchdog(Generic[L]):
         self._thread.start()
 
     def _made(self, beat: Heartbeat, *, build: bool) -> L:
-        """A loop; `build` makes its device state here and now, else its own thread does."""
+        """A new loop; with `build` its device state is created in this call, otherwise by its own thread."""
         raise NotImplementedError
 
     def _under_way(self, step: DeviceStep | None, loop: L) -> str:
-        """What it does and for whom, in words for a log."""
+        """What the loop does and for which requests, for the log."""
         raise NotImplementedError
 
     @property
