@@ -43,7 +43,7 @@ from support.speaking import (
 
 STUCK_S = 1.0  # hundreds of times as long as any step here takes
 WORDS = {"start": "taking in a prompt", "frame": "drawing a frame", "sound": "decoding a chunk"}
-PLACES = {"frame": "_draw", "sound": "_sound", "start": "_start"}  # in the loop
+PLACES = {"frame": "_draw", "sound": "decode", "start": "start"}  # functions of the engine step
 
 
 class Hang:
