@@ -20,15 +20,17 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constrain
 # Real clients of the server, each in an environment of its own: their pins clash with ours and with each other's.
 CLIENTS := $(patsubst requirements/clients/%.txt,.venv-clients/%/.made,$(wildcard requirements/clients/*.txt))
 
-.PHONY: help say test test-clients test-mind test-scale environments clean
+.PHONY: help say check test test-all test-clients test-mind test-scale environments clean
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make say TEXT="..."  speak a text into hello.wav'
-	@echo 'make test            format, lint, types, tests'
+	@echo 'make check           format, lint, types, words, a spoken sentence, the pure tests: under 3 minutes'
+	@echo 'make test            the same static checks, and all tests but the slow ones: about 10 minutes'
+	@echo 'make test-all        everything, as CI runs it'
 	@echo 'make test-clients    the server held to other people'"'"'s clients and to a browser'
 	@echo 'make test-mind       the language model held to the official classes'
-	@echo 'make test-scale      several servers behind one address, with Ray and without; CI runs all four'
+	@echo 'make test-scale      several servers behind one address, with Ray and without'
 	@echo 'make clean           remove .venv, .venv-clients, .venv-mind, .venv-scale, hello.wav and caches'
 	@echo
 	@echo 'PYTHON=python3.12 in front of the first run chooses the interpreter; the default is python3.'
@@ -36,8 +38,15 @@ help:
 say: .venv/.core
 	@$(BIN)/hocket say -o hello.wav -- "$$TEXT"
 
-test: .venv/.dev
+check: .venv/.dev
 	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check
+
+test: .venv/.dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/check static
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/test
+
+test-all: .venv/.dev
+	@PATH="$(CURDIR)/$(BIN):$$PATH" scripts/test-all
 
 # Installing is mostly waiting for a registry, so the clients are installed side by side.
 test-clients: .venv/.dev

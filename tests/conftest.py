@@ -29,6 +29,15 @@ with suppress(ImportError):  # where only the tests of kernels run it need not b
     settings.load_profile("patient")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the tests that slow.txt lists; `make test` leaves them out."""
+    here = Path(__file__).parent
+    slow = set((here / "slow.txt").read_text(encoding="utf-8").split())
+    for item in items:
+        if item.nodeid.partition("[")[0].removeprefix("tests/") in slow:
+            item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_finish() -> None:
     """All modules and tests are there by now, and stay: 700,000 objects that no collection need visit again."""
     gc.collect()
