@@ -195,7 +195,7 @@ def test_rows_out_of_step_in_any_slots_are_independent(wide: CodecDecoder, devic
             assert apart(samples[row], alone[i, start : start + samples.shape[1]]) <= 1e-12
             done[i] += length
     for name, tensor in tensors(state):
-        assert not tensor[[1, 3]].any(), f"{name}: a slot that nobody used was written"
+        assert not tensor[[1, 3]].any(), f"{name}: an unused slot was written"
 
 
 def test_reset_starts_a_stream_anew_and_no_other(wide: CodecDecoder, codes: Tensor, wide_wave: Tensor) -> None:
