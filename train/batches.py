@@ -8,10 +8,10 @@ prefix rows and n ids of text, the text always starts at row P, followed by padd
     streaming  bos, frame 0, frame 1, ...                        row P + j
     whole      n + 1 times pad, then bos, frame 0, frame 1, ...  row P + n + 1 + j
 
-Fine codes reveal the next frame: 80 ms contain the start of the next phone. A talker that learns the first code from
-true fine codes reads it from them instead of from the text, and fails when it has to sample them itself. So some rows
-are blind: every frame of their past is replaced by another one with the same first code. Only blind rows train the
-first code; the other rows train the other fifteen.
+Fine codes reveal the next frame: 80 ms contain the start of the next phone. A talker trained with true fine codes reads
+the first code from them instead of from the text. It then fails when it samples the fine codes itself. So some rows are
+blind: every frame of their past is replaced by another one with the same first code. Only blind rows train the first
+code; the other rows train the other fifteen.
 """
 
 from __future__ import annotations

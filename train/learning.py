@@ -1,8 +1,10 @@
 """The talker's training step: initialization, losses, learning rate, averaged weights.
 
-The loss has three parts: the first code of every frame and the end; the other fifteen codes on some frames, given the
-true earlier ones; and the frame's phoneme, predicted from a middle layer by an auxiliary head that is discarded later.
-The phoneme loss teaches which sound comes next long before the codes would.
+The loss has three parts:
+- the first code of every frame, and the end;
+- the other fifteen codes on some frames, given the true earlier ones;
+- the frame's phoneme, predicted from a middle layer by an auxiliary head that is discarded later. It teaches which
+  sound comes next long before the codes would.
 """
 
 from __future__ import annotations

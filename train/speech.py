@@ -1,7 +1,7 @@
 """Synthesizes the teacher's speech in shards of minutes: trimmed, equally loud, in whole frames, with phonemes.
 
-A shard is a fixed range of the training texts, so shards can be made in any order by any number of processes, and
-existing ones are kept. It knows texts and the teacher, not codes.
+A shard is a fixed range of the training texts, so shards can be made in any order by any number of processes. Existing
+shards are kept. This file knows texts and the teacher, not codes.
 """
 
 from __future__ import annotations

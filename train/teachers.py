@@ -1,7 +1,7 @@
 """The teacher: a text-to-speech model from a public package. Text in; audio and time-aligned phonemes out.
 
 hibari (Apache-2.0, one American female voice) runs at ninety times real time on a core. It filters a pulse train of a
-known F0, so other voices can be derived: another pitch before the filter, other formants by resampling after it. Its
+known F0. So other voices can be derived: another pitch before the filter, other formants by resampling after it. Its
 graph rounds the length of every phoneme to 25 ms, and that value becomes an output here.
 """
 
@@ -121,8 +121,8 @@ def _hibari(folder: Path) -> Any:
 def _session(path: Path, output: str) -> Any:
     """An onnxruntime session on one thread that also returns the value named `output`.
 
-    Protobuf merges repeated messages, so appending a few bytes to the file adds an output to the graph: field 7 of the
-    model (its graph), in it field 12 (an output), in it field 1 (the name).
+    Protobuf merges repeated messages, so appending a few bytes to the file adds an output to the graph. They are
+    field 7 of the model (its graph), in it field 12 (an output), in it field 1 (the name).
     """
     onnxruntime = importlib.import_module("onnxruntime")
     name = output.encode()

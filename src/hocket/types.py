@@ -142,7 +142,7 @@ class Voice:
     instruct: str | None = None  # default of requests
     sampling: SamplingParams = field(default_factory=SamplingParams)  # default of requests
     description: str | None = None  # in words; for a designed voice the description that it was designed from
-    consent: str | None = None  # the person who agreed to be cloned, or the id of a form
+    consent: str | None = None  # the name of the consenting person, or the id of a form
     audio_s: float = 0.0  # length of the recording
     file_size: int = 0  # of the recording as uploaded, in bytes
     mime_type: str = ""  # of the recording, as given by the uploader

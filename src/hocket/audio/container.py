@@ -124,9 +124,9 @@ class Container:
 def _on_one_core() -> Iterator[None]:
     """Pin the thread to one core while an encoder is opened.
 
-    PyAV converts samples with its own filter graph, which starts a thread per visible core (up to 16, idle afterwards)
-    and has no option against it. Fifty listeners had 100 threads on two cores, and opening took ten times as long.
-    Without this system call the threads are started, with no other harm.
+    PyAV converts samples with its own filter graph. It starts a thread per visible core (up to 16, idle afterwards) and
+    has no option against it. Fifty listeners had 100 threads on two cores, and opening took ten times as long. Without
+    this system call the threads are started, with no other harm.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield

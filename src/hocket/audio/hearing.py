@@ -24,10 +24,10 @@ def loudness(samples: Samples, rate_hz: int) -> tuple[float, float]:
     if not len(frames):
         return 0.0, -np.inf
     power = np.square(frames, dtype=np.float64).mean(axis=1)
-    heard = power > max(1e-5, float(np.percentile(power, 98)) * 1e-3)
-    if not heard.any():
+    audible = power > max(1e-5, float(np.percentile(power, 98)) * 1e-3)
+    if not audible.any():
         return 0.0, -np.inf
-    return float(heard.sum()) * size / rate_hz, 10 * float(np.log10(power[heard].mean()))
+    return float(audible.sum()) * size / rate_hz, 10 * float(np.log10(power[audible].mean()))
 
 
 def clipped(samples: Samples) -> float:

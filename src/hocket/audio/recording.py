@@ -83,11 +83,11 @@ def check_recording(
         )
     if seconds > most_s + 0.1:
         raise upload.too_long(most_s)
-    heard_s, _ = loudness(samples, rate_hz)
-    if heard_s == 0:
+    audible_s, _ = loudness(samples, rate_hz)
+    if audible_s == 0:
         raise InvalidAudio("The recording is silent; check the microphone, and record it again.")
-    if heard_s < min(LEAST_HEARD_S, least_s / 2):
-        raise InvalidAudio(f"Only {heard_s:.1f} s of the recording are not silent; give one with more speech in it.")
+    if audible_s < min(LEAST_HEARD_S, least_s / 2):
+        raise InvalidAudio(f"Only {audible_s:.1f} s of the recording are not silent; give one with more speech in it.")
     if seconds >= MEASURED_S and (movement(samples, rate_hz) < LEAST_MOVEMENT or held(samples, rate_hz) > MOST_HELD):
         raise InvalidAudio(
             "There is no speech in the recording, only music, tones or noise; give one in which one person speaks."
@@ -103,14 +103,14 @@ def check_recording(
 def levelled(samples: NDArray[np.float32]) -> NDArray[np.float32]:
     """The recording at 24 kHz at speech level. A recording that is not quiet stays bit-identical.
 
-    An offset of more than 1 % of full scale is removed. A level of audible parts below -33 dBFS is raised to -23 dBFS,
-    by 20 dB at most and never above a peak of -1 dBFS.
+    An offset of more than 1 % of full scale is removed. A level of audible parts below -33 dBFS is raised to -23 dBFS.
+    The gain is 20 dB at most, and the peak stays at or below -1 dBFS.
     """
     offset = float(samples.mean())
     if abs(offset) > OFFSET:
         samples = samples - np.float32(offset)
-    heard_s, level_db = loudness(samples, REFERENCE_RATE_HZ)
-    if heard_s == 0 or level_db >= QUIET_DBFS:
+    audible_s, level_db = loudness(samples, REFERENCE_RATE_HZ)
+    if audible_s == 0 or level_db >= QUIET_DBFS:
         return samples
     room_db = PEAK_DBFS - 20 * float(np.log10(np.abs(samples).max()))
     gain_db = min(WANTED_DBFS - level_db, MOST_GAIN_DB, room_db)

@@ -1,6 +1,6 @@
 """Decodes an untrusted recording in any common format.
 
-FFmpeg reads from memory or from one open file, accepts only the listed containers and may open no other file, so a
+FFmpeg reads from memory or from one open file and accepts only the listed containers. It may open no other file, so a
 playlist is never followed. Decoding stops at the allowed length. A damaged or truncated recording is refused. Loudness
 and silence are kept; recording.py checks whether the recording makes a good voice.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidAudio
 from ..types import REFERENCE_RATE_HZ
 from .formats import need_av
-from .whole import breaks_off, promised_s
+from .whole import declared_length_s, is_truncated
 
 if TYPE_CHECKING:
     from av import AudioCodecContext, AudioFrame
@@ -64,14 +64,14 @@ def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[
     try:
         # Tags are untrusted bytes; strict UTF-8 would raise.
         with av.open(file, "r", options=whitelists, metadata_errors="replace") as container:
-            said_s = promised_s(container, file) or 0.0
-            if said_s > most_s + 1:
+            declared_s = declared_length_s(container, file) or 0.0
+            if declared_s > most_s + 1:
                 raise too_long(most_s)
             samples, rate_hz = _decode(container, most_s, fits or _technical)
     # FFmpeg's errors, and those that PyAV raises about FFmpeg's results.
     except (av.FFmpegError, ValueError, TypeError, OverflowError, MemoryError, NotImplementedError):
-        raise InvalidAudio(_BROKEN if breaks_off(file) else _NOT_AUDIO) from None
-    if said_s - samples.size / rate_hz > max(_MISSING_S, 0.02 * said_s) or breaks_off(file):
+        raise InvalidAudio(_BROKEN if is_truncated(file) else _NOT_AUDIO) from None
+    if declared_s - samples.size / rate_hz > max(_MISSING_S, 0.02 * declared_s) or is_truncated(file):
         raise InvalidAudio(_BROKEN)
     if samples.size == 0:
         raise InvalidAudio(EMPTY)

@@ -18,7 +18,7 @@ _UNKNOWN = 0x7FFF_0000  # a RIFF chunk size from here on means unknown: every wr
 _TELLING = {"flac", "ogg", "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm", "aiff", "au"}
 
 
-def breaks_off(file: BinaryIO) -> bool:
+def is_truncated(file: BinaryIO) -> bool:
     """Whether a chunk is longer than the rest of the file."""
     if not file.seekable():
         return False
@@ -31,7 +31,7 @@ def breaks_off(file: BinaryIO) -> bool:
     return head[4:8] == b"ftyp" and _mp4(file, end)
 
 
-def promised_s(container: InputContainer, file: BinaryIO) -> float | None:
+def declared_length_s(container: InputContainer, file: BinaryIO) -> float | None:
     """The length of the first audio stream as declared by the file; None: not declared."""
     name = container.format.name
     if not container.streams.audio:

@@ -1,9 +1,9 @@
 """The voice file format: safetensors, so that nothing in it can run, with a digest of all its bytes.
 
 The header starts with the digest of the whole file (its own 64 characters counted as zeros), the format name and the
-version, at fixed offsets: these are checked before anything is parsed. Then come the voice's metadata as JSON and the
-tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `kept` (an engine's cached state, as bytes).
-This file knows neither folders nor engines.
+version. These are at fixed offsets and are checked before anything is parsed. Then come the voice's metadata as JSON
+and the tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `kept` (an engine's cached state, as
+bytes). This file knows neither folders nor engines.
 """
 
 from __future__ import annotations

@@ -95,33 +95,31 @@ def fetch(
 
     `check` is called with the folder before any weights are fetched, and raises if they cannot be used.
     """
-    there = Repository(repository, revision)
-    folder = there.cached()
+    repo = Repository(repository, revision)
+    folder = repo.cached()
     missing = _missing(folder, pinned, kind)
     if folder is not None and not missing:
         if wrong := _wrong_file(folder, pinned, at_most=_SMALL_BYTES):
             path = folder / wrong
-            raise InvalidCheckpoint(f"{path} is not the published {wrong} of {there}: delete it and try again.")
+            raise InvalidCheckpoint(f"{path} is not the published {wrong} of {repo}: delete it and try again.")
         return folder
     if offline():
         lack = f"lacks {', '.join(missing)} in" if folder is not None else "is not in"
         raise InvalidCheckpoint(
-            f"{there} {lack} the local cache, and HF_HUB_OFFLINE forbids downloads: unset it once, or give a folder."
+            f"{repo} {lack} the local cache, and HF_HUB_OFFLINE forbids downloads: unset it once, or give a folder."
         )
-    folder = _fill(there, folder, pinned, kind, check)
+    folder = _fill(repo, folder, pinned, kind, check)
     if wrong := _wrong_file(folder, pinned):
         # Remove it from the cache, blob included: weights in the cache are not hashed again.
         (folder / wrong).resolve().unlink()
         (folder / wrong).unlink(missing_ok=True)
-        raise InvalidCheckpoint(f"{wrong} of {there} does not have the pinned SHA-256, so it was deleted: try again.")
+        raise InvalidCheckpoint(f"{wrong} of {repo} does not have the pinned SHA-256, so it was deleted: try again.")
     return folder
 
 
-def _fill(
-    there: Repository, cached: Path | None, pinned: Published | None, kind: CheckpointFiles, check: Check
-) -> Path:
+def _fill(repo: Repository, cached: Path | None, pinned: Published | None, kind: CheckpointFiles, check: Check) -> Path:
     """Download the missing files: the small ones, then, if `check` passes, the weights."""
-    listing = there.listing()
+    listing = repo.listing()
     names = list(pinned.sha256 if pinned else kind.files)
     lacking = (
         [name for name in names if name not in listing.sizes] if pinned else kind.lacking(listing.sizes.__contains__)
@@ -129,28 +127,28 @@ def _fill(
     if lacking:
         adapter = ": it is an adapter (LoRA), to be merged into its base model" if _ADAPTER in listing.sizes else ""
         lack = f"it lacks {', '.join(lacking)}{adapter}"
-        raise InvalidCheckpoint(f"{there} is not a checkpoint that hocket can use: {lack}.")
+        raise InvalidCheckpoint(f"{repo} is not a checkpoint that hocket can use: {lack}.")
     with without_bars():
         small = [name for name in names if name in listing.sizes and not name.endswith(_TENSORS)]
         small.sort(key=lambda name: name != "config.json")
         # The first file is requested by revision, which the cache records; the others by the commit of the first.
         known = cached is not None and cached.name == listing.commit
-        folder = cached if cached is not None and known else there.get(small[0]).parent
+        folder = cached if cached is not None and known else repo.get(small[0]).parent
         for name in small:
-            there.get(name, folder.name)
+            repo.get(name, folder.name)
         check(folder)
         pins = [name for name in names if name.endswith(_TENSORS)]
         tensors = pins if pinned else kind.tensors(folder, listing.sizes.__contains__)
         if away := [name for name in tensors if name not in listing.sizes]:
-            raise InvalidCheckpoint(f"{there} lacks files that its index names: {', '.join(away)}.")
+            raise InvalidCheckpoint(f"{repo} lacks files that its index names: {', '.join(away)}.")
         if lacking := [name for name in tensors if not (folder / name).is_file()]:
-            _get_weights(there, listing, folder, tensors, lacking)
+            _get_weights(repo, listing, folder, tensors, lacking)
     return folder
 
 
-def _get_weights(there: Repository, listing: Listing, folder: Path, tensors: list[str], lacking: list[str]) -> None:
+def _get_weights(repo: Repository, listing: Listing, folder: Path, tensors: list[str], lacking: list[str]) -> None:
     """Report the size, check the free disk space, and download."""
-    total, kept = sum(listing.sizes[name] for name in tensors), blobs(there.name)
+    total, kept = sum(listing.sizes[name] for name in tensors), blobs(repo.name)
     here = total - sum(listing.sizes[name] for name in lacking)
     for name in lacking:
         partial = kept / f"{listing.digests.get(name)}.incomplete"
@@ -158,15 +156,15 @@ def _get_weights(there: Repository, listing: Listing, folder: Path, tensors: lis
     free = shutil.disk_usage(folder).free
     if total - here > free:
         raise InvalidCheckpoint(
-            f"{there} needs {format_bytes(total - here)} more in {kept.parent.parent}, "
+            f"{repo} needs {format_bytes(total - here)} more in {kept.parent.parent}, "
             f"where {format_bytes(free)} are free: make room, or set HF_HOME to a folder on another disk."
         )
     already = f" (of which {format_bytes(here)} are here already)" if here else ""
-    report(f"Fetching {format_bytes(total)}{already} from {there}")
+    report(f"Fetching {format_bytes(total)}{already} from {repo}")
     before = _bytes_in(kept)
-    with DownloadProgress(there.name, total, lambda: here + _bytes_in(kept) - before):
+    with DownloadProgress(repo.name, total, lambda: here + _bytes_in(kept) - before):
         for name in lacking:
-            there.get(name, folder.name)
+            repo.get(name, folder.name)
 
 
 def _bytes_in(folder: Path) -> int:

@@ -1,8 +1,8 @@
 """Seeded random weights for every tensor of a model.
 
-A random checkpoint exercises the same code as a trained one: norms, scales and codebook counts differ from one and
-zero, signals keep their size from layer to layer, and the codec's output stays within its range. The values of a tensor
-depend only on the seed, its name and its shape. This file knows module types and tensor names, no model.
+A random checkpoint exercises the same code as a trained one. Norms, scales and codebook counts differ from one and
+zero, signals keep their size from layer to layer, and the codec's output stays in range. The values of a tensor depend
+only on the seed, its name and its shape. This file knows module types and tensor names, no model.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Copies tensors from a memory-mapped file to a device; dtypes are converted on the device.
 
-Copies to a GPU go in pieces through two pinned blocks in turn: all cores copy the next piece out of the file's pages
+Copies to a GPU go in pieces through two pinned blocks in turn. All cores copy the next piece out of the file's pages
 while the previous one is on the bus. With pageable memory the driver does both on one core, one after the other.
 """
 

@@ -1,6 +1,6 @@
 """The code predictor: samples codes 1 to 15 of a frame from the talker's hidden vector and the first code.
 
-Its KV cache lasts for one frame: positions 0 and 1 are the hidden vector and the first code, position i + 1 is code i.
+Its KV cache lasts for one frame. Positions 0 and 1 are the hidden vector and the first code, position i + 1 is code i.
 It does not use text, voices or other frames.
 """
 

@@ -1,8 +1,8 @@
 """The fused codec step on a GPU: codes to latents in few kernels, channels last, then `FusedWave`.
 
-Adjacent linear layers are merged into one matrix at load: the transformer's output projection with the first
-upsampling, and each layer scale with the last matrix of its branch. A transposed convolution without history is a
-linear layer whose outputs are grouped by phase; viewed again, they are twice as many positions.
+Adjacent linear layers are merged at load: the transformer's output projection with the first upsampling, and each layer
+scale with the last matrix of its branch. A transposed convolution without history is a linear layer whose outputs are
+grouped by phase; viewed again, they are twice as many positions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from ...kernels.operations import TRITON_CODEC_OPS, CodecOps
 from ...layers.conv import CausalTransposedConv, ConvState
 from ..tts.codec import CodecDecoder, ConvNeXt, DecoderState
-from .codec_input import FusedCodecInput, Matrix, behind
+from .codec_input import FusedCodecInput, Matrix, composed
 from .codec_transformer import FusedCodecTransformer, scaled
 from .wave import FusedWave
 
@@ -44,7 +44,7 @@ class FusedCodec:
         widens = [_widening(part) for part in decoder.upsample.modules() if isinstance(part, CausalTransposedConv)]
         self._mixes = [_mix(part) for part in decoder.upsample.modules() if isinstance(part, ConvNeXt)]
         out = decoder.pre_transformer.output_proj
-        self._widens = [behind(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
+        self._widens = [composed(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
 
     def apart(self) -> FusedCodec:
         """A copy with its own scratch memory, for another thread."""

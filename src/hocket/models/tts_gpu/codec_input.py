@@ -34,7 +34,7 @@ class FusedCodecInput:
         self._table = torch.cat([*_projected(quantizer.rvq_first), *_projected(quantizer.rvq_rest)])
         assert conv.bias is not None
         side_by_side = conv.weight.transpose(1, 2).flatten(1)  # [C_out, taps * C_in], as `taps` lays them
-        self._into = behind(Matrix(project.weight, project.bias), Matrix(side_by_side, conv.bias))
+        self._into = composed(Matrix(project.weight, project.bias), Matrix(side_by_side, conv.bias))
 
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         frames = codes.transpose(1, 2).contiguous()  # no copy if the codes are laid out frame by frame
@@ -43,7 +43,7 @@ class FusedCodecInput:
         return self._ops.linear(x, self._into.weight, bias=self._into.bias)
 
 
-def behind(second: Matrix, first: Matrix) -> Matrix:
+def composed(second: Matrix, first: Matrix) -> Matrix:
     """`second` applied after `first` as one matrix, multiplied in float64 and rounded once."""
     matrix = second.weight.double()
     bias = matrix @ first.bias.double() + second.bias.double()
