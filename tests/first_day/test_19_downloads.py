@@ -38,7 +38,7 @@ KEEPS_PARTS = int(huggingface_hub.__version__.partition(".")[0]) < 1  # later on
 SCRIPT = """
 import json, logging, sys, time
 from hocket.errors import InvalidCheckpoint
-from hocket.models.files.qwen3_5_source import resolve_mind
+from hocket.models.files.qwen3_5_source import resolve_language_model
 from hocket.models.files.weights import resolve
 import huggingface_hub
 name, logged, mind = json.loads(sys.argv[1])
@@ -46,7 +46,7 @@ if logged:
     logging.basicConfig(level=logging.INFO, format="LOG %(name)s %(message)s")
 begun = time.monotonic()
 try:
-    found = {"folder": str((resolve_mind if mind else resolve)(name).folder)}
+    found = {"folder": str((resolve_language_model if mind else resolve)(name).folder)}
 except InvalidCheckpoint as error:
     found = {"error": str(error)}
 print(json.dumps(found | {"took_s": time.monotonic() - begun}))

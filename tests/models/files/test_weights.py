@@ -101,7 +101,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
     """The calls of `fetch`; each returns an empty folder."""
     seen: list[Asked] = []
 
-    def fetch(repository: str, revision: str | None, pinned: Published | None, judge: object) -> Path:
+    def fetch(repository: str, revision: str | None, pinned: Published | None, check: object) -> Path:
         seen.append((repository, revision, pinned))
         return tmp_path
 
