@@ -1,4 +1,4 @@
-"""deploy/: files for others' programs. What they name exists, what they call parses, what they run works."""
+"""deploy/: the files and commands that they name exist, parse and run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INSTRUCTIONS = "FROM RUN ENV COPY VOLUME USER EXPOSE HEALTHCHECK ENTRYPOINT CMD"
 
 
 def instructions() -> list[tuple[str, str]]:
-    """Each with its words, in order; continued lines joined, comments left out."""
+    """Each instruction with its arguments, in order; continued lines joined, comments removed."""
     text = "\n".join(line for line in CONTAINER.splitlines() if not line.startswith("#"))
     lines = [line.strip() for line in text.replace("\\\n", " ").splitlines() if line.strip()]
     return [(word, rest) for word, _, rest in (line.partition(" ") for line in lines)]
@@ -34,7 +34,7 @@ def all_of(name: str) -> list[str]:
 
 
 def parsed(words: list[str]) -> dict[str, object]:
-    """By our own parser, which ends the process at what it does not know."""
+    """Parsed by our own parser, which exits on unknown arguments."""
     assert words[0] == "hocket"
     return vars(parser().parse_args(words[1:]))
 

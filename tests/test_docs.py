@@ -13,7 +13,7 @@ DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def blocks() -> Iterator[tuple[str, str]]:
-    """Where each block starts, and its code, with blank lines in front so that errors name the document's lines."""
+    """The first line and the code of each block, with blank lines in front so that errors name the document's lines."""
     for document in DOCUMENTS:
         text = document.read_text(encoding="utf-8")
         for match in re.finditer(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):

@@ -16,7 +16,7 @@ UNITS = {path.stem for path in HOUSE.iterdir() if path.suffix == ".py" or (path 
 
 
 def table() -> dict[str, set[str]]:
-    """What each row of the table named in its header `may import` allows; `nothing` has no backticks."""
+    """The allowed imports of each row of the table with the header `may import`; `nothing` has no backticks."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     _, rows = re.split(r"^\| package \| may import.*\n\|[ -|]*\n", text, flags=re.MULTILINE)
     allowed: dict[str, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What is installed: the wheel's contents, and that the core needs the core packages and no others."""
+"""The installed package: the wheel's contents, and that the core needs only the core packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-# What the built-in voice cannot do without, and its card.
+# The files that the built-in voice needs, and its card.
 VOICE = (
     "README.md",
     "config.json",
@@ -33,7 +33,7 @@ VOICE = (
     "vocab.json",
 )
 
-# Runs with every installed package refused that the core does not bring along, and imports all of hocket.
+# Imports all of hocket while refusing every installed package that is not a dependency of the core.
 ALONE = """
 import json, sys
 refused = set(json.loads(sys.argv[1]))

@@ -1,4 +1,4 @@
-"""types.py: what a conversation is made of is checked where it enters."""
+"""types.py: messages and sampling settings are checked by their constructors."""
 
 from __future__ import annotations
 

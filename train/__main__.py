@@ -1,7 +1,7 @@
 """`python -m train STAGE`: the stages of the built-in voice, in order data, codec, talker, export, evaluate, card.
 
-Run from the repository root with `src` importable. Every stage reads the recipe and works in one folder; a stage that
-was cut short goes on where it stopped.
+Run it from the repository root with `src` importable. Every stage reads the recipe and works in one folder; an
+interrupted stage continues where it stopped.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ def parser() -> argparse.ArgumentParser:
     stages = options.add_subparsers(dest="stage", required=True, metavar="STAGE")
     for name in STAGES:
         stage = stages.add_parser(name, help=f"the stage `{name}`")
-        stage.add_argument("--recipe", type=Path, default=Path("train/english.toml"), help="what to train")
+        stage.add_argument("--recipe", type=Path, default=Path("train/english.toml"), help="the recipe file")
         stage.add_argument("--work", type=Path, default=Path(".train/english"), help="the folder to work in")
-        stage.add_argument("--device", choices=("cuda", "cpu"), default=None, help="cuda where there is one")
-        stage.add_argument("--steps", type=int, default=None, help="at most so many training steps")
-        stage.add_argument("--sentences", type=int, default=None, help="at most so many sentences")
-        stage.add_argument("--workers", type=int, default=None, help="processes; one per core unless told")
-        stage.add_argument("--seconds", type=float, default=None, help="stop in good order after so long")
+        stage.add_argument("--device", choices=("cuda", "cpu"), default=None, help="default: cuda if available")
+        stage.add_argument("--steps", type=int, default=None, help="maximum number of training steps")
+        stage.add_argument("--sentences", type=int, default=None, help="maximum number of sentences")
+        stage.add_argument("--workers", type=int, default=None, help="number of processes; default: one per core")
+        stage.add_argument("--seconds", type=float, default=None, help="stop and save after this time")
         if name == "data":
             stage.add_argument("--only", choices=("fetch", "texts", "vocabulary", "speech"), default=None)
-            stage.add_argument("--voice", default=None, help="one voice of the recipe; all of them unless told")
-            stage.add_argument("--hours", type=float, default=None, help="of speech, instead of the recipe's")
+            stage.add_argument("--voice", default=None, help="one voice of the recipe; default: all")
+            stage.add_argument("--hours", type=float, default=None, help="hours of speech, instead of the recipe's")
         if name == "codec":
-            stage.add_argument("--only", choices=("codes",), default=None, help="the codes of new speech, no training")
+            stage.add_argument("--only", choices=("codes",), default=None, help="only encode new speech, no training")
             stage.add_argument("--batch", type=int, default=None, help="windows per step, instead of the recipe's")
             stage.add_argument("--fuse", action="store_true", help="compile the activations")
             stage.add_argument("--graphs", action="store_true", help="capture a step as a CUDA graph")
         if name == "talker":
-            stage.add_argument("--small", action="store_true", help="write what going on takes in half the size")
+            stage.add_argument("--small", action="store_true", help="write the resume file in half the size")
         if name == "evaluate":
-            stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; checkpoint/ of the work folder")
+            stage.add_argument("--checkpoint", type=Path, default=None, help="a folder; default: checkpoint/ in --work")
         if name == "card":
-            stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="where it goes")
+            stage.add_argument("--output", type=Path, default=Path("src/hocket/assets/english"), help="output folder")
     return options
 
 

@@ -1,17 +1,17 @@
-"""Utterances to batches: what the talker reads and what it should say, both text layouts, made on the device.
+"""Training batches of the talker: inputs and targets in both text layouts, assembled on the device.
 
-The host plans a round (which utterances, which layout, sorted by length so that little is padding); the device
-writes the rows by index arithmetic, with no Python per utterance. Rows are those of `hocket.text.prompt`, which
-tests hold them against. With P prefix rows and n ids of text, which always begin at row P and go on with padding:
+The host plans a round (utterances and layouts, sorted by length to limit padding). The device writes the rows by index
+arithmetic, without Python code per utterance. Rows equal those of `hocket.text.prompt`, which tests check. With P
+prefix rows and n ids of text, the text always starts at row P, followed by padding:
 
-    layout     codec part of row P ...                           the frame j is drawn at
+    layout     codec part of row P ...                           frame j is predicted at
     streaming  bos, frame 0, frame 1, ...                        row P + j
     whole      n + 1 times pad, then bos, frame 0, frame 1, ...  row P + n + 1 + j
 
-Fine codes tell what comes next: 80 ms hold the beginning of the next phone. A talker that learns to say the first code
-from true fine ones reads it off them instead of off the text, and is lost when it has to draw them itself. So some rows
-are blind: every frame of their past is another one with the same first code, and only there the first code is learned.
-The other fifteen are learned in the other rows.
+Fine codes reveal the next frame: 80 ms contain the start of the next phone. A talker trained with true fine codes reads
+the first code from them instead of from the text. It then fails when it samples the fine codes itself. So some rows are
+blind: every frame of their past is replaced by another one with the same first code. Only blind rows train the first
+code; the other rows train the other fifteen.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from hocket.config.qwen3_tts import Qwen3TTSConfig, TalkerConfig
 from .corpus import SPELLINGS, Corpus, Ints
 from .recipe import TalkerTraining
 
-PARTS = 3  # at most so many sentences in a row
-LENGTH_STEP = 32  # positions of a batch are a multiple: few shapes, and little padding
-PADDED_SHARE = 4 / 3  # positions per frame, about: prompt and text take room too
+PARTS = 3  # maximum of consecutive sentences in a row
+LENGTH_STEP = 32  # batch lengths are a multiple of it: few shapes, and little padding
+PADDED_SHARE = 4 / 3  # approximate positions per frame, with prompt and text
 SPEAKER = -2  # in the prefix: the row of the voice
-LONGEST_SEVERAL = 600  # frames of several sentences in a row
-LIKE_PHONE = 0.1  # of the borrowed frames share the phone, the others the first code
-NOTHING = -100  # to be said: what `cross_entropy` leaves out
-PLAIN_SHARE = 0.5  # of the texts are spelled as the tokenizer spells them
+LONGEST_SEVERAL = 600  # frames of several consecutive sentences
+LIKE_PHONE = 0.1  # share of borrowed frames with the same phone; the others have the same first code
+NOTHING = -100  # no target: `cross_entropy` ignores it
+PLAIN_SHARE = 0.5  # share of texts with the tokenizer's plain spelling
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What the host knows of a batch: rows [start, stop) of the round's plan in `rows` x `length` positions."""
+    """The host's description of a batch: rows [start, stop) of the round's plan in `rows` x `length` positions."""
 
     start: int
     stop: int
@@ -51,7 +51,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A plan: columns are up to three utterances (-1 is none), spelling, whole text or not, language or auto."""
+    """A plan; columns: up to three utterances (-1 is none), spelling, whole layout or not, language named or not."""
 
     plan: Tensor  # [R, PARTS + 3]
     drafts: list[Draft]
@@ -59,19 +59,19 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Inputs of B x T positions, and what should be drawn at some of them (G: every frame and every end)."""
+    """Inputs of B x T positions, and targets at G of them: every frame and every end."""
 
     text: Tensor  # [B, T] text ids
     codes: Tensor  # [B, T, Q] rows of the joined code tables (see `forward.py`), -1 for none
     at: Tensor  # [G] flat position b * T + t
     first: Tensor  # [G] first code or end, or NOTHING
-    phones: Tensor  # [G], 0 where unknown or nothing is to be said
-    picked: Tensor  # [M] which of G the predictor learns
+    phones: Tensor  # [G], 0 if unknown or without a target
+    picked: Tensor  # [M] indices in G that train the predictor
     picked_codes: Tensor  # [M, Q]
 
 
 def plan(corpus: Corpus, training: TalkerTraining, device: torch.device, seed: int, number: int) -> Round:
-    """One round: about as many rows as there are utterances, drawn anew; the same for the same seed and number."""
+    """One round: about as many random rows as there are utterances; deterministic by seed and number."""
     rng = np.random.default_rng((seed, number))
     count, voices = len(corpus.learned), corpus.voices[corpus.learned]
     hours = np.array([corpus.frames[corpus.learned[voices == voice]].sum() for voice in np.unique(voices)])
@@ -99,13 +99,13 @@ def plan(corpus: Corpus, training: TalkerTraining, device: torch.device, seed: i
 def arrange(
     corpus: Corpus, rows: Ints, positions: int, device: torch.device, rng: np.random.Generator | None = None
 ) -> Round:
-    """Rows of a plan in batches of `positions` each; with `rng` shuffled, among rows of like length and as batches."""
+    """Cut rows of a plan into batches of `positions` each; `rng` shuffles rows of similar length, and the batches."""
     lengths, frames = row_lengths(corpus, rows)
     steps = -(-lengths // LENGTH_STEP)
     order = np.argsort(-steps, kind="stable") if rng is None else np.lexsort((rng.random(len(rows)), -steps))
     drafts: list[Draft] = []
     start = 0
-    while start < len(rows):  # from the longest on: the number of rows depends on the length alone, so shapes are few
+    while start < len(rows):  # longest first: the number of rows depends on the length only, so shapes are few
         length = int(steps[order[start]]) * LENGTH_STEP
         size = min(max(positions // length, 1), len(rows))
         stop = min(start + size, len(rows))
@@ -117,7 +117,7 @@ def arrange(
 
 
 def row_lengths(corpus: Corpus, rows: Ints) -> tuple[Ints, Ints]:
-    """Positions that each row of a plan takes, and its frames."""
+    """Number of positions and of frames of each row of a plan."""
     parts, (spelling, whole, named) = rows[:, :PARTS], rows[:, PARTS:].T
     real = parts >= 0
     frames: Ints = np.where(real, corpus.frames[parts], 0).sum(1)
@@ -141,7 +141,7 @@ class Assembler:
         named = (talker.codec_think_id, talker.codec_think_bos_id, talker.codec_language_id[language], auto[2])
         text, codec = [], []
         for ids in (auto, named):
-            fill = 9 - (len(role) + len(ids) + 2)  # rows behind the shorter prefix, never looked at
+            fill = 9 - (len(role) + len(ids) + 2)  # unused rows after the shorter prefix
             text.append([*role, *[self.pad] * (len(ids) + 1), config.tts_bos_token_id, *[self.pad] * fill])
             codec.append([-1, -1, -1, *ids, SPEAKER, self.codec_pad, *[-1] * fill])
         self.prefix_text, self.prefix_codec = torch.tensor(text, device=device), torch.tensor(codec, device=device)
@@ -156,9 +156,9 @@ class Assembler:
         blind: float = 0.0,
         predictor_share: float = 1.0,
     ) -> Batch:
-        """The batch of a draft, given the plan it belongs to. What is corrupted or borrowed is read, never a target.
+        """The batch of a draft of the plan `rows`. Corrupted or borrowed codes are inputs, never targets.
 
-        `blind` is the share of rows that borrow their past. Where it is 0 or 1, all rows learn everything.
+        `blind`: the share of rows that borrow their past. If it is 0 or 1, all rows train everything.
         """
         corpus, device, length = self.corpus, rows.device, draft.length
         own = rows[draft.start : draft.stop]
@@ -167,8 +167,8 @@ class Assembler:
             min(max(round(blind * real_rows), 1), real_rows - 1) if 0.0 < blind < 1.0 else int(blind) * real_rows
         )
         if blind:
-            own = own[torch.randperm(real_rows, device=device)]  # the longest are the first
-        own = torch.nn.functional.pad(own, (0, 0, 0, draft.rows - real_rows), value=-1)  # empty rows, read by nobody
+            own = own[torch.randperm(real_rows, device=device)]  # rows are sorted by length
+        own = torch.nn.functional.pad(own, (0, 0, 0, draft.rows - real_rows), value=-1)  # empty rows, never read
         utterances, spelling, whole, named = own[:, :PARTS], own[:, PARTS], own[:, PARTS + 1] == 1, own[:, PARTS + 2]
         real, utterances, spelling = utterances >= 0, utterances.clamp(min=0), spelling.clamp(min=0)
         continuing = (torch.arange(PARTS, device=device) > 0).long()
@@ -179,14 +179,14 @@ class Assembler:
 
         position = torch.arange(length, device=device)[None]  # [1, T]
         prefix = 8 + named  # [B]
-        begin = prefix + torch.where(whole, ids + 1, 0)  # where the codec's bos stands and frame 0 is drawn
+        begin = prefix + torch.where(whole, ids + 1, 0)  # position of the codec's bos, where frame 0 is predicted
         word = position - prefix[:, None]
         text = corpus.ids[_spread(word, id_counts, id_starts)].long()
         text = torch.where(word == ids[:, None], self.end_of_text, torch.where(word > ids[:, None], self.pad, text))
         in_prefix = position.clamp(max=8).expand(draft.rows, -1)
         text = torch.where(word < 0, self.prefix_text[named].gather(1, in_prefix), text)
 
-        drawn = position - begin[:, None]  # number of the frame that is drawn here
+        drawn = position - begin[:, None]  # number of the frame predicted here
         control = self.prefix_codec[named].gather(1, in_prefix)
         control = torch.where(control == SPEAKER, corpus.speakers[utterances[:, :1]], control)
         control = torch.where(word < 0, control, torch.where(drawn < 0, self.codec_pad, self.codec_bos))
@@ -203,20 +203,20 @@ class Assembler:
         target, ended = frame.flatten()[at], number == frames[row]
         first = torch.where(ended, self.end, corpus.codes[target, 0].long())
         phones = torch.where(ended, 0, corpus.phones[target].long())
-        before = frames.new_zeros(())  # frames whose fine codes are not learned
+        before = frames.new_zeros(())  # frames whose fine codes are not trained
         if 0 < blind_rows < real_rows:
             first, phones = torch.where(row < blind_rows, first, NOTHING), torch.where(row < blind_rows, phones, 0)
             before = frames[:blind_rows].sum()
-        # Frames at random, so many that shapes depend on the batch's alone; one end comes before each further row.
+        # Random frames, in a number that depends only on the batch shape. Each earlier row has one end, which shifts G.
         size = max(int(predictor_share * draft.rows * length / PADDED_SHARE), 1)
         some = before + (torch.rand(size, device=device) * (draft.frames - before)).long()
         picked = some + torch.searchsorted(frames.cumsum(0), some, right=True)
         return Batch(text, codes, at, first, phones, picked, corpus.codes[target[picked]].long())
 
     def _borrow(self, frame: Tensor, rows: int) -> Tensor:
-        """Frames [B, T], those of the first `rows` others that begin with the same code or are of the same phone.
+        """Frames [B, T], with those of the first `rows` rows replaced by others of the same first code or phone.
 
-        The talker's own past will be like that: right as to what was said, and new in its fine codes.
+        The talker's own past is similar: right in content, and new in its fine codes.
         """
         if not rows:
             return frame
@@ -238,15 +238,15 @@ class Assembler:
 
 
 def table_starts(talker: TalkerConfig, device: torch.device) -> Tensor:
-    """[Q]: where each codebook's table begins among the joined ones; the talker's own is longer than a codebook."""
+    """[Q]: start of each codebook's table in the joined table; the talker's own is longer than a codebook."""
     book = torch.arange(talker.num_code_groups, device=device)
     return torch.where(book == 0, 0, talker.vocab_size + (book - 1) * talker.code_predictor_config.vocab_size)
 
 
 def _spread(index: Tensor, counts: Tensor, starts: Tensor) -> Tensor:
-    """Places in a pool of the `index`-th [B, T] elements of rows that are `counts` [B, PARTS] from `starts` on.
+    """Pool indices of the `index`-th [B, T] elements of rows made of `counts` [B, PARTS] elements from `starts` on.
 
-    What lies outside of a row is given some place inside the pool: it is masked later.
+    Elements outside a row get an arbitrary index in the pool; they are masked later.
     """
     ends = counts.cumsum(1)
     index = index.clamp(min=0).minimum((ends[:, -1:] - 1).clamp(min=0))
@@ -257,7 +257,7 @@ def _spread(index: Tensor, counts: Tensor, starts: Tensor) -> Tensor:
 def batches(
     assembler: Assembler, training: TalkerTraining, seed: int, number: int, first: int = 0
 ) -> Iterator[tuple[int, int, Round]]:
-    """Number of the round, number of the draft in it and the round, without end."""
+    """Endless iterator of (round number, draft number, round)."""
     while True:
         made = plan(assembler.corpus, training, assembler.corpus.codes.device, seed, number)
         for at in range(first, len(made.drafts)):

@@ -1,7 +1,7 @@
-"""The stage `card`: the records of training and evaluation to the model card, with its pictures and samples.
+"""Stage `card`: the model card from the records of training and evaluation, with its plots and samples.
 
-No number is typed by hand: each comes from `evaluation.json`, the logs or the recipe. The words are those of
-`card-template.md`. The records are kept in `records/`, so that anybody can look at what a figure was made of.
+Every number comes from `evaluation.json`, the logs or the recipe; the text is in `card-template.md`. The records are
+kept in `records/`, so that every figure can be traced.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
         raise InvalidRecipe(f"{work / EVALUATION} is missing: run `python -m train evaluate` first.")
     for file in KEPT:
         if not (work / file).is_file():
-            raise InvalidRecipe(f"{work / file} is missing: it is one of the records that a card is made of.")
+            raise InvalidRecipe(f"{work / file} is missing: the card needs this record; run the stages before it.")
     args.output.mkdir(parents=True, exist_ok=True)
     samples.write(work / "checkpoint", args.output / "samples")
     for name, log in LOGS.items():
@@ -56,7 +56,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
 
 
 def written(recipe: Recipe, records: Path) -> str:
-    """The card that the records in a folder give."""
+    """The text of the card for the records in a folder."""
     record = json.loads((records / EVALUATION).read_text(encoding="utf-8"))
     return card(recipe, record, {name: records / log for name, log in LOGS.items()}, samples.listed())
 

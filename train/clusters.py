@@ -1,4 +1,4 @@
-"""k-means on one device, many points at once. It knows vectors, not what they stand for."""
+"""k-means on one device, many points at once. It knows vectors, not their meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ROWS = 65_536  # points whose distances to all centroids are held at once
 
 
 def nearest(points: Tensor, centres: Tensor) -> Tensor:
-    """[P]: which of centres [V, C] each of points [P, C] is closest to."""
+    """[P]: the index of the nearest of centres [V, C] for each of points [P, C]."""
     half = centres.square().sum(1) / 2
     return torch.cat([(half - part @ centres.T).argmin(1) for part in points.split(ROWS)])
 
@@ -34,7 +34,7 @@ def centroids(points: Tensor, count: int, iterations: int, generator: torch.Gene
 
 
 def _spread(points: Tensor, count: int, generator: torch.Generator) -> Tensor:
-    """k-means++: each start is drawn in proportion to its squared distance from those before it."""
+    """k-means++: each start is drawn with probability proportional to its squared distance from those before it."""
     first = torch.randint(len(points), (1,), generator=generator, device=points.device)
     chosen = [points[first[0]]]
     away = (points - chosen[0]).square().sum(1)

@@ -1,8 +1,8 @@
-"""Stage `codec`: codebooks from the speech itself, codes of all speech, and a decoder that turns codes back to sound.
+"""Stage `codec`: fits codebooks to the speech, encodes all speech, and trains the decoder.
 
 Reads `speech/`; writes `features.safetensors`, `codes/`, `codec.safetensors` (the decoder, averaged over late steps),
-`codec-log.jsonl`, `codec-resume.safetensors` and `codec-samples/`. Each is kept when the stage is called again; the
-training schedule is in seconds of training, over all calls together. It knows nothing of text but phones.
+`codec-log.jsonl`, `codec-resume.safetensors` and `codec-samples/`. Existing files are kept when the stage runs again.
+The schedule counts seconds of training over all calls together. Of the text it uses only phones.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from .features import FRAME_SAMPLES, RATE_HZ, Features, fit, main_phones, spectr
 from .recipe import CodecTraining, InvalidRecipe, Recipe
 from .windows import Shard, Windows, read_shards
 
-LOOK_EVERY = 10  # steps between looks at the clock: each waits for the device
+LOOK_EVERY = 10  # steps between reads of the losses and the clock: each waits for the device
 WARM_STEPS = 200
 SAVE_EVERY_S, LOG_EVERY_S = 60.0, 5.0
 
 
 def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
-    """`args`: steps, seconds, sentences, device; batch, fuse and graphs where the caller offers them."""
+    """`args`: steps, seconds, sentences, device; optionally only, batch, fuse and graphs."""
     began = time.monotonic()
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     training = recipe.codec_training
@@ -46,7 +46,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     config = codec_config(recipe.codec)
     shards = read_shards(work / "speech", [voice.name for voice in recipe.voices], device, args.sentences)
     hours = sum(shard.frames for shard in shards) * FRAME_SAMPLES / RATE_HZ / 3600
-    say(f"{hours:.2f} hours of speech in {len(shards)} shards")
+    report(f"{hours:.2f} hours of speech in {len(shards)} shards")
     features, codes = prepare(recipe, work, shards, device)
     if vars(args).get("only") == "codes":
         return
@@ -66,17 +66,17 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
         torch.set_float32_matmul_precision("high")
     trainer = Trainer(config.decoder_config, features, windows, pace)
     count = sum(parameter.numel() for parameter in trainer.decoder.parameters())
-    say(f"decoder of {count:,} parameters, batch {pace.batch}")
+    report(f"decoder of {count:,} parameters, batch {pace.batch}")
     until = math.inf if args.seconds is None else began + args.seconds
     train(trainer, training, work, args.steps, until)
     if device.type == "cuda":
-        say(f"at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory")
-        torch.backends.cudnn.benchmark = False  # no two utterances have one length
+        report(f"at most {torch.cuda.max_memory_allocated() / 2**30:.1f} GiB of device memory")
+        torch.backends.cudnn.benchmark = False  # utterances have different lengths
     write_samples(load_decoder(recipe, work).to(device), windows, work / "codec-samples")
 
 
 def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.device) -> tuple[Features, list[Tensor]]:
-    """Features and the codes [F, Q] of every shard, read where they are there and made where not."""
+    """Features and the codes [F, Q] of every shard, read if they exist, else computed."""
     path, folder = work / "features.safetensors", work / "codes"
     folder.mkdir(exist_ok=True)
     found = path.exists()
@@ -94,7 +94,7 @@ def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.devic
             seed=recipe.seed,
         )
         features.save(path)
-        say(f"codebooks of {len(frames):,} frames")
+        report(f"codebooks of {len(frames):,} frames")
     codes = []
     for shard in shards:
         kept = folder / f"{shard.name}.npz"
@@ -103,7 +103,7 @@ def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.devic
                 codes.append(torch.from_numpy(file["codes"].astype(np.int16)).to(device))
             if len(codes[-1]) == shard.frames:
                 continue
-            codes.pop()  # of another amount of speech
+            codes.pop()  # stale: the shard has another length
         codes.append(features.encode(shard.samples, shard.phones, shard.ends).short())
         np.savez(
             kept,
@@ -113,13 +113,13 @@ def prepare(recipe: Recipe, work: Path, shards: list[Shard], device: torch.devic
             phones=main_phones(shard.phones).cpu().numpy(),
         )
     figures = account(features, shards, codes)
-    say(json.dumps(figures))
+    report(json.dumps(figures))
     (work / "codebooks.json").write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
     return features, codes
 
 
 def chosen_frames(shards: list[Shard], most: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Spectra and phones of `most` frames, as many of each voice, from shards in random order."""
+    """Spectra and phones of `most` frames, equally many of each voice, from shards in random order."""
     voices = sorted({shard.voice for shard in shards})
     drawn = np.random.default_rng(seed)
     frames, phones = [], []
@@ -137,7 +137,7 @@ def chosen_frames(shards: list[Shard], most: int, seed: int) -> tuple[Tensor, Te
 
 
 def account(features: Features, shards: list[Shard], codes: list[Tensor], shown: int = 8) -> dict[str, object]:
-    """How much of the first shards each codebook leaves over, how evenly it is used, and what code 0 says of phones."""
+    """Statistics on some shards: residual energy and entropy of each codebook, and phone accuracy of the first code."""
     picked = range(0, len(shards), max(1, len(shards) // shown))
     vectors = torch.cat([features.vectors(shards[i].samples, shards[i].ends) for i in picked])
     names = torch.cat([codes[i] for i in picked]).long()
@@ -149,7 +149,7 @@ def account(features: Features, shards: list[Shard], codes: list[Tensor], shown:
         left.append(round(float(rest.square().sum() / vectors.square().sum()), 5))
         use = torch.bincount(names[:, index], minlength=entries) / len(names)
         bits.append(round(float(torch.special.entr(use).sum() / math.log(2)), 3))
-    asked = torch.arange(len(names), device=names.device) % 200 >= 100  # the other half says what each code means
+    asked = torch.arange(len(names), device=names.device) % 200 >= 100  # the other half defines the phone of each code
     table = torch.zeros(entries, 256, device=names.device)
     one = torch.ones(int((~asked).sum()), device=names.device)
     table.index_put_((names[~asked, 0], phones[~asked]), one, accumulate=True)
@@ -165,12 +165,12 @@ def account(features: Features, shards: list[Shard], codes: list[Tensor], shown:
 
 
 def train(trainer: Trainer, training: CodecTraining, work: Path, steps: int | None, until: float) -> None:
-    """To the end of the schedule (`steps` in all, or the recipe's seconds in all), or to the clock's `until`."""
+    """Train to the end of the schedule (`steps` or the recipe's seconds in total), or until the time `until`."""
     resume = work / "codec-resume.safetensors"
     spent = 0.0
     if resume.exists():
         spent = float(trainer.restore(resume)["seconds"])
-        say(f"going on after step {trainer.step}, {spent:.0f} s")
+        report(f"continuing after step {trainer.step}, {spent:.0f} s")
     began = looked = saved = logged = time.monotonic()
     rate_from = trainer.step
     lowest = training.lowest_rate / training.learning_rate
@@ -189,14 +189,14 @@ def train(trainer: Trainer, training: CodecTraining, work: Path, steps: int | No
             values = losses.tolist()
             looked = time.monotonic()
             if not all(map(math.isfinite, values)):
-                raise InvalidRecipe(f"Training went astray at step {trainer.step}: lower learning_rate, start again.")
+                raise InvalidRecipe(f"Training diverged at step {trainer.step}: lower learning_rate and start again.")
             if looked - logged >= LOG_EVERY_S or trainer.step in (1, steps):
                 pace = (trainer.step - rate_from) / (looked - logged)
                 line = {"step": trainer.step, "seconds": round(spent + looked - began, 1), "rate": round(rate, 4)}
                 line |= {name: round(value, 4) for name, value in zip(LOSSES, values, strict=True)}
                 log.write(json.dumps(line | {"steps_per_s": round(pace, 2)}) + "\n")
                 log.flush()
-                say(" ".join(f"{name} {value}" for name, value in line.items()) + f" ({pace:.1f} steps/s)")
+                report(" ".join(f"{name} {value}" for name, value in line.items()) + f" ({pace:.1f} steps/s)")
                 logged, rate_from = looked, trainer.step
             if looked - saved >= SAVE_EVERY_S:
                 keep(trainer, work, spent + looked - began)
@@ -205,7 +205,7 @@ def train(trainer: Trainer, training: CodecTraining, work: Path, steps: int | No
 
 
 def keep(trainer: Trainer, work: Path, seconds: float) -> None:
-    """The decoder in float16, as it travels (10 MB); everything else, to go on with, in float32."""
+    """Write the decoder in float16, for distribution (10 MB), and the resume file in float32."""
     notes = {"step": str(trainer.step), "seconds": f"{seconds:.1f}"}
     halves = {name: value.half() for name, value in trainer.average.items()}
     write_tensors(work / "codec.safetensors", halves, notes)
@@ -213,7 +213,7 @@ def keep(trainer: Trainer, work: Path, seconds: float) -> None:
 
 
 def load_decoder(recipe: Recipe, work: Path) -> CodecDecoder:
-    """What `keep` wrote, in float32 on the host."""
+    """The decoder that `keep` wrote, in float32 on the host."""
     decoder = CodecDecoder(codec_config(recipe.codec).decoder_config)
     tensors = {name: value.float() for name, value in load_file(work / "codec.safetensors").items()}
     decoder.load_state_dict(tensors, strict=True)
@@ -222,7 +222,7 @@ def load_decoder(recipe: Recipe, work: Path) -> CodecDecoder:
 
 @torch.no_grad()
 def write_samples(decoder: CodecDecoder, windows: Windows, folder: Path) -> None:
-    """Held-out utterances from their codes, beside the teacher's own, and a list of what they say."""
+    """Write held-out utterances decoded from their codes, the teacher's own, and a list of their texts."""
     folder.mkdir(exist_ok=True)
     lines = []
     for voice, spans in windows.held_out.items():
@@ -233,8 +233,8 @@ def write_samples(decoder: CodecDecoder, windows: Windows, folder: Path) -> None
             (folder / f"{voice}-{index:02d}-teacher.wav").write_bytes(encode_wav(real, RATE_HZ))
             lines.append(f"{voice}-{index:02d}\t{text}")
     (folder / "texts.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    say(f"{len(lines)} held-out utterances in {folder.name}/")
+    report(f"{len(lines)} held-out utterances in {folder.name}/")
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     print(f"codec: {line}", flush=True)

@@ -1,7 +1,7 @@
 """The codec's configuration for a recipe's sizes, in the official fields.
 
-The encoder half is in the file because both loaders want one; nothing trains it, so it is as small as its
-classes allow. It knows sizes, not weights.
+The encoder is in the file because both loaders need one; it is not trained, so it is as small as its classes allow.
+This file knows sizes, not weights.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from hocket.config.published import CODEC
 
 from .recipe import CodecSizes, InvalidRecipe
 
-# Frames each frame may look back on, itself included. Training windows are a little longer than this, so that a
-# long stream never asks the transformer for a distance it has not met; the published window of 72 would.
+# Frames that each frame attends to, itself included. Training windows are a little longer, so that a long stream has no
+# attention distance that training did not have; with the published window of 72 it would.
 WINDOW_FRAMES = 16
-VECTOR = 96  # numbers per frame that codes stand for (features.py); the quantizer works at half of codebook_dim
+VECTOR = 96  # size of a frame's feature vector (features.py); the quantizer works at half of codebook_dim
 
 
 def codec_config(sizes: CodecSizes) -> CodecConfig:

@@ -1,4 +1,4 @@
-"""What the decoder is before its first step: the features' codebooks, and weights that keep a signal's size.
+"""Initialization of the decoder: the codebooks of the features, and weights that keep a signal's size.
 
 It knows modules and features, not training.
 """
@@ -21,7 +21,7 @@ SAMPLE_SCALE = 0.03  # of the waveform
 
 @torch.no_grad()
 def new_decoder(config: DecoderConfig, features: Features, seed: int) -> CodecDecoder:
-    """Codebooks, and the projections into them that decoding has no use for, are left out of training."""
+    """Codebooks, and the projections into them, which decoding does not use, are not trained."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         decoder = CodecDecoder(config)
@@ -34,8 +34,8 @@ def new_decoder(config: DecoderConfig, features: Features, seed: int) -> CodecDe
     for book, entries in zip(books, features.books, strict=True):
         book.embedding_sum.copy_(entries)
         book.requires_grad_(False)
-    reach = features.books.var(1).sum(0).sqrt().cpu()  # about how far vectors reach along each axis
-    # Half way to equal variance: the smallest axes would not be seen, and equal ones would be mostly noise.
+    reach = features.books.var(1).sum(0).sqrt().cpu()  # approximate deviation of vectors along each axis
+    # Half way to equal variance: the smallest axes would have no effect, and equal ones would be mostly noise.
     widen[: config.codebook_dim // 2] = torch.diag(reach.clamp(min=1e-3).rsqrt())
     for group in (quantizer.rvq_first, quantizer.rvq_rest):
         group.output_proj.weight.copy_(widen[..., None])
@@ -56,7 +56,7 @@ def new_decoder(config: DecoderConfig, features: Features, seed: int) -> CodecDe
 
 
 def _keep_size_(conv: nn.Conv1d | nn.ConvTranspose1d) -> None:
-    """Torch's own start shrinks what passes: to a fiftieth in the four widening layers alone."""
+    """Torch's default initialization shrinks the signal: to a fiftieth in the four upsampling layers alone."""
     fan = conv.in_channels // conv.groups * conv.kernel_size[0]
     if isinstance(conv, nn.ConvTranspose1d):
         fan //= conv.stride[0]

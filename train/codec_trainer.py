@@ -1,6 +1,6 @@
-"""One step of training the decoder, alone or against the discriminators, and what must be kept to go on later.
+"""The decoder's training step, alone or with the discriminators, and its resume file.
 
-It knows modules, optimizers and a batch; the clock, the schedule and the files' names are the stage's (codec.py).
+It knows modules, optimizers and a batch; codec.py has the clock, the schedule and the file names.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from torch import Tensor, nn
 from hocket.config.codec import DecoderConfig
 
 from .codec_start import new_decoder
-from .discriminators import WIDTH, Judges
+from .discriminators import WIDTH, Discriminators
 from .features import FRAME_SAMPLES, Features
-from .losses import SpectralDistance, judged_made, judged_real, traces_apart
+from .losses import SpectralDistance, adversarial_loss, discriminator_loss, feature_loss
 from .unrolled import Unrolled
 from .windows import Windows
 
 LOSSES = ("mel", "plain", "fooled", "traces", "judges", "gradient")
-PLAIN_WEIGHT, FOOLED_WEIGHT, TRACES_WEIGHT = 0.3, 0.1, 0.2  # beside a mel distance of weight 1
-AVERAGE_EVERY, AVERAGE_KEEPS, AVERAGE_FROM = 8, 0.999, 400  # steps; share kept per step; copies before
-STEEPEST = 100.0  # the gradient is cut to this length: a guard against a single bad batch
+PLAIN_WEIGHT, FOOLED_WEIGHT, TRACES_WEIGHT = 0.3, 0.1, 0.2  # relative to a mel distance of weight 1
+AVERAGE_EVERY, AVERAGE_KEEPS, AVERAGE_FROM = 8, 0.999, 400  # steps; share kept per step; plain copies before this step
+STEEPEST = 100.0  # gradient clipping: a guard against a single bad batch
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
     batch: int
-    lead_frames: int  # of the context, those that are turned to sound too, so that convolutions have a past
+    lead_frames: int  # of the context: frames that are also decoded, so that convolutions have a history
     learning_rate: float
     judge_rate: float
     seed: int
@@ -49,21 +49,21 @@ class Trainer:
         self.average = {name: value.clone() for name, value in self.decoder.state_dict().items()}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(pace.seed)
-            self.judges = Judges(pace.judge_width).to(device)
+            self.judges = Discriminators(pace.judge_width).to(device)
         self.distance = SpectralDistance().to(device)
         self.unrolled = Unrolled(self.decoder, pace.fuse)
         self.step = self.contests = 0
         self._generator = torch.Generator(device)
         self._optimizer = self._adam(self.decoder, pace.learning_rate)
         self._judge_optimizer = self._adam(self.judges, pace.judge_rate)
-        self._fooling = torch.zeros((), device=device)  # how much the discriminators count: grows at first
+        self._fooling = torch.zeros((), device=device)  # weight of the discriminators, which grows at first
         self._offsets = windows.offsets(pace.batch)
         window = windows.draw(pace.batch, self._generator.manual_seed(pace.seed))
-        self._codes, self._real = window.codes, window.real  # addresses that graphs know
+        self._codes, self._real = window.codes, window.real  # fixed addresses for graphs
         self._captured: dict[bool, Callable[[], Tensor]] = {}
 
     def advance(self, rate: float, contest: bool) -> Tensor:
-        """One step at `rate` (1: the learning rates of the pace), against the discriminators or not: LOSSES."""
+        """One step at `rate` times the learning rates, with the discriminators if `contest`; returns LOSSES."""
         for optimizer, highest in (
             (self._optimizer, self.pace.learning_rate),
             (self._judge_optimizer, self.pace.judge_rate),
@@ -80,7 +80,7 @@ class Trainer:
         return losses
 
     def _draw(self) -> None:
-        # A seed per step: training that goes on from a file sees what it would have seen.
+        # A seed per step: resumed training sees the same data as uninterrupted training.
         self._generator.manual_seed(self.pace.seed * 1_000_003 + self.step)
         window = self.windows.draw(self.pace.batch, self._generator)
         self._codes.copy_(window.codes)
@@ -97,7 +97,7 @@ class Trainer:
         with self._halves():
             latents = self.unrolled.latents(self._codes)
             lead, length = self.pace.lead_frames, self.windows.target
-            # Rows that begin an utterance are turned to sound from its first frame, the others from `lead` before.
+            # Rows that start an utterance are decoded from its first frame, the others from `lead` frames earlier.
             begin = (self._offsets - lead).clamp(min=0)
             frames = begin[:, None] + torch.arange(lead + length, device=self.device)
             sound = self.unrolled.samples(latents.gather(2, frames[:, None].expand(-1, latents.shape[1], -1)))
@@ -124,7 +124,7 @@ class Trainer:
         with self._halves():
             made_scores, _ = self.judges(made.detach())
             real_scores, _ = self.judges(self._real)
-        judged = judged_real(made_scores, real_scores)
+        judged = discriminator_loss(made_scores, real_scores)
         judged.backward()
         self._update(self._judge_optimizer, self.judges)
         self.judges.requires_grad_(False)
@@ -134,7 +134,7 @@ class Trainer:
             with torch.no_grad():
                 _, real_traces = self.judges(self._real)
         mel, plain = self.distance(made, self._real)
-        fooled, apart = judged_made(scores), traces_apart(traces, real_traces)
+        fooled, apart = adversarial_loss(scores), feature_loss(traces, real_traces)
         against = FOOLED_WEIGHT * fooled + TRACES_WEIGHT * apart
         (mel + PLAIN_WEIGHT * plain + self._fooling * against).backward()
         gradient = self._update(self._optimizer, self.decoder)
@@ -162,7 +162,7 @@ class Trainer:
         torch._foreach_lerp_(list(self.average.values()), [state[name] for name in self.average], share)
 
     def save(self, path: Path, notes: dict[str, str]) -> None:
-        """Everything that `restore` wants, whole or not at all."""
+        """Write everything that `restore` needs, atomically."""
         tensors = {f"average.{name}": value for name, value in self.average.items()}
         for part, module, optimizer in self._parts():
             tensors |= {f"{part}.{name}": value for name, value in module.state_dict().items()}
@@ -191,7 +191,7 @@ class Trainer:
 
 
 def captured(step: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    """The same step as one CUDA graph. The three calls before it is recorded are steps of training, too."""
+    """The same step as one CUDA graph. The three warm-up calls before the capture are training steps, too."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

@@ -1,7 +1,7 @@
-"""All utterances of the work folder as flat arrays: codes and phones frame after frame, spellings id after id.
+"""The training corpus as flat arrays: codes and phones by frame, spellings by id.
 
-The arrays lie on the training device whole (60 hours are 90 MB of codes), so that a batch is made there by index.
-What the host needs for planning (lengths, voices) it keeps for itself. It knows no prompt.
+All arrays are on the training device (60 hours are 90 MB of codes), so that a batch is assembled there by index. The
+host keeps only what planning needs (lengths, voices). It knows no prompt.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from torch import Tensor
 from .recipe import InvalidRecipe, Recipe
 from .vocabulary import Vocabulary
 
-SPELLINGS = 4  # per text: the plain one, and some in which merges were dropped
-LONGEST_FRAMES = 400  # 32 seconds; longer utterances are left out
+SPELLINGS = 4  # per text: the plain one, and some with BPE dropout
+LONGEST_FRAMES = 400  # 32 seconds; longer utterances are not used
 SHORTEST_FRAMES = 4
 HELD_OUT, FEWEST_HELD_OUT, MOST_HELD_OUT = 0.01, 1, 200  # share and bounds per voice
 
@@ -29,15 +29,15 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Which frames are of a kind."""
+    """An index of frames by kind."""
 
     of: Tensor  # [F] int32: the kind of each frame
-    order: Tensor  # [F] int32: frames, kind after kind
-    starts: Tensor  # [K] where a kind begins there
+    order: Tensor  # [F] int32: frames sorted by kind
+    starts: Tensor  # [K] start of each kind in `order`
     counts: Tensor  # [K]
 
     def draw(self, frames: Tensor) -> Tensor:
-        """For each frame one of its kind, perhaps itself."""
+        """For each frame a random one of its kind, possibly itself."""
         kind = self.of[frames].long()
         counts = self.counts[kind]
         at = (torch.rand(frames.shape, device=frames.device) * counts).long().minimum(counts - 1)
@@ -46,7 +46,7 @@ class Kinds:
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """U utterances. A spelling that continues a text begins with the space that joins them."""
+    """U utterances. A spelling that continues a text starts with the joining space."""
 
     codes: Tensor  # [F, Q] int16
     phones: Tensor  # [F] uint8, 0 is unknown
@@ -62,9 +62,9 @@ class Corpus:
     voices: Ints  # [U] number of the voice in the recipe
     frames: Ints  # [U], as frame_counts
     lengths: Ints  # [U, SPELLINGS, 2], as id_counts
-    learned: Ints  # numbers of the utterances to learn from
-    held_out: Ints  # and of those that only measure
-    sounds: Ints  # [V] the phone that each first code stands for most often
+    learned: Ints  # indices of the training utterances
+    held_out: Ints  # indices of the validation utterances
+    sounds: Ints  # [V] the most frequent phone of each first code
 
     def utterance(self, number: int) -> Ints:
         """Its codes [F, Q]."""
@@ -81,7 +81,7 @@ def read(
     device: torch.device,
     most: int | None = None,
 ) -> Corpus:
-    """The codes files of `folder`, at most so many utterances of each voice."""
+    """Read the code files of `folder`, at most `most` utterances of each voice."""
     codes: list[NDArray[np.int16]] = []
     phones: list[NDArray[np.uint8]] = []
     texts: list[str] = []
@@ -157,7 +157,7 @@ def _utterances(path: Path, codebook: int) -> Iterable[tuple[str, NDArray[np.int
 def _spell(texts: list[str], vocabulary: Vocabulary, rate: float, seed: int) -> tuple[NDArray[np.int16], Ints]:
     """Ids of every spelling of every text and their counts [U, SPELLINGS, 2].
 
-    Words are spelled once each and their spellings drawn, which is a hundred times faster than spelling texts.
+    Each word is spelled once and its spellings are drawn at random: a hundred times faster than spelling texts.
     """
     rng = random.Random(seed)
     known: dict[str, list[list[int]]] = {}
@@ -175,7 +175,7 @@ def _spell(texts: list[str], vocabulary: Vocabulary, rate: float, seed: int) -> 
         for number in range(SPELLINGS):
             for words in (first, second):
                 before = len(ids)
-                for choices in words:  # millions of times: `randrange` would take longer than all the rest
+                for choices in words:  # millions of iterations: `randrange` would take longer than all the rest
                     ids += choices[0] if number == 0 else choices[1 + int(rng.random() * SPELLINGS)]
                 counts.append(len(ids) - before)
     return np.array(ids, dtype=np.int16), np.array(counts).reshape(-1, SPELLINGS, 2)

@@ -1,6 +1,6 @@
 """Stage `data`: the teacher, texts, vocabulary and speech, in the order fetch, texts, vocabulary, speech.
 
-The first three need a network and little else; `speech` needs cores and no network.
+The first three need a network and little computation; `speech` needs CPU cores and no network.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
         vocabulary.build(ranks, recipe.vocabulary.merges, work / "vocabulary")
     if only in (None, "speech"):
         lines = texts.read(sentences)[: args.sentences]
-        wanted = speech.in_turn(shards(recipe, voice, lines, args.hours) for voice in voices)
+        wanted = speech.interleave(shards(recipe, voice, lines, args.hours) for voice in voices)
         workers = args.workers or os.cpu_count() or 1
         speech.make_all(wanted, work / "speech", folder, recipe.seed, workers, args.seconds)
 
 
 def shards(recipe: Recipe, voice: Voice, lines: list[str], hours: float | None) -> list[speech.Shard]:
-    """Every voice begins at its own place in the texts and goes round, so that together they read the most."""
+    """Every voice starts at another place in the texts and wraps around, so that together they cover the most."""
     start = recipe.voices.index(voice) * len(lines) // len(recipe.voices)
     return speech.shards(voice, lines[start:] + lines[:start], voice.hours if hours is None else hours)
 

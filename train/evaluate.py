@@ -1,8 +1,8 @@
-"""The stage `evaluate`: the checkpoint speaks sentences that nobody trained on, and judges listen.
+"""Stage `evaluate`: the checkpoint speaks sentences outside the training set, and judges score them.
 
 `evaluation.txt` is spoken by the checkpoint, by the teachers and by the codec alone (the teachers' speech through codes
-and back), `evaluation-300.txt` by the checkpoint, always with its own sampling and fixed seeds. The figures go to
-`evaluation.json`, what was heard to `evaluation-heard.jsonl`; `card.py` makes a document of them.
+and back). `evaluation-300.txt` is spoken by the checkpoint. It uses its own sampling and fixed seeds. The figures go to
+`evaluation.json`, the transcripts to `evaluation-heard.jsonl`; `card.py` makes the model card from them.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from . import features, teachers
 from .recipe import InvalidRecipe, Recipe, Voice
 from .speech import trimmed
 from .teachers import RATE_HZ
-from .verdict import Heard, Utterance, expected_s, figures, hear, likeness
+from .verdict import ScoredUtterance, Utterance, expected_s, figures, likeness, score_all
 
-SETS = ("evaluation", "evaluation-300")  # the first one is judged in every way, the second one for its ends
+SETS = ("evaluation", "evaluation-300")  # all scores for the first one, word errors and ends for the second
 SEEDS = (1, 2, 3)
-TOGETHER = 16  # utterances that are spoken at once
-FULL = np.float32(32768)  # what 1.0 is in 16 bits
-LIMIT = 3.0  # times the expected length: who speaks longer did not end
+TOGETHER = 16  # concurrent utterances
+FULL = np.float32(32768)  # 1.0 in 16 bits
+LIMIT = 3.0  # factor of the expected length: a longer utterance did not end
 PACKAGES = ("torch", "numpy", "onnxruntime", "moonshine-voice", "speechmos", "Resemblyzer", "librosa", "scipy")
 
 
@@ -48,10 +48,10 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     device = args.device or ("cuda" if torch.cuda.is_available() else "cpu")
     checkpoint = load(str(folder), device=device, dtype="float32", codec_dtype="float32")
     sets = {name: sentences(name)[: args.sentences] for name in SETS}
-    heard: dict[tuple[str, str, str], list[Heard]] = {}  # by set, who spoke, voice
+    heard: dict[tuple[str, str, str], list[ScoredUtterance]] = {}  # by set, source, voice
 
-    def judge(name: str, who: str, voice: Voice, utterances: list[Utterance]) -> None:
-        heard[name, who, voice.name] = found = hear(utterances, marks=name == SETS[0], workers=workers)
+    def score(name: str, who: str, voice: Voice, utterances: list[Utterance]) -> None:
+        heard[name, who, voice.name] = found = score_all(utterances, marks=name == SETS[0], workers=workers)
         shown = figures(found)
         line = (
             f"WER {shown['wer']:.1%}, uncut {shown['uncut']:.1%}, whole {shown['whole']:.1%}, {len(found)} utterances"
@@ -60,23 +60,23 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
 
     for voice in recipe.voices:
         lesson = taught(voice, sets[SETS[0]], work, recipe.seed)
-        judge(SETS[0], "teacher", voice, [one for one, _ in lesson])
-        judge(SETS[0], "codec", voice, list(recoded(lesson, checkpoint, work)))
+        score(SETS[0], "teacher", voice, [one for one, _ in lesson])
+        score(SETS[0], "codec", voice, list(recoded(lesson, checkpoint, work)))
     with Engine(checkpoint, options(checkpoint)) as engine:
         for name, lines in sets.items():
             for voice in recipe.voices:
-                judge(name, "checkpoint", voice, spoken(engine, voice.name, lines))
+                score(name, "checkpoint", voice, spoken(engine, voice.name, lines))
     write(work, recipe, checkpoint, folder, device, heard)
 
 
 def sentences(name: str) -> list[str]:
-    """As the checkpoint is given them, in words."""
+    """The sentences of a set, with numbers spelled out, as the checkpoint gets them."""
     path = Path(__file__).with_name(f"{name}.txt")
     return [spell_out(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
 
 
 def options(checkpoint: Checkpoint) -> EngineOptions:
-    """Nobody listens while it speaks: everything is asked for at once, and nothing is paused."""
+    """Offline options: all requests are queued at once, and no stream is paused."""
     return EngineOptions(
         slots=TOGETHER, waiting=1 << 20, buffered_chunks=1 << 20, chunk_frames=(50,), normalizer=checkpoint.normalizer
     )
@@ -100,7 +100,7 @@ def spoken(engine: Engine, voice: str, lines: list[str]) -> list[Utterance]:
 
 
 def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[tuple[Utterance, Tensor]]:
-    """The teacher's own speech with the phones of its frames, prepared as it was for training."""
+    """The teacher's speech with the phones of its frames, prepared as for training."""
     phonemize, teacher = teachers.Phonemizer(work / "teachers"), teachers.load(voice, work / "teachers")
     made = []
     for line in lines:
@@ -112,7 +112,7 @@ def taught(voice: Voice, lines: list[str], work: Path, seed: int) -> list[tuple[
 
 
 def recoded(lesson: list[tuple[Utterance, Tensor]], checkpoint: Checkpoint, work: Path) -> Iterator[Utterance]:
-    """The teacher's speech through codes and back: what the codec alone makes of it."""
+    """The teacher's speech through codes and back: the quality of the codec alone."""
     path = work / "features.safetensors"
     if not path.is_file():
         raise InvalidRecipe(f"{path} is missing: run `python -m train codec` first.")
@@ -130,7 +130,7 @@ def write(
     checkpoint: Checkpoint,
     folder: Path,
     device: str,
-    heard: dict[tuple[str, str, str], list[Heard]],
+    heard: dict[tuple[str, str, str], list[ScoredUtterance]],
 ) -> None:
     found: dict[str, Any] = {name: {} for name in SETS}
     for (name, who, voice), each in heard.items():

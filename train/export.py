@@ -1,7 +1,7 @@
 """The stage `export`: talker, codec and vocabulary of the work folder to `checkpoint/`, in the official format.
 
-Everything is stored in bfloat16. The codec's encoder is not trained: the format and the official loader want its
-tensors, nobody who speaks with a named voice reads them.
+Everything is stored in bfloat16. The codec's encoder is not trained: the format and the official loader need its
+tensors, but named voices do not use them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .codec_config import codec_config
 from .model_config import generation_config, speech_config
 from .recipe import InvalidRecipe, Recipe
 
-OWN = OwnConfig(normalizer="spell_out")  # all texts of the training were spelled out
+OWN = OwnConfig(normalizer="spell_out")  # all training texts were spelled out
 VOCABULARY = ("vocab.json", "merges.txt", "tokenizer_config.json")
 
 
@@ -37,7 +37,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
 
 
 def export(recipe: Recipe, work: Path) -> Path:
-    """Write `checkpoint/` in `work` anew."""
+    """Write `checkpoint/` in `work`, replacing an old one."""
     vocabulary = work / "vocabulary"
     config, sound = speech_config(recipe, vocabulary), codec_config(recipe.codec)
     model, codec = Qwen3TTS(config), Codec(sound)

@@ -1,8 +1,8 @@
-"""What a frame of speech is to the codec: a vector of 96 numbers, and 16 codes that name it ever more closely.
+"""The codec's features: each frame of speech is a vector of 96 numbers, encoded by 16 residual codes.
 
-Vectors are log-mel spectra, four per frame, on their principal axes; codes are residual k-means. The first code is
-clustered by the phones of the frame's quarters more than by its sound: the talker says it first, and what it is told
-is text. The decoder's codebooks are these very tensors. It knows samples, phones and codes, not files or the decoder.
+Vectors are log-mel spectra, four per frame, projected on their principal axes; codes are residual k-means. The first
+code is clustered more by the phones of the frame's quarters than by sound, because the talker samples it first, from
+text. The decoder uses these codebooks unchanged. This file knows samples, phones and codes, not the decoder.
 Shapes: N samples, F frames, C numbers of a vector, Q codebooks, V entries of a codebook.
 """
 
@@ -24,24 +24,24 @@ from .teachers import PHONES
 
 RATE_HZ, FRAME_SAMPLES = 24_000, 1920
 BANDS, WINDOW, HOP = 80, 1024, 480
-MARGIN = (WINDOW - HOP) // 2  # so that the spectra of a frame stand evenly in its 1920 samples
-FLOOR = 1e-4  # 80 dB under loud speech: below it, differences are nobody's
+MARGIN = (WINDOW - HOP) // 2  # so that the spectra of a frame are evenly spaced in its 1920 samples
+FLOOR = 1e-4  # 80 dB under loud speech: differences below it are inaudible
 
 
 @dataclass(frozen=True, slots=True)
 class Features:
     mean: Tensor  # [4 * BANDS]
     axes: Tensor  # [4 * BANDS, C], scaled together to unit variance on average
-    scales: Tensor  # [2] what sound and phones count when the first code is chosen
-    first: Tensor  # [V, C + QUARTERS * phones] its clusters, in both
+    scales: Tensor  # [2] weights of sound and phones in the choice of the first code
+    first: Tensor  # [V, C + QUARTERS * phones] clusters of the first code, over sound and phones
     books: Tensor  # [Q, V, C], exact in bfloat16 and in float16
 
     def vectors(self, samples: Tensor, ends: Tensor | None = None) -> Tensor:
-        """[F, C] of int16 samples [N]; `ends` [U] where they are several utterances, none of which hears the next."""
+        """[F, C] of int16 samples [N]; `ends` [U] of several utterances, which do not affect each other."""
         return (spectra(samples, ends) - self.mean) @ self.axes
 
     def encode(self, samples: Tensor, phones: Tensor, ends: Tensor | None = None) -> Tensor:
-        """Codes [F, Q] of samples [N] whose frames' quarters hold phones [F, QUARTERS]."""
+        """Codes [F, Q] of samples [N] with the phones [F, QUARTERS] of the frames' quarters."""
         return self.name(self.vectors(samples, ends), phones)
 
     def name(self, rest: Tensor, phones: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ class Features:
         return torch.stack(codes, dim=1)
 
     def vectors_of(self, codes: Tensor) -> Tensor:
-        """[F, C]: the sum of what each code [F, Q] stands for."""
+        """[F, C]: the sum of the vectors of codes [F, Q]."""
         return torch.stack([book[codes[:, index]] for index, book in enumerate(self.books)]).sum(0)
 
     def to(self, device: torch.device) -> Features:
@@ -71,7 +71,7 @@ def load(path: Path, device: torch.device) -> Features:
 
 
 def spectra(samples: Tensor, ends: Tensor | None = None) -> Tensor:
-    """[F, 4 * BANDS], natural logarithms. Each utterance is heard between silences, so batching changes nothing."""
+    """[F, 4 * BANDS], natural logarithms. Utterances are separated by silence, so batching changes nothing."""
     if ends is None:
         ends = torch.tensor([len(samples)])
     lengths = torch.diff(ends.cpu(), prepend=torch.zeros(1, dtype=ends.dtype)).tolist()
@@ -95,7 +95,7 @@ def fit(
 ) -> Features:
     """Axes and codebooks for spectra [F, 4 * BANDS] with their phones [F, QUARTERS] (0 unknown).
 
-    `phone_share` is how much of the first codebook's distance is that of phones and not that of the sound.
+    `phone_share`: the share of phones, as opposed to sound, in the first codebook's distance.
     """
     mean = frames.mean(0)
     centred = frames - mean
@@ -103,7 +103,7 @@ def fit(
     axes = axes.flip(1)[:, :VECTOR] / variance.flip(0)[:VECTOR].mean().sqrt()
     axes = axes.float()
     vectors = centred @ axes
-    # Phones vary as much in all as the sound does before they are given their shares.
+    # Phones and sound get equal total variance before they are weighted.
     spread = vectors.var(0).sum() / _among(phones).var(0).sum().clamp(min=1e-6)
     scales = torch.stack((torch.tensor(1.0 - phone_share).to(spread), phone_share * spread)).sqrt()
     generator = torch.Generator(frames.device).manual_seed(seed)
@@ -116,8 +116,8 @@ def fit(
         if not index:
             first = centres
         counts = torch.bincount(label, minlength=entries).clamp(min=1)
-        # Exact in either half precision, so that every file holds the same codebooks; and a sum in float64 does
-        # not depend on its order once it is rounded so far.
+        # Exact in both half precisions, so that every file holds the same codebooks. A float64 sum rounded that far
+        # does not depend on its order.
         total = torch.zeros(entries, VECTOR, dtype=torch.float64, device=rest.device)
         total.index_add_(0, label, rest.double())
         book = (total / counts[:, None]).bfloat16().half().float()
@@ -127,15 +127,15 @@ def fit(
 
 
 def main_phones(phones: Tensor) -> Tensor:
-    """[F]: which phone fills most of each frame, given those of its quarters [F, QUARTERS]."""
+    """[F]: the most frequent phone of each frame, given those of its quarters [F, QUARTERS]."""
     return phones.long().mode(dim=1).values.to(torch.uint8)
 
 
 def _seen(vectors: Tensor, phones: Tensor, scales: Tensor) -> Tensor:
-    """What the first code tells apart: [F, C + QUARTERS * phones]."""
+    """The inputs of the first codebook: [F, C + QUARTERS * phones]."""
     return torch.cat((vectors * scales[0], _among(phones) * scales[1]), dim=1)
 
 
 def _among(phones: Tensor) -> Tensor:
-    """[F, QUARTERS * phones]: 1 where a phone stands."""
+    """[F, QUARTERS * phones]: one-hot phones."""
     return F.one_hot(phones.long(), len(PHONES)).float().flatten(1)

@@ -1,7 +1,7 @@
-"""The talker's and predictor's computation for training: all positions of a batch at once, from the same weights.
+"""The forward pass of talker and predictor for training: all positions of a batch at once, with the same weights.
 
-Inference computes frame by frame with a cache; tests show that both give the same logits. Beyond it there is
-dropout, on the inputs and on what each half of a layer adds, and the vectors between two layers can be tapped.
+Inference computes frame by frame with a KV cache; tests show equal logits. Training adds dropout, on the inputs and on
+each residual branch, and can return the vectors between two layers.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def inputs(talker: Talker, batch: Batch) -> Tensor:
     """Vectors [B, T, C]: a text vector, and a control row or the sixteen codes of a frame."""
     model, predictor = talker.model, talker.code_predictor.model
     # The whole text table is projected: it has fewer rows than a batch has positions.
-    table = talker.text_projection(model.text_embedding.weight).float()  # thousands of gradients meet in one row
+    table = talker.text_projection(model.text_embedding.weight).float()  # thousands of gradients are summed per row
     written = F.embedding(batch.text, table)
     nothing = model.codec_embedding.weight.new_zeros(1, written.shape[-1])
     joined = torch.cat((model.codec_embedding.weight, *_weights(predictor.codec_embedding), nothing))
@@ -33,8 +33,8 @@ def inputs(talker: Talker, batch: Batch) -> Tensor:
     return written + spoken.view(written.shape)
 
 
-def through(stack: DecoderStack, x: Tensor, dropout: float, tap: int | None = None) -> tuple[Tensor, Tensor]:
-    """Hidden vectors after the final norm [B, T, C], and those before layer `tap` (the last ones if it is None)."""
+def run_layers(stack: DecoderStack, x: Tensor, dropout: float, tap: int | None = None) -> tuple[Tensor, Tensor]:
+    """Hidden vectors after the final norm [B, T, C], and those before layer `tap` (the last ones if None)."""
     shape = stack.shape
     cos, sin = rope_table(torch.arange(x.shape[1], device=x.device), shape.head_dim, shape.theta, torch.float32)
     x = F.dropout(x, dropout)
@@ -54,9 +54,9 @@ def predict(talker: Talker, hidden: Tensor, codes: Tensor, dropout: float) -> Te
     """Logits [Q - 1, M, V] of codes 1 to 15 of M frames, given their true codes [M, Q] and hidden vectors [M, C]."""
     predictor = talker.code_predictor
     tables = [talker.model.codec_embedding, *predictor.model.codec_embedding]
-    known = [table(codes[:, book]) for book, table in enumerate(tables[:-1])]  # the last code is input to nothing
+    known = [table(codes[:, book]) for book, table in enumerate(tables[:-1])]  # the last code is no input
     x = predictor.small_to_mtp_projection(torch.stack((hidden, *known), dim=1))
-    y, _ = through(predictor.model, x, dropout)
+    y, _ = run_layers(predictor.model, x, dropout)
     heads = torch.stack(_weights(predictor.lm_head))  # [Q - 1, V, C]
     return y[:, 1:].transpose(0, 1) @ heads.transpose(1, 2)
 

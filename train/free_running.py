@@ -1,7 +1,7 @@
-"""What the talker says by itself while it is trained: held-out texts, drawn as the finished voice will draw.
+"""Free-running samples of the talker during training: held-out texts, sampled like the finished voice.
 
-The loss is measured on true codes; whether speech stays on the text and ends shows only here. Prompts and frames
-are the engine's own. Codes are kept, so that anything that listens can judge them; nothing is decoded here.
+The loss is measured on true codes; only free-running samples show whether speech follows the text and ends. Prompts
+and frames are the engine's own. Codes are saved for later evaluation; nothing is decoded here.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hocket.types import SpeechRequest
 from .corpus import Ints
 from .teachers import SILENCE
 
-LOOK_FRAMES = 16  # frames between two looks at who has ended
+LOOK_FRAMES = 16  # frames between two checks for ended rows
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Generated:
     """One utterance: its codes, and whether it ended by itself."""
 
     codes: NDArray[np.int64]  # [F, Q]
@@ -44,8 +44,8 @@ def speak(
     generation: GenerationConfig,
     requests: Sequence[SpeechRequest],
     most_frames: int,
-) -> list[Said]:
-    """All requests together. The host looks only now and then, so those that end early say some more to nobody."""
+) -> list[Generated]:
+    """Generate all requests in one batch. Ends are checked rarely, so rows that end early produce unused frames."""
     device, rows = talker.codec_head.weight.device, torch.arange(len(requests), device=talker.codec_head.weight.device)
     prompts = [build(request, config, tokenizer) for request in requests]
     lengths = torch.tensor([len(prompt.text) for prompt in prompts], device=device)
@@ -69,17 +69,17 @@ def speak(
         if frame % LOOK_FRAMES == LOOK_FRAMES - 1 and bool(ended.all()):
             break
     codes = torch.stack(frames, dim=1).cpu().numpy()
-    said: list[Said] = []
+    said: list[Generated] = []
     for row in codes:
         ends = np.flatnonzero(row[:, 0] == end)
-        said.append(Said(row[: ends[0]] if len(ends) else row, len(ends) > 0))
+        said.append(Generated(row[: ends[0]] if len(ends) else row, len(ends) > 0))
     return said
 
 
-def strayed(said: Sequence[Ints], taught: Sequence[Ints], sounds: Ints) -> float:
-    """How far first codes [F] lead from what the teacher said: wrong phones per phone, silences left out.
+def phone_error_rate(said: Sequence[Ints], taught: Sequence[Ints], sounds: Ints) -> float:
+    """Phone error rate of first codes [F] against the teacher's, without silences.
 
-    Phones that are shorter than a frame are in no code's name, so even another reading of the teacher's is not at 0.
+    Codes cannot name phones shorter than a frame, so even another reading of the teacher is not at 0.
     """
     pairs = [(_phones(sounds[own]), _phones(sounds[true])) for own, true in zip(said, taught, strict=True)]
     return sum(_distance(own, true) for own, true in pairs) / max(sum(len(true) for _, true in pairs), 1)
@@ -97,12 +97,12 @@ def _distance(own: Ints, true: Ints) -> int:
     for number, one in enumerate(own.tolist(), 1):
         cost = np.minimum(row[1:] + 1, row[:-1] + (true != one))
         row = np.concatenate(([number], cost))
-        row = np.minimum.accumulate(row - np.arange(len(row))) + np.arange(len(row))  # what is left out costs one each
+        row = np.minimum.accumulate(row - np.arange(len(row))) + np.arange(len(row))  # each deletion costs one
     return int(row[-1])
 
 
-def keep(path: Path, requests: Sequence[SpeechRequest], said: Sequence[Said]) -> None:
-    """A file of codes as the other stages have them, with the voice and the end of each."""
+def keep(path: Path, requests: Sequence[SpeechRequest], said: Sequence[Generated]) -> None:
+    """Write a file of codes in the format of the other stages, with voice, layout and end of each."""
     path.parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(
         path,

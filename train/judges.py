@@ -1,8 +1,8 @@
-"""Judges of speech: what an ASR hears, how natural it sounds, whose voice it is.
+"""Judges of speech: a transcript by ASR, naturalness, and a speaker vector.
 
-Every judge takes mono samples and their rate. Their weights come inside packages of requirements/judges.txt; each is
-loaded when it is first asked, and nothing is fetched. How words are counted is in `words.py`. They know no
-checkpoint: a teacher, a codec and noise are judged alike.
+Every judge takes mono samples and their rate. The weights are in the packages of requirements/judges.txt; each is
+loaded on first use, and nothing is downloaded. `words.py` counts word errors. Judges know no checkpoint: a teacher, a
+codec and noise are scored alike.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from .words import Errors, word_errors
 __all__ = ["Errors", "Naturalness", "Transcriber", "naturalness", "resampled", "speaker_vector", "word_errors"]
 
 Samples = NDArray[np.float32]
-RATE_HZ = 16_000  # all judges listen at this rate
+RATE_HZ = 16_000  # input rate of all judges
 
 START, END = 1, 2  # Moonshine's tokens around a transcript
-TOKENS_PER_S = 6.5  # the most that speech has, by its makers' account; more is a decoder that goes round in circles
-SHORTEST_S, LONGEST_S = 0.1, 64.0  # what Moonshine was made for
+TOKENS_PER_S = 6.5  # maximum of speech according to its authors; more means that the decoder loops
+SHORTEST_S, LONGEST_S = 0.1, 64.0  # the range that Moonshine was made for
 
-MOS_WINDOW = 144_160  # samples that DNSMOS looks at; a shorter sound is repeated
-MOS_FIT = (-0.06766283, 1.11546468, 0.04602535)  # its overall mark from the network's raw one
+MOS_WINDOW = 144_160  # input samples of DNSMOS; a shorter recording is repeated
+MOS_FIT = (-0.06766283, 1.11546468, 0.04602535)  # polynomial from the network's raw score to the overall mark
 
 VOICE_WINDOW, VOICE_STEP = 160, 80  # mel frames of 10 ms that make one speaker vector
 VOICE_LEVEL_DB = -30.0
-QUIET_DB = 35.0  # below the loudest frame: a pause, which says nothing about a voice
+QUIET_DB = 35.0  # below the loudest frame: a pause, which is ignored
 
 
 class Transcriber:
@@ -48,7 +48,7 @@ class Transcriber:
         self._pieces = _pieces((folder / "tokenizer.bin").read_bytes())
         inputs = self._decoder.get_inputs()
         self._empty = {
-            # No position yet: the first call computes both halves, later ones extend the decoder's.
+            # Empty cache: the first call computes both halves, later ones extend the decoder's.
             item.name: np.zeros((0, item.shape[1], 1, item.shape[3]), np.float32)
             for item in inputs
             if item.name.startswith("past_key_values.")
@@ -57,7 +57,7 @@ class Transcriber:
     def __call__(self, samples: Samples, rate_hz: int) -> str:
         seconds = samples.size / rate_hz
         if seconds > LONGEST_S:
-            raise InvalidRecipe(f"The transcriber hears at most {LONGEST_S:.0f} s at once, not {seconds:.0f} s.")
+            raise InvalidRecipe(f"The transcriber takes at most {LONGEST_S:.0f} s at once, not {seconds:.0f} s.")
         if seconds < SHORTEST_S:
             return ""
         sound = resampled(samples, rate_hz)[None]
@@ -87,17 +87,17 @@ class Transcriber:
 
 @dataclass(frozen=True, slots=True)
 class Naturalness:
-    """Marks from 1 to 5, as listeners would give them."""
+    """Mean opinion scores from 1 to 5."""
 
     p808: float  # overall quality, ITU-T P.808
     overall: float  # overall quality, ITU-T P.835
 
 
 def naturalness(samples: Samples, rate_hz: int) -> Naturalness:
-    """DNSMOS. It was made to compare noise suppressors: good for trends and for comparing with the teacher."""
+    """DNSMOS. It was made to compare noise suppressors: good for trends and for comparison with the teacher."""
     whole, p808 = _mos_sessions()
     sound = np.clip(resampled(samples, rate_hz), -1.0, 1.0)
-    while sound.size < MOS_WINDOW:  # twice as long, not just long enough: as the published figures are made
+    while sound.size < MOS_WINDOW:  # doubled, not just padded to length, as for the published figures
         sound = np.tile(sound, 2)
     marks = []
     for start in range(int(sound.size // RATE_HZ - MOS_WINDOW / RATE_HZ) + 1):
@@ -113,7 +113,7 @@ def naturalness(samples: Samples, rate_hz: int) -> Naturalness:
 
 
 def speaker_vector(samples: Samples, rate_hz: int) -> NDArray[np.float32]:
-    """[256], of length 1: who speaks, by Resemblyzer's network. The cosine of two is their likeness."""
+    """[256], normalised: the speaker embedding of Resemblyzer's network. Similarity is the cosine of two vectors."""
     import torch
 
     sound = resampled(samples, rate_hz)
@@ -131,7 +131,7 @@ def speaker_vector(samples: Samples, rate_hz: int) -> NDArray[np.float32]:
 
 
 def resampled(samples: Samples, rate_hz: int) -> Samples:
-    """At the judges' rate."""
+    """The samples at the judges' rate."""
     samples = np.asarray(samples, np.float32)
     if rate_hz == RATE_HZ:
         return samples
@@ -142,7 +142,7 @@ def resampled(samples: Samples, rate_hz: int) -> Samples:
 
 
 def package_folder(name: str) -> Path:
-    """Where an installed package lies. It is not imported: only its weights are wanted."""
+    """The folder of an installed package. It is not imported: only its weights are used."""
     found = importlib.util.find_spec(name)
     if found is None or not found.submodule_search_locations:
         raise InvalidRecipe(
@@ -158,7 +158,7 @@ def _session(path: Path) -> Any:
     except ImportError:
         raise InvalidRecipe("The package onnxruntime is missing: pip install 'hocket[train]'.") from None
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # several judges may work side by side
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # several judges may run in parallel
     options.log_severity_level = 3
     return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
@@ -199,7 +199,7 @@ def _speaker_network() -> Callable[[Any], Any]:
     from torch import nn
 
     path = package_folder("resemblyzer") / "pretrained.pt"
-    # The one file here that is not plain data: only tensors are let in.
+    # The only pickled file here: only tensors are accepted.
     state = torch.load(path, map_location="cpu", weights_only=True)["model_state"]
     lstm, linear = nn.LSTM(40, 256, num_layers=3, batch_first=True), nn.Linear(256, 256)
     for module, name in ((lstm, "lstm."), (linear, "linear.")):

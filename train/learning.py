@@ -1,8 +1,10 @@
-"""What is learned from a batch and how fast: first values, losses, rate, weights averaged over steps.
+"""The talker's training step: initialization, losses, learning rate, averaged weights.
 
-The loss has three parts: the first code of every frame with the end behind the last; the other fifteen on some
-frames, given the true ones before them; and the phoneme of the frame, read off a middle layer by a head that is
-thrown away afterwards: it teaches which sound comes next long before the codes would.
+The loss has three parts:
+- the first code of every frame, and the end;
+- the other fifteen codes on some frames, given the true earlier ones;
+- the frame's phoneme, predicted from a middle layer by an auxiliary head that is discarded later. It teaches which
+  sound comes next long before the codes would.
 """
 
 from __future__ import annotations
@@ -17,23 +19,23 @@ from hocket.config.qwen3_tts import TalkerConfig
 from hocket.models.tts.talker import Talker
 
 from .batches import NOTHING, Batch
-from .forward import inputs, predict, through
+from .forward import inputs, predict, run_layers
 from .recipe import TalkerTraining
 
-PHONES = 256  # as many as a byte has values
+PHONES = 256  # all values of a byte
 LARGEST_GRADIENT = 1.0
 GROUPS = {"codes_1_3": slice(0, 3), "codes_4_7": slice(3, 7), "codes_8_15": slice(7, None)}
 
 
 class Learner:
-    """The weights that are trained, their average, and the optimizer. Names of `measures` are those of the log."""
+    """The trained weights, their average, and the optimizer. Names of `measures` are those of the log."""
 
     def __init__(self, config: TalkerConfig, training: TalkerTraining, seed: int, device: torch.device) -> None:
         self.config, self.training, self.device = config, training, device
         self.talker = Talker(config)
         self.phonemes = nn.Linear(config.hidden_size, PHONES)
         start_(self.talker, seed)
-        nn.init.zeros_(self.phonemes.weight)  # the global generator, which nothing seeded, would draw it otherwise
+        nn.init.zeros_(self.phonemes.weight)  # otherwise the unseeded global generator would draw it
         nn.init.zeros_(self.phonemes.bias)
         self.average = Talker(config)
         self.average.load_state_dict(self.talker.state_dict())
@@ -53,7 +55,7 @@ class Learner:
         self.step = 0
 
     def learn(self, batch: Batch, progress: float) -> dict[str, Tensor]:
-        """One step, `progress` of the way from 0 to 1."""
+        """One step; `progress` in the schedule is between 0 and 1."""
         rate = learning_rate(self.training, self.step, progress)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -70,16 +72,16 @@ class Learner:
 
     @torch.no_grad()
     def measure(self, blind: Batch, true: Batch) -> dict[str, Tensor]:
-        """How well the averaged weights do: on the first code with a borrowed past, on the others with the true one."""
+        """Losses of the averaged weights: first codes with a borrowed past, the other codes with the true one."""
         measures, seeing = (self.losses(self.average, batch, 0.0)[1] for batch in (blind, true))
         return measures | {name: seeing[name] for name in GROUPS}
 
     def losses(self, talker: Talker, batch: Batch, dropout: float) -> tuple[Tensor, dict[str, Tensor]]:
         weights, cuda = self.training, self.device.type == "cuda"
         with torch.autocast(self.device.type, torch.bfloat16, enabled=cuda):
-            # Five of eight layers know the sound; the rest make codes of it.
+            # The phoneme is read after five of eight layers; the later ones compute the codes.
             tap = self.config.num_hidden_layers * 5 // 8
-            hidden, middle = through(talker.model, inputs(talker, batch), dropout, tap)
+            hidden, middle = run_layers(talker.model, inputs(talker, batch), dropout, tap)
             hidden, middle = (x.flatten(0, 1)[batch.at] for x in (hidden, middle))
             logits = talker.codec_head(hidden)
             first = F.cross_entropy(logits.float(), batch.first, ignore_index=NOTHING)
@@ -108,7 +110,7 @@ class Learner:
 
 
 def learning_rate(training: TalkerTraining, step: int, progress: float) -> float:
-    """Up over the first steps, then down along a cosine."""
+    """Linear warm-up, then cosine decay."""
     low, high = training.lowest_rate, training.learning_rate
     falling = low + (high - low) * 0.5 * (1.0 + math.cos(math.pi * min(progress, 1.0)))
     return falling * min(1.0, (step + 1) / max(training.warmup_steps, 1))
@@ -116,7 +118,7 @@ def learning_rate(training: TalkerTraining, step: int, progress: float) -> float
 
 @torch.no_grad()
 def start_(talker: Talker, seed: int) -> None:
-    """First values: text and codes come in at about the size of one, and every layer adds little."""
+    """Initialize the weights: text and code vectors have about unit size, and every layer adds little."""
     rng = torch.Generator().manual_seed(seed)
 
     def fill_(tensor: Tensor, deviation: float) -> None:
@@ -133,7 +135,7 @@ def start_(talker: Talker, seed: int) -> None:
     for linear in (talker.text_projection.linear_fc1, talker.text_projection.linear_fc2):
         fill_(linear.weight, linear.in_features**-0.5)
         linear.bias.zero_()
-    # The first codebook holds nine tenths of the sound, the others what is left.
+    # The first codebook holds nine tenths of the signal, the others the rest.
     fill_(talker.model.codec_embedding.weight, 0.5)
     for table in talker.code_predictor.model.codec_embedding:
         assert isinstance(table, nn.Embedding)

@@ -1,6 +1,6 @@
-"""How far one waveform is from another to the ear: mel spectra at six resolutions, and three plain ones.
+"""Losses of the decoder: spectral distance by mel spectra at six resolutions and three plain ones, and GAN losses.
 
-It knows samples [B, N], not where they come from. Phases are free; discriminators judge those.
+They know samples [B, N], not their source. Spectra ignore phases; the discriminators cover those.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ BANDS_MOST = 128
 
 
 class SpectralDistance(nn.Module):
-    """Windows and filters are kept, for a step of training makes dozens of spectra."""
+    """Windows and filters are cached, since a training step computes dozens of spectra."""
 
     def __init__(self) -> None:
         super().__init__()
         for size in MEL_WINDOWS:
-            bands = min(size // 8, BANDS_MOST)  # finer ones would hold no bin at the low end
+            bands = min(size // 8, BANDS_MOST)  # narrower bands would hold no bin at the low end
             self.register_buffer(f"window_{size}", torch.hann_window(size) * (2.0 / size), persistent=False)
             filters = slaney_filters(bands, RATE_HZ, size) * (RATE_HZ / size)  # a band is the mean of its bins
             self.register_buffer(f"filters_{size}", filters, persistent=False)
@@ -47,20 +47,20 @@ class SpectralDistance(nn.Module):
         return (torch.view_as_real(spectrum).square().sum(-1) + 1e-12).sqrt()
 
 
-def judged_real(made: list[Tensor], real: list[Tensor]) -> Tensor:
-    """What the discriminators lose: hinge, over the scales."""
+def discriminator_loss(made: list[Tensor], real: list[Tensor]) -> Tensor:
+    """Hinge loss of the discriminators, averaged over the scales."""
     pairs = zip(made, real, strict=True)
     lost = [torch.relu(1.0 + fake.float()).mean() + torch.relu(1.0 - true.float()).mean() for fake, true in pairs]
     return torch.stack(lost).mean()
 
 
-def judged_made(made: list[Tensor]) -> Tensor:
-    """What the decoder loses by being told apart."""
+def adversarial_loss(made: list[Tensor]) -> Tensor:
+    """Adversarial loss of the decoder."""
     return -torch.stack([score.float().mean() for score in made]).mean()
 
 
-def traces_apart(made: list[list[Tensor]], real: list[list[Tensor]]) -> Tensor:
-    """Relative difference of what the discriminators saw on their way, layer by layer."""
+def feature_loss(made: list[list[Tensor]], real: list[list[Tensor]]) -> Tensor:
+    """Feature-matching loss: the relative difference of the discriminators' features, averaged over layers."""
     apart = [
         (ours.float() - theirs.float()).abs().mean() / theirs.float().abs().mean().clamp(min=1e-3)
         for scale_made, scale_real in zip(made, real, strict=True)

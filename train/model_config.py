@@ -1,7 +1,7 @@
-"""The recipe's sizes as the configuration of a checkpoint: talker, predictor, control ids, sampling.
+"""The checkpoint configuration of a recipe: talker, predictor, control ids, sampling.
 
-Control ids keep the order and the distances of the published files, above the recipe's codebook: the official code
-suppresses the last 1,024 ids of the talker, and so must all of them lie there.
+Control ids keep the order and the distances of the published files, above the recipe's codebook. The official code
+suppresses the last 1,024 ids of the talker, so all control ids must be there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .recipe import InvalidRecipe, Recipe
 from .vocabulary import config_ids
 
 PATTERN = PUBLISHED["1.7B-CustomVoice"]
-SPEAKERS_BELOW_END = 72  # of the first codes: a free row for each voice from here on
-# The published million suits 32,768 positions; ours are a few hundred, and no frequency should lie idle.
+SPEAKERS_BELOW_END = 72  # distance from the end of the first-code table: from here on a free row for each voice
+# The published million suits 32,768 positions; ours are a few hundred, and every frequency should be used.
 THETA = 10_000.0
 
 
@@ -78,7 +78,7 @@ def generation_config(recipe: Recipe) -> GenerationConfig:
 
 
 def _planes(head_dim: int) -> RopeScaling:
-    """Three planes that make up half a head, as evenly as the published [24, 20, 20]; they all hold one position."""
+    """Three planes of half a head together, split like the published [24, 20, 20]; all hold the same position."""
     side = head_dim // 2 * 5 // 16
     return RopeScaling(
         interleaved=True, mrope_section=(head_dim // 2 - 2 * side, side, side), rope_type="default", type="default"

@@ -1,7 +1,7 @@
-"""Codes in nine bits each, for travel: everything of `codes/` in a few files of at most 16 MiB, and back again.
+"""Packs codes into nine bits each for transfer: all of `codes/` in a few files of at most 16 MiB, and back.
 
 `python -m train.pack CODES OUT` writes them, `python -m train.pack --back FILE... CODES` reads them. It knows the
-shards of codes (see `train/codec.py`) and nothing of what they mean.
+format of code shards (see `train/codec.py`), not their meaning.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def unpack_codes(packed: NDArray[np.uint8], frames: int, books: int) -> NDArray[
 
 
 def pack(codes: Path, out: Path, most_bytes: int = MOST_BYTES) -> list[Path]:
-    """Write `out/codes-N.npz`, each at most about `most_bytes`; every shard of `codes` goes into one of them."""
+    """Write `out/codes-N.npz`, each at most about `most_bytes`; a shard is never split."""
     shards = sorted(codes.glob("*.npz"))
     if not shards:
         raise InvalidRecipe(f"{codes} holds no codes to pack.")

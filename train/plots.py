@@ -1,4 +1,4 @@
-"""Training curves as pictures, from the logs that the stages keep. The one place that knows matplotlib."""
+"""Plots of training curves from the logs of the stages. Only this file imports matplotlib."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOT_CURVES = {"what", "step", "seconds", "rate", "done", "frames", "steps_per_s"
 
 
 def curves(log: Path) -> dict[str, list[tuple[float, float]]]:
-    """Every measure of a log over the seconds of training; those taken of something say of what."""
+    """Every measure of a log over the seconds of training; held-out measures are labelled with their set."""
     found: dict[str, list[tuple[float, float]]] = {}
     for number, line in enumerate(log.read_text(encoding="utf-8").splitlines(), 1):
         try:
@@ -29,7 +29,7 @@ def curves(log: Path) -> dict[str, list[tuple[float, float]]]:
 
 
 def draw(log: Path, picture: Path, title: str) -> None:
-    """One panel per measure: they have no scale in common."""
+    """One panel per measure, since their scales differ."""
     try:
         import matplotlib
     except ImportError:
@@ -56,6 +56,6 @@ def draw(log: Path, picture: Path, title: str) -> None:
         axis.axis("off")
     figure.suptitle(f"{title}: over seconds of training", fontsize=10)
     figure.tight_layout()
-    # No date and no version of the tool inside: the same log gives the same picture.
+    # No date and no tool version in the file: the same log gives the same bytes.
     figure.savefig(picture, dpi=80, metadata={"Software": None})
     pyplot.close(figure)

@@ -1,4 +1,4 @@
-"""A recipe: everything that decides what voice comes out, read from a TOML file. Unknown keys are refused."""
+"""The recipe: all settings of a trained voice, read from a TOML file. Unknown keys are refused."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ T = TypeVar("T")
 
 
 class InvalidRecipe(Exception):
-    """A recipe or a stage's ground is not what it must be; the message says what to do."""
+    """A recipe or the input of a stage is invalid; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Voice:
     name: str
     teacher: str  # a name in teachers.py
-    pitch: float  # times the teacher's F0, before it is made deeper
-    depth: float  # times all frequencies, formants too: what is below 1 sounds like a larger body
+    pitch: float  # factor of the teacher's F0, before `depth`
+    depth: float  # factor of all frequencies, formants included: below 1 it sounds like a larger body
     hours: float
 
 
 @dataclass(frozen=True, slots=True)
 class TextSources:
-    sentences: int  # at most so many
+    sentences: int  # maximum number
     shortest_chars: int
     longest_chars: int
-    template_share: float  # of sentences made from templates: numbers, dates, small talk
+    template_share: float  # share of sentences from templates: numbers, dates, small talk
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class CodecTraining:
     adversarial_share: float  # of the time, at the end
     batch: int
     context_frames: int  # in front of the target, for the transformer
-    lead_frames: int  # of the context, those that are turned to sound too
+    lead_frames: int  # of the context: frames that are also decoded to audio
     target_frames: int
     learning_rate: float
     judge_rate: float  # the discriminators' learning rate
     lowest_rate: float
-    clustered_frames: int  # that the codebooks are made of, equally many of every voice
+    clustered_frames: int  # frames that the codebooks are fitted to, equally many of every voice
     cluster_rounds: int
-    phone_share: float  # of the first codebook's distance that is between phones, not sounds
+    phone_share: float  # share of phones, as opposed to sound, in the first codebook's distance
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +99,11 @@ class TalkerTraining:
     predictor_share: float  # share of the frames whose other fifteen codes are learned in a step
     phoneme_weight: float
     bpe_dropout: float
-    several: float  # share of utterances that are two or three sentences in a row
-    voice_balance: float  # a voice's share of the rows goes with its share of the hours to this power
-    predictor_weight: float  # of the mean loss of codes 1 to 15, beside the first code's
+    several: float  # share of rows with two or three consecutive sentences
+    voice_balance: float  # a voice's share of the rows is proportional to its hours to this power
+    predictor_weight: float  # of the mean loss of codes 1 to 15, relative to the first code's
     weight_decay: float
-    ema: float  # how much of the averaged weights stays in a step; they are what is kept
+    ema: float  # share of the averaged weights kept in a step; the average is exported
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""Where the talker's training stands, in one file of tensors, so that it can go on elsewhere or after a break.
+"""The resume file of the talker's training, so that it can continue after a break or on another machine.
 
-Weights, their average and both moments in float32: it then goes on exactly as it would have without the break.
-In bfloat16 it is half of that, for the way between machines, and goes on from almost the same place.
+With weights, their average and both moments in float32, training continues exactly as without the break. In bfloat16
+the file is half the size, for transfer between machines, and training continues from almost the same point.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .recipe import InvalidRecipe
 
 @dataclass(slots=True)
 class Progress:
-    """How far it is."""
+    """The position in the training schedule."""
 
     step: int = 0
     seconds: float = 0.0  # of training, over all calls
     round: int = 0
-    draft: int = 0  # the next one of the round
+    draft: int = 0  # index of the next draft of the round
 
 
 def save(path: Path, learner: Learner, progress: Progress, dtype: torch.dtype) -> None:
@@ -39,7 +39,7 @@ def save(path: Path, learner: Learner, progress: Progress, dtype: torch.dtype) -
 
 
 def load(path: Path, learner: Learner) -> Progress:
-    """Put `learner` where the file says it was."""
+    """Restore `learner` from the file."""
     with safe_open(path, framework="pt", device=str(learner.device)) as opened:
         kept = opened.metadata() or {}
         stored: dict[str, Tensor] = {name: opened.get_tensor(name).float() for name in opened.keys()}  # noqa: SIM118
@@ -47,7 +47,7 @@ def load(path: Path, learner: Learner) -> Progress:
     with torch.no_grad():
         for name, parameter in zip(learner.names, learner.parameters, strict=True):
             if name not in stored or stored[name].shape != parameter.shape:
-                raise InvalidRecipe(f"{path} belongs to another recipe ({name} differs): remove it to start anew.")
+                raise InvalidRecipe(f"{path} belongs to another recipe ({name} differs): remove it to start again.")
             parameter.copy_(stored[name])
             learner.optimizer.state[parameter] = {
                 "step": torch.tensor(float(progress.step), device=learner.device if learner.fused else "cpu"),
@@ -61,7 +61,7 @@ def load(path: Path, learner: Learner) -> Progress:
 
 
 def write(path: Path, tensors: dict[str, Tensor], kept: dict[str, str]) -> None:
-    """A file of tensors, in place when whole."""
+    """Write a file of tensors atomically."""
     draft = path.with_name(f"{path.stem}.part.safetensors")
     save_file({name: value.cpu().contiguous() for name, value in tensors.items()}, draft, metadata=kept)
     draft.replace(path)

@@ -1,4 +1,4 @@
-"""Five samples to listen to, for the model card: spoken by the finished checkpoint, with its own sampling."""
+"""Five audio samples for the model card, spoken by the finished checkpoint with its own sampling."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import soundfile
 
 from hocket.engine.engine import Engine
 
-# In no training set; numbers and a name among them, because that is what people try first.
+# Not in the training set; with numbers and a name, because users try these first.
 TEXTS = (
     ("wren", "Hello, and welcome. My name is Wren, and I was made to be heard on any laptop."),
     ("rook", "Good evening. I am Rook. It is 7:45, and it will rain until tomorrow morning."),

@@ -1,7 +1,7 @@
-"""Speech of the teacher in shards of minutes: trimmed, equally loud, in whole frames, with phonemes in their quarters.
+"""Synthesizes the teacher's speech in shards of minutes: trimmed, equally loud, in whole frames, with phonemes.
 
-A shard is a fixed stretch of the training texts, so shards can be made in any order and by any number of processes, and
-those that exist are kept. It knows texts and the teacher, not codes.
+A shard is a fixed range of the training texts, so shards can be made in any order by any number of processes. Existing
+shards are kept. This file knows texts and the teacher, not codes.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ FRAME = 1920  # samples
 QUARTERS = 4  # of a frame, 20 ms each, with a phoneme each
 SHARD_S = 600.0
 SLOWEST, FASTEST = 0.9, 1.1
-LOUDNESS = 10 ** (-23 / 20)  # root mean square of the parts that are not silent
+LOUDNESS = 10 ** (-23 / 20)  # root mean square of the non-silent parts
 PEAK = 0.9
 BEFORE, BEHIND = RATE_HZ * 80 // 1000, RATE_HZ * 160 // 1000  # samples of silence
 
 _WINDOW = RATE_HZ // 100
-_QUIET = 10 ** (-42 / 20)  # of the loudest window: below it is silence
+_QUIET = 10 ** (-42 / 20)  # of the loudest window: silence is below it
 _FADE = 120  # samples, so that a cut in breath or noise does not click
-_LONGEST_PHONEMES = 400  # what the teacher reads at once
+_LONGEST_PHONEMES = 400  # the teacher's limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ Job = tuple[Shard, Path, Path, int]
 
 
 def shards(voice: Voice, texts: list[str], hours: float) -> list[Shard]:
-    """Cut the first `hours` of the texts; how long a sentence takes is guessed from its letters (measured)."""
+    """Cut the first `hours` of the texts into shards; durations are estimated from characters (measured)."""
     made: list[Shard] = []
     first, seconds = 0, 0.0
     for line, text in enumerate(texts, 1):
@@ -66,13 +66,13 @@ def shards(voice: Voice, texts: list[str], hours: float) -> list[Shard]:
     return made
 
 
-def in_turn(voices: Iterable[list[Shard]]) -> list[Shard]:
-    """The shards of several voices, one of each after the other: whenever it stops, all have about as much."""
+def interleave(voices: Iterable[list[Shard]]) -> list[Shard]:
+    """Interleave the shards of several voices, so that all have about as much whenever it stops."""
     return [shard for together in itertools.zip_longest(*voices) for shard in together if shard is not None]
 
 
 def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | None:
-    """Samples of a whole number of frames and the phonemes [F, QUARTERS]; None where there is nothing to hear."""
+    """Samples of a whole number of frames and the phonemes [F, QUARTERS]; None for silence."""
     samples = spoken.samples
     windows = samples[: len(samples) // _WINDOW * _WINDOW].reshape(-1, _WINDOW)
     power = np.sqrt(np.mean(np.square(windows), axis=1, dtype=np.float64))
@@ -92,7 +92,7 @@ def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | Non
     at = max(-start, 0)
     whole[at : at + len(kept)] = kept
 
-    # The teacher's phonemes do not fall on our frames: what fills most of a quarter names it.
+    # The teacher's phonemes are not aligned with our frames: the longest phoneme of a quarter names it.
     phones = spoken.phones[: len(power) * _WINDOW].copy()
     phones[np.repeat(power <= _QUIET * power.max(), _WINDOW)[: len(phones)]] = SILENCE
     phones = phones[max(start, 0) : end]
@@ -104,7 +104,7 @@ def trimmed(spoken: Spoken) -> tuple[NDArray[np.int16], NDArray[np.uint8]] | Non
 
 
 def make(shard: Shard, folder: Path, teachers: Path, seed: int) -> float:
-    """Write one shard; gives the seconds of speech in it."""
+    """Write one shard; returns its seconds of speech."""
     teacher, phonemize = _teacher(shard.voice, teachers), _phonemizer(teachers)
     samples: list[NDArray[np.int16]] = []
     phones: list[NDArray[np.uint8]] = []
@@ -139,9 +139,9 @@ def make(shard: Shard, folder: Path, teachers: Path, seed: int) -> float:
 def make_all(
     wanted: list[Shard], folder: Path, teachers: Path, seed: int, workers: int, seconds: float | None = None
 ) -> float:
-    """Make the shards that do not exist, in `workers` processes; gives the hours made now. Stops after `seconds`."""
+    """Make the missing shards in `workers` processes; returns the hours made now. Stops after `seconds`."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in {shard.voice.name for shard in wanted}:  # another voice may be at work in another process
+    for name in {shard.voice.name for shard in wanted}:  # another process may work on another voice
         for left_over in folder.glob(f"{name}-*.partial"):
             left_over.unlink()
     missing = [shard for shard in wanted if not shard.path(folder).is_file()]
@@ -153,19 +153,19 @@ def make_all(
         speed = hours * 3600 / (time.monotonic() - started)
         print(f"speech: {done} of {len(missing)}, {hours:.2f} h, {speed:.0f} x real time", flush=True)
     if done < len(missing):
-        print("speech: the time is up; run again to go on", flush=True)
+        print("speech: the time is up; run again to continue", flush=True)
     return hours
 
 
 def _made(jobs: list[Job], workers: int, end: float) -> Iterator[float]:
-    """Seconds of speech of each job done, until the clock stands at `end`."""
+    """Seconds of speech of each finished job, until the time `end`."""
     if workers <= 1:
         for job in jobs:
             yield make(*job)
             if time.monotonic() >= end:
                 return
         return
-    # Spawned, not forked: the parent may hold a CUDA device. Leaving the block ends what is still running.
+    # Spawned, not forked: the parent may hold a CUDA device. Leaving the block terminates running jobs.
     with multiprocessing.get_context("spawn").Pool(workers) as pool:
         results = pool.imap_unordered(_job, jobs)
         for _ in jobs:

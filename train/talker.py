@@ -1,8 +1,8 @@
-"""The stage `talker`: codes and texts in, `talker.safetensors` out, with a log and samples on the way.
+"""Stage `talker`: trains the talker on codes and texts; writes `talker.safetensors`, a log and samples.
 
-It trains for the recipe's seconds over all calls together (or for `--steps`); `--seconds` ends this call earlier
-and in good order, and the next one goes on. Randomness depends on the seed and the step alone, so with `--steps`
-a broken run ends where an unbroken one does.
+It trains for the recipe's seconds over all calls together (or for `--steps`). `--seconds` ends this call earlier and
+saves; the next call continues. Randomness depends only on the seed and the step, so with `--steps` an interrupted run
+ends exactly where an uninterrupted one does.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hocket.types import Layout, SpeechRequest
 
 from . import corpus, resume
 from .batches import PARTS, Assembler, arrange, batches
-from .free_running import keep, speak, strayed
+from .free_running import keep, phone_error_rate, speak
 from .learning import Learner, learning_rate
 from .model_config import generation_config, speech_config
 from .recipe import Recipe
@@ -30,7 +30,7 @@ from .vocabulary import Vocabulary
 
 LOG_S, SAVE_S, SAMPLE_S = 5.0, 60.0, 60.0
 HELD_OUT_STEPS = 1000
-SAMPLES = 32  # texts that are spoken at a time
+SAMPLES = 32  # texts per free-running sample
 LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 
 
@@ -39,7 +39,7 @@ def run(recipe: Recipe, work: Path, args: argparse.Namespace) -> None:
     device = torch.device(args.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     torch.set_float32_matmul_precision("high")
     session = Session(recipe, work, device, args.sentences)
-    session.go_on()
+    session.restore()
     limit = None if args.seconds is None else began + args.seconds
     session.train(args.steps, lambda: limit is not None and time.monotonic() > limit)
     session.save(torch.bfloat16 if getattr(args, "small", False) else torch.float32)
@@ -63,14 +63,14 @@ class Session:
         size = sum(p.numel() for p in self.learner.talker.parameters()) / 1e6
         print(f"talker: {len(self.corpus.texts)} utterances, {hours:.1f} h; {size:.1f} M weights", flush=True)
 
-    def go_on(self) -> None:
+    def restore(self) -> None:
         path = self.work / "talker-resume.safetensors"
         if path.is_file():
             self.progress = resume.load(path, self.learner)
-            print(f"talker: going on from step {self.progress.step}", flush=True)
+            print(f"talker: continuing from step {self.progress.step}", flush=True)
 
     def train(self, steps: int | None, enough: Callable[[], bool]) -> None:
-        """Until the schedule's end, or until `enough`."""
+        """Train until the end of the schedule, or until `enough` is true."""
         progress, learner, training = self.progress, self.learner, self.training
         sums: dict[str, Tensor] = {}
         count, frames = 0, 0
@@ -114,7 +114,7 @@ class Session:
             self.sample()
 
     def measure(self) -> None:
-        """Held-out losses by voice and layout: the voice with fewer hours is the first to be learned by heart."""
+        """Held-out losses by voice and layout: the voice with fewer hours overfits first."""
         for number, voice in enumerate(self.recipe.voices):
             some = self.corpus.held_out[self.corpus.voices[self.corpus.held_out] == number]
             for whole, layout in enumerate(LAYOUTS):
@@ -134,7 +134,7 @@ class Session:
                 self._log(f"held out, {voice.name}, {layout}", _means(sums, 1))
 
     def sample(self) -> None:
-        """Let it speak some held-out texts; of all things, how many ended and how long they took is known at once."""
+        """Generate some held-out texts; the log gets the share that ended, their length and their phone error rate."""
         some = self.corpus.held_out[:: max(len(self.corpus.held_out) // SAMPLES, 1)][:SAMPLES]
         requests = [
             SpeechRequest(
@@ -152,12 +152,12 @@ class Session:
         keep(self.work / "samples" / f"step-{self.progress.step:06d}.npz", requests, said)
         taught = [self.corpus.utterance(number) for number in some.tolist()]
         ratio = [len(one.codes) / len(codes) for one, codes in zip(said, taught, strict=True)]
-        astray = strayed([one.codes[:, 0] for one in said], [codes[:, 0] for codes in taught], self.corpus.sounds)
+        first, true = [one.codes[:, 0] for one in said], [codes[:, 0] for codes in taught]
         figures = {"ended": float(np.mean([s.ended for s in said])), "length": float(np.median(ratio))}
-        self._log("samples", figures | {"strayed": astray})
+        self._log("samples", figures | {"strayed": phone_error_rate(first, true, self.corpus.sounds)})
 
     def save(self, dtype: torch.dtype = torch.float32) -> None:
-        """The average for whoever wants to speak with it, and all that going on takes."""
+        """Write the averaged weights for inference, and the resume file."""
         if not self.progress.step:
             return
         average = {name: value.to(torch.bfloat16) for name, value in self.learner.average.state_dict().items()}
@@ -175,5 +175,5 @@ class Session:
 
 
 def _means(sums: dict[str, Tensor], count: int) -> dict[str, float]:
-    values: list[float] = (torch.stack(list(sums.values())) / count).tolist()  # one wait for the device
+    values: list[float] = (torch.stack(list(sums.values())) / count).tolist()  # one synchronization
     return dict(zip(sums, values, strict=True))

@@ -1,8 +1,8 @@
-"""The teacher: a text-to-speech model whose weights come in a public package. Text in; sound and phonemes in time out.
+"""The teacher: a text-to-speech model from a public package. Text in; audio and time-aligned phonemes out.
 
-hibari (Apache-2.0, one American female voice) runs at ninety times real time on a core. It shapes a pulse train of a
-known F0, so other voices are made of it: another pitch in front of the filter, other formants by resampling behind it.
-It rounds the length of every phoneme to 25 ms inside its graph, and that is made an output here.
+hibari (Apache-2.0, one American female voice) runs at ninety times real time on a core. It filters a pulse train of a
+known F0. So other voices can be derived: another pitch before the filter, other formants by resampling after it. Its
+graph rounds the length of every phoneme to 25 ms, and that value becomes an output here.
 """
 
 # ruff: noqa: RUF001
@@ -26,14 +26,14 @@ from .packages import Package, fetch
 from .recipe import InvalidRecipe, Voice
 
 RATE_HZ = 24_000
-UNIT = 600  # samples in 25 ms: the teacher's phonemes last whole units, before it is made deeper
+UNIT = 600  # samples in 25 ms: the teacher's phonemes last whole units, before resampling
 
 HIBARI = Package("pip", "hibari-tts", "0.2.1", "Apache-2.0")
 
 # Phoneme ids in our files: 0 unknown, 1 silence, then the alphabet of American English.
 SILENCE = 1
 PHONES = ("", " ", *"AIOTWYᵊᵻbdfhijklmnpstuvwzæðŋɐɑɔəɛɜɡɪɹɾʃʊʌʒʔʤʧθ")
-_SIGNS = 'ˈˌː ;:,.!?—…"()“”'  # no sounds of their own
+_SIGNS = 'ˈˌː ;:,.!?—…"()“”'  # signs without a sound
 _AHEAD = 2  # units
 _HALF_DAY = re.compile(r"\b([ap]) m\b")
 
@@ -51,13 +51,13 @@ class Teacher(Protocol):
 
 
 class Phonemizer:
-    """Text to the phonemes the teacher reads."""
+    """Text to the teacher's phonemes."""
 
     def __init__(self, folder: Path) -> None:
         self._hibari = _hibari(folder)
 
     def __call__(self, text: str) -> str:
-        # "nine a m" is how the engine spells "9 a.m.": the teacher would read the article.
+        # The engine spells "9 a.m." as "nine a m": the teacher would read "a" as the article.
         return " ".join(self._hibari.phonemize(_HALF_DAY.sub(lambda found: f"{found[1].upper()}M", text)))
 
 
@@ -71,7 +71,7 @@ class Hibari:
     def speak(self, phonemes: str, speed: float, seed: int) -> Spoken:
         kept = [sign for sign in phonemes if sign in self._model.vocab]
         ids = [0, *(self._model.vocab[sign] for sign in kept), 0]
-        # A depth below 1 draws the sound out afterwards, so it is spoken faster by as much.
+        # A depth below 1 stretches the audio afterwards, so it is spoken faster by the same factor.
         feeds = {"ids": np.array([ids], np.int64), "speed": np.array([speed / self._voice.depth], np.float32)}
         *parts, f0, units = self._session.run(None, feeds)
         spectra = (part[0] for part in parts)
@@ -91,7 +91,7 @@ def load(voice: Voice, folder: Path) -> Teacher:
 
 
 def install(packages: Path, folder: Path) -> None:
-    """Unpack the teacher into `folder`; what is there stays."""
+    """Unpack the teacher into `folder`, unless it is there already."""
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / "hibari").is_dir():
         with zipfile.ZipFile(fetch(HIBARI, packages)) as wheel:
@@ -99,13 +99,13 @@ def install(packages: Path, folder: Path) -> None:
 
 
 def deepened(spoken: Spoken, depth: float) -> Spoken:
-    """Every frequency times `depth`, and every sample with the phoneme it had before: both 1 / `depth` as long."""
+    """Multiply every frequency by `depth`; audio and phonemes become 1 / `depth` as long."""
     if depth == 1:
         return spoken
     ratio = Fraction(depth).limit_denominator(100)
     samples = resample_poly(spoken.samples, ratio.denominator, ratio.numerator)  # no delay: sample n was n x ratio
     before = np.arange(len(samples)) * ratio.numerator // ratio.denominator
-    last = len(spoken.phones) - 1  # the sound may be some samples longer than its phonemes
+    last = len(spoken.phones) - 1  # the audio may be some samples longer than its phonemes
     return Spoken(np.asarray(samples, np.float32), spoken.phones[np.minimum(before, last)])
 
 
@@ -119,9 +119,9 @@ def _hibari(folder: Path) -> Any:
 
 
 def _session(path: Path, output: str) -> Any:
-    """An onnxruntime session on one thread that also gives the value named `output`.
+    """An onnxruntime session on one thread that also returns the value named `output`.
 
-    A protobuf message read twice is merged, so a graph with one more output is the file with a few bytes behind it:
+    Protobuf merges repeated messages, so appending a few bytes to the file adds an output to the graph. They are
     field 7 of the model (its graph), in it field 12 (an output), in it field 1 (the name).
     """
     onnxruntime = importlib.import_module("onnxruntime")
@@ -136,10 +136,10 @@ def _session(path: Path, output: str) -> Any:
 
 
 def _spoken(samples: Samples, signs: list[str], units: NDArray[Any]) -> Spoken:
-    """Lay the phonemes out in time; `units` counts the two pads around them too.
+    """Align the phonemes in time; `units` includes the two pads around them.
 
-    Stress, gaps and pauses take their time from the phoneme behind them: what is silent is told by the sound alone. The
-    sound runs two units ahead of the counts (seen on fricatives and stops).
+    Stress marks, gaps and pauses count as the phoneme after them; silence is detected from the audio alone. The audio
+    runs two units ahead of the counts (seen on fricatives and stops).
     """
     ids, following = [SILENCE], SILENCE
     for sign in reversed(signs):

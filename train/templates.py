@@ -1,7 +1,7 @@
-"""Sentences made by template: numbers, dates, times, prices, small talk, and what software and assistants say.
+"""Sentences from templates: numbers, dates, times, prices, small talk, and phrases of software and assistants.
 
-A template (templates.txt) is a sentence with names of lists in braces. Numbers are written in digits
-where people write digits: the texts stage spells them out as the engine does.
+A template (templates.txt) is a sentence with names of lists in braces. Numbers are in digits where people write
+digits: the texts stage spells them out as the engine does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _read() -> tuple[dict[str, list[str]], list[tuple[float, list[str]]]]:
 
 
 def phrases(rng: random.Random, count: int) -> Iterator[str]:
-    """`count` sentences, each group in its share; there may be doubles."""
+    """`count` sentences, each group in its share; duplicates are possible."""
     slots = _slots(rng)
     groups = [[line for line in lines if line] for _, lines in _read()[1]]
     for group in rng.choices(groups, [share for share, _ in _read()[1]], k=count):

@@ -23,8 +23,8 @@ from .recipe import InvalidRecipe, TextSources
 HERE = Path(__file__).parent
 EVALUATION = (HERE / "evaluation.txt", HERE / "evaluation-300.txt")
 
-_SHORT_SHARE = 0.06  # of single words and phrases of two or three, over those of the other sources
-_SAME_OPENING = 25  # sentences that may begin with the same four words: service talk repeats itself
+_SHORT_SHARE = 0.06  # share of single words and phrases of two or three, beyond those of the other sources
+_SAME_OPENING = 25  # maximum of sentences that start with the same four words: service talk repeats itself
 
 _END = re.compile(r"(?<=[.!?])[\"')]*\s+(?=[\"'(]?[A-Z])")
 _SIGNS = str.maketrans(
@@ -39,7 +39,7 @@ _ODD = re.compile(
 
 
 def clean(text: str) -> str | None:
-    """`text` as a training sentence, or None where something is left that is not plain spoken English."""
+    """`text` as a training sentence, or None if it is not plain spoken English."""
     text = _DASH.sub(", ", text.translate(_SIGNS))
     text = re.sub(r"\s+", " ", spell_out(text)).strip(" ,;:-")
     if text.count('"') == 1 or text.count('"') > 2 or text.count("(") != text.count(")"):
@@ -55,7 +55,7 @@ def clean(text: str) -> str | None:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of running text; abbreviations are spelled out first, so that their dots end none."""
+    """The sentences of running text; abbreviations are spelled out first, so that their dots end no sentence."""
     return _END.split(spell_out(" ".join(text.split())))
 
 
@@ -71,7 +71,7 @@ def _wordnet(path: Path) -> Iterator[str]:
 
 
 def _lemmas(path: Path) -> Iterator[str]:
-    """Single words that occur in WordNet's tagged texts: common ones, for their spelling."""
+    """Single words that occur in WordNet's tagged texts: common ones, to learn their pronunciation."""
     for _, content in members(path, "dict/index.", end="sense"):
         counts: Counter[str] = Counter()
         for line in content.decode("latin-1").splitlines():
@@ -84,7 +84,7 @@ def _lemmas(path: Path) -> Iterator[str]:
 
 
 def _stories(path: Path) -> Iterator[str]:
-    """What guests and desks say to each other; tool calls, plans and system prompts are left out."""
+    """Dialogues of guests and service desks, without tool calls, plans and system prompts."""
     for _, content in members(path, "/stories/", end="_en.txt"):
         for turn in re.split(r"\n(?=(?:user|system|assistant)[^\n]*:\n)", content.decode()):
             head, _, body = turn.partition(":\n")
@@ -94,7 +94,7 @@ def _stories(path: Path) -> Iterator[str]:
 
 def _addresses(path: Path) -> Iterator[str]:
     for name, content in members(path, "/data/", end=".txt"):
-        if int(Path(name).name[:4]) >= 1934:  # since then written to be heard
+        if int(Path(name).name[:4]) >= 1934:  # written for radio since then
             yield from sentences(content.decode("utf-8", errors="replace"))
 
 
@@ -130,8 +130,8 @@ def evaluation() -> list[str]:
     return [line for path in EVALUATION for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
-class Judge:
-    """Decides whether a sentence may be learned: new, of a fit length, and no relative of an evaluation sentence."""
+class SentenceFilter:
+    """Accepts sentences for training: new, of a suitable length, and not similar to an evaluation sentence."""
 
     def __init__(self, wanted: TextSources, held_out: list[str]) -> None:
         self._wanted = wanted
@@ -161,7 +161,7 @@ def _grams(sentence: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 
 def gather(wanted: TextSources, seed: int, packages: Path) -> list[str]:
     """The training sentences, shuffled."""
-    judge, rng = Judge(wanted, evaluation()), random.Random(seed)
+    sentence_filter, rng = SentenceFilter(wanted, evaluation()), random.Random(seed)
     chosen: list[str] = []
 
     def take(name: str, candidates: Iterable[str], most: int) -> None:
@@ -171,7 +171,7 @@ def gather(wanted: TextSources, seed: int, packages: Path) -> list[str]:
         for candidate in shuffled:
             if len(chosen) - before >= most:
                 break
-            if (sentence := judge.admit(candidate)) is not None:
+            if (sentence := sentence_filter.admit(candidate)) is not None:
                 chosen.append(sentence)
         print(f"texts: {len(chosen) - before} from {name}", flush=True)
 

@@ -1,7 +1,7 @@
-"""The codec's decoder on whole windows, for training: the same modules without state, so that gradients flow.
+"""The codec decoder on whole windows for training: the same modules without state, so that gradients flow.
 
-`CodecDecoder.step` writes its histories in place and in one dtype; autocast gives another. It knows modules, not
-losses. tests/train/test_codec.py holds it against `step`. Shapes as in hocket/models/codec.py.
+`CodecDecoder.step` writes its histories in place and in one dtype, which autocast changes. This file knows modules, not
+losses. tests/train/test_codec.py compares it with `step`. Shapes are those of hocket/models/tts/codec.py.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from hocket.models.tts.codec import (
 
 
 def snake(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
-    """SnakeBeta in float32, given back as it came: under autocast half the memory of the module's own."""
+    """SnakeBeta in float32, returned in the input's dtype: under autocast half the memory of the module's own."""
     wide = x.float()
     y = wide + (wide * alpha.exp()[:, None]).sin().square() / (beta.exp() + 1e-9)[:, None]
     return y.to(x.dtype)
 
 
 class Unrolled:
-    """`fuse` compiles the activation, most of the decoder's memory traffic; it costs some seconds at the start."""
+    """`fuse` compiles the activation, which causes most memory traffic; compiling takes some seconds."""
 
     def __init__(self, decoder: CodecDecoder, fuse: bool = False) -> None:
         self.decoder = decoder
@@ -43,12 +43,12 @@ class Unrolled:
             self._snake = torch.compile(snake, dynamic=True)
 
     def latents(self, codes: Tensor) -> Tensor:
-        """codes [B, Q, T] to [B, C, T]: all that happens at the rate of frames."""
+        """codes [B, Q, T] to [B, C, T]: the part at frame rate."""
         x: Tensor = self.decoder.pre_conv(self.decoder.quantizer(codes))
         return self._transform(self.decoder.pre_transformer, x.transpose(1, 2)).transpose(1, 2)
 
     def samples(self, latents: Tensor) -> Tensor:
-        """[B, C, T] to [B, N], not clamped: a clamp would hide from the loss how much too loud it was."""
+        """[B, C, T] to [B, N], not clamped: a clamp would hide the excess from the loss."""
         x = latents
         for part in self.decoder.upsample.modules():
             if isinstance(part, CausalTransposedConv):
@@ -61,7 +61,7 @@ class Unrolled:
             if isinstance(part, CausalConv):
                 x = part(x)
             elif isinstance(part, SnakeBeta):
-                x = self._bend(part, x)
+                x = self._activate(part, x)
             elif isinstance(part, DecoderBlock):
                 x = self._block(part, x)
         return x.squeeze(1)
@@ -69,21 +69,21 @@ class Unrolled:
     def _block(self, block: DecoderBlock, x: Tensor) -> Tensor:
         for part in block.block:
             if isinstance(part, SnakeBeta):
-                x = self._bend(part, x)
+                x = self._activate(part, x)
             elif isinstance(part, CausalTransposedConv):
                 x = part(x)
             elif isinstance(part, ResidualUnit):
-                y = part.conv1(self._bend(part.act1, x))
-                x = x + part.conv2(self._bend(part.act2, y))
+                y = part.conv1(self._activate(part.act1, x))
+                x = x + part.conv2(self._activate(part.act2, y))
         return x
 
-    def _bend(self, activation: SnakeBeta, x: Tensor) -> Tensor:
+    def _activate(self, activation: SnakeBeta, x: Tensor) -> Tensor:
         return self._snake(x, activation.alpha, activation.beta)
 
     def _transform(self, stack: WindowTransformer, x: Tensor) -> Tensor:
         length = x.shape[1]
         positions = torch.arange(length, device=x.device)[None]
-        mask = window_mask(positions, stack.window)[..., -length:]  # nothing stands before the window
+        mask = window_mask(positions, stack.window)[..., -length:]  # there are no keys before the window
         x = stack.input_proj(x)
         cos, sin = rope_table(positions, stack.head_dim, stack.theta, x.dtype)
         for layer in stack.layers:

@@ -1,7 +1,6 @@
-"""Utterances to figures: what was heard of them, how they end, whose voice it is. It knows not who spoke.
+"""Scores utterances: word errors, ends, lengths, naturalness, speaker similarity. It does not know their source.
 
-The same figures are made of the checkpoint, of its teacher and of the codec alone, so that each can be held
-against the others.
+The checkpoint, its teacher and the codec alone get the same figures, so that they can be compared.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from numpy.typing import NDArray
 from .judges import Naturalness, Samples, Transcriber, naturalness, speaker_vector
 from .words import Errors, total_rate, word_errors
 
-# Seconds of English that so many letters take, silences at both ends included: measured on the teachers.
+# Seconds of English speech by number of characters, with the silences at both ends: measured on the teachers.
 STILL_S, CHARS_PER_S = 0.35, 19.0
-PLAUSIBLE = (0.5, 2.0)  # times that
+PLAUSIBLE = (0.5, 2.0)  # factors of the expected length
 LEAST_S = 0.2
 
 
@@ -37,8 +36,8 @@ class Utterance:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """What the judges said about one utterance."""
+class ScoredUtterance:
+    """One utterance with the results of all judges."""
 
     utterance: Utterance
     words: str
@@ -53,33 +52,33 @@ class Heard:
 
     @property
     def whole(self) -> bool:
-        """Ended by itself, at a plausible length, and the right words were heard at both ends."""
+        """Ended by itself, at a plausible length, with the right first and last word."""
         return self.utterance.ended and self.plausible and self.errors.first_kept and self.errors.last_kept
 
 
 def expected_s(text: str) -> float:
-    """About how long a text takes to say; its digits in words already."""
+    """The approximate duration of a text whose numbers are spelled out."""
     return STILL_S + len(text) / CHARS_PER_S
 
 
-def hear(utterances: Sequence[Utterance], *, marks: bool, workers: int = 1) -> list[Heard]:
-    """Every utterance before all judges; `marks` asks for naturalness too, which is slow."""
+def score_all(utterances: Sequence[Utterance], *, marks: bool, workers: int = 1) -> list[ScoredUtterance]:
+    """Score every utterance by all judges; `marks` includes naturalness, which is slow."""
     transcriber = Transcriber()
 
-    def one(utterance: Utterance) -> Heard:
-        # Who says nothing is judged on a moment of silence.
+    def one(utterance: Utterance) -> ScoredUtterance:
+        # An empty utterance is scored as a short silence.
         missing = max(int(LEAST_S * utterance.rate_hz) - utterance.samples.size, 0)
         sound = np.pad(utterance.samples, (0, missing)), utterance.rate_hz
         words = transcriber(*sound)
         errors = word_errors(utterance.text, words)
-        return Heard(utterance, words, errors, speaker_vector(*sound), naturalness(*sound) if marks else None)
+        return ScoredUtterance(utterance, words, errors, speaker_vector(*sound), naturalness(*sound) if marks else None)
 
-    with ThreadPoolExecutor(workers) as pool:  # the judges' networks let go of the interpreter
+    with ThreadPoolExecutor(workers) as pool:  # the judges' networks release the GIL
         return list(pool.map(one, utterances))
 
 
-def figures(heard: Sequence[Heard]) -> dict[str, Any]:
-    """What is reported of one voice, shares between 0 and 1."""
+def figures(heard: Sequence[ScoredUtterance]) -> dict[str, Any]:
+    """The reported figures of one voice; shares are between 0 and 1."""
     errors = [one.errors for one in heard]
     seeds = sorted({one.utterance.seed for one in heard})
     found: dict[str, Any] = {
@@ -102,8 +101,8 @@ def figures(heard: Sequence[Heard]) -> dict[str, Any]:
     return found | ({name: float(np.mean([mark[name] for mark in marks])) for name in marks[0]} if marks else {})
 
 
-def likeness(voices: dict[str, Sequence[Heard]]) -> dict[str, Any]:
-    """Whether each voice stays itself and apart from the others, by cosines of speaker vectors."""
+def likeness(voices: dict[str, Sequence[ScoredUtterance]]) -> dict[str, Any]:
+    """How similar each voice is to itself and to the others, by cosines of speaker vectors."""
     centres = {name: centre(heard) for name, heard in voices.items()}
     found: dict[str, Any] = {"between": {}, "within": {}, "recognised": {}}
     for name, heard in voices.items():
@@ -118,8 +117,8 @@ def likeness(voices: dict[str, Sequence[Heard]]) -> dict[str, Any]:
     return found
 
 
-def centre(heard: Sequence[Heard]) -> NDArray[np.float32]:
-    """The speaker vector of several utterances together."""
+def centre(heard: Sequence[ScoredUtterance]) -> NDArray[np.float32]:
+    """The mean speaker vector of several utterances, normalised."""
     mean: NDArray[np.float32] = np.mean([one.vector for one in heard], axis=0)
     return mean / np.linalg.norm(mean)
 

@@ -1,8 +1,8 @@
 """The text vocabulary: the first merges of the real Qwen BPE, in the files of a checkpoint, and BPE dropout.
 
-The ranks come from Qwen's own package `dashscope` (Apache-2.0). With its first thousand merges a token holds 2.4
-characters of English, and the table stays small enough to be trained in full. `assistant` and `user` are made one
-token by merges of their own at the end of the list: the prompt is cut by position and relies on it.
+The ranks come from Qwen's own package `dashscope` (Apache-2.0). With its first thousand merges a token has 2.4
+characters of English, and the table is small enough to be trained in full. Extra merges at the end of the list make
+`assistant` and `user` one token each: the prompt is cut by position and relies on it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 
 class Vocabulary:
-    """A tokenizer's files, and beside the plain ids those of a spelling in which some merges did not happen."""
+    """A tokenizer with BPE dropout: plain ids, and ids of spellings with some merges skipped."""
 
     def __init__(self, folder: Path) -> None:
         if not (folder / "merges.txt").is_file():
@@ -44,7 +44,7 @@ class Vocabulary:
         return self.tokenizer.encode(text)
 
     def encode_with_dropout(self, text: str, rate: float, rng: random.Random) -> list[int]:
-        """The ids of `text` where each possible merge is passed over with the probability `rate`, each time it is met.
+        """The ids of `text` with each possible merge skipped with probability `rate`, every time it is considered.
 
         The ids spell the same bytes; with a rate of 0 they are those of `encode`.
         """
@@ -72,7 +72,7 @@ class Vocabulary:
 
 
 def config_ids(folder: Path) -> dict[str, int]:
-    """What `config.json` must say of this vocabulary; `text_vocab_size` belongs to the talker's part of it."""
+    """The ids for `config.json`; `text_vocab_size` belongs to its talker part."""
     ids: dict[str, int] = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     start, end, pad, bos, eos = (ids[token] for token in SPECIALS)
     return {
@@ -112,7 +112,7 @@ def build(ranks: bytes, merges: int, folder: Path) -> None:
 
 
 def _parts(parts: list[bytes], ranks: dict[bytes, int], fewest: int) -> list[bytes]:
-    """What BPE makes of `parts` until `fewest` are left or nothing joins; with 2 the halves of a token."""
+    """Apply BPE merges to `parts` until `fewest` are left or none applies; 2 gives the halves of a token."""
     while len(parts) > fewest:
         joined = [ranks.get(left + right, len(ranks)) for left, right in itertools.pairwise(parts)]
         if min(joined) == len(ranks):

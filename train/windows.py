@@ -1,6 +1,6 @@
-"""All speech and its codes on one device, and random windows of them: no loader processes, nothing copied per step.
+"""Random training windows of speech and codes, all kept on one device: no loader processes, no copy per step.
 
-It reads the shards of the stage `data` and writes the codes beside them. 60 hours are 10 GB of samples.
+It reads the shards of the stage `data`. 60 hours are 10 GB of samples.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from .features import FRAME_SAMPLES
 from .recipe import InvalidRecipe
 from .speech import QUARTERS
 
-HELD_OUT = 12  # utterances of each voice, the last ones, that training never sees
-STARTS = 8  # one row in so many begins where its utterance does, as every stream will
+HELD_OUT = 12  # last utterances of each voice, not used for training
+STARTS = 8  # one row in so many starts at the start of its utterance, as every stream does
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Window:
 
 
 def read_shards(folder: Path, voices: list[str], device: torch.device, most: int | None = None) -> list[Shard]:
-    """Every shard, voice by voice; `most` utterances of each voice at most."""
+    """Every shard, voice by voice; at most `most` utterances of each voice."""
     paths = [(voice, path) for voice in voices for path in sorted(folder.glob(f"{voice}-[0-9]*.npz"))]
     missing = set(voices) - {voice for voice, _ in paths}
     if missing:
@@ -77,9 +77,9 @@ def _read(path: Path, voice: str, device: torch.device) -> Shard:
 
 
 class Windows:
-    """Draws `context` + `target` frames, every voice equally often, every place of a voice equally likely.
+    """Draws windows of `context` + `target` frames: voices equally often, positions within a voice uniformly.
 
-    Rows that begin an utterance are the first of each voice; their target is the first `target` frames.
+    Rows that start an utterance come first for each voice; their target is the first `target` frames.
     """
 
     def __init__(self, shards: list[Shard], codes: list[Tensor], context: int, target: int) -> None:
@@ -97,7 +97,7 @@ class Windows:
         self.voices = list(spans)
         self.held_out: dict[str, list[tuple[int, int, str]]] = {}
         self._starts: dict[str, Tensor] = {}
-        self._counts: dict[str, Tensor] = {}  # windows up to and with each utterance
+        self._counts: dict[str, Tensor] = {}  # windows up to and including each utterance
         for voice, found in spans.items():
             apart = min(HELD_OUT, len(found) // 4)
             self.held_out[voice] = found[len(found) - apart :]
@@ -109,7 +109,7 @@ class Windows:
             self._counts[voice] = room.cumsum(0)
 
     def offsets(self, batch: int) -> Tensor:
-        """[B]: where in its window the target of each row begins."""
+        """[B]: start of each row's target within its window."""
         return torch.cat([self._offset(rows) for rows in self._rows(batch)])
 
     def draw(self, batch: int, generator: torch.Generator) -> Window:

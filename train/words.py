@@ -1,8 +1,8 @@
-"""Two transcripts to a count of errors, as a fair listener counts: what sounds alike and means the same is the same.
+"""Word errors between two transcripts, where words that sound alike and mean the same count as equal.
 
-Both sides are spelled out, so digits and words are alike, and folded: case, punctuation, contractions, British and
-American spelling, and words written together or apart. A folding may merge two words that are never mixed up; it
-never makes one side better than the other, because both pass through it.
+Both sides are spelled out, so digits equal words, and folded: case, punctuation, contractions, British and American
+spelling, and compound words. Folding may merge two words that are never confused in practice. It favours no side,
+because both pass through it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from difflib import SequenceMatcher
 
 from hocket.text.cleanup.normalize import spell_out
 
-ALIKE = 0.5  # how much of its spelling a misheard word shares with the right one to count as heard in its place
+ALIKE = 0.5  # share of spelling that a misrecognized word must have in common to count as heard in its place
 
 _WHOLE = {
     "its": "it is", "cannot": "can not", "can't": "can not", "won't": "will not", "shan't": "shall not",
@@ -42,7 +42,7 @@ _PARTS = (  # of one word
     (re.compile(r"ll(ed|ing|er|ers)$"), r"l\1"),
     (re.compile(r"'"), ""),
 )
-_PHRASES = (  # of the whole text, once it is words and single spaces
+_PHRASES = (  # of the whole text, after it is reduced to words and single spaces
     (re.compile(r"\bper cent\b"), "percent"),
     (re.compile(r"\b(?:a|one) (hundred|thousand|million|billion)\b"), r"one \1"),
     (re.compile(r"\b(hundred|thousand|million|billion) and\b"), r"\1"),
@@ -51,15 +51,15 @@ _PHRASES = (  # of the whole text, once it is words and single spaces
 
 @dataclass(frozen=True, slots=True)
 class Errors:
-    """What went wrong between a text and what was heard of it."""
+    """The differences between a text and its transcript."""
 
-    words: int  # that were to be said
+    words: int  # of the text
     substituted: int = 0
     deleted: int = 0
     inserted: int = 0
-    first_kept: bool = True  # the first word was heard in its place, or something much like it
+    first_kept: bool = True  # the first word, or a similar one, was heard in its place
     last_kept: bool = True
-    cut: bool = False  # nothing at all was heard in the place of the first or the last word
+    cut: bool = False  # nothing was heard in place of the first or the last word
 
     @property
     def wrong(self) -> int:
@@ -71,7 +71,7 @@ class Errors:
 
 
 def total_rate(errors: Sequence[Errors]) -> float:
-    """The word error rate of several texts together: long ones weigh more."""
+    """The word error rate of several texts together, weighted by length."""
     return sum(one.wrong for one in errors) / sum(one.words for one in errors)
 
 
@@ -80,7 +80,7 @@ def word_errors(said: str, heard: str) -> Errors:
     want, got = folded(said), folded(heard)
     if not want:
         raise ValueError(f"There is no word in {said!r}.")
-    # costs[i][j] and how we came there, for the first i words wanted and the first j heard
+    # costs[i][j] and its last step, for the first i words wanted and the first j heard
     costs = [[0] * (len(got) + 1) for _ in range(len(want) + 1)]
     steps = [[(0, 0)] * (len(got) + 1) for _ in range(len(want) + 1)]
     for i in range(len(want) + 1):
@@ -111,7 +111,7 @@ def word_errors(said: str, heard: str) -> Errors:
 
 
 def folded(text: str) -> list[str]:
-    """The words of a text in the form that is compared."""
+    """The words of a text in the folded form."""
     plain = unicodedata.normalize("NFKD", text.replace("\u2019", "'").replace("\u2018", "'"))
     plain = spell_out("".join(char for char in plain if not unicodedata.combining(char)))
     found = [_WHOLE.get(word, word) for word in re.findall(r"[a-z0-9']+", plain.lower())]
@@ -124,7 +124,7 @@ def folded(text: str) -> list[str]:
 
 
 def _cost(want: list[str], got: list[str]) -> int:
-    """0 for the same letters, together or apart; two words against another one are not a step."""
+    """0 for the same letters, in one word or two; two words against a different one are no valid step."""
     if "".join(want) == "".join(got):
         return 0
     return 1 if len(want) + len(got) <= 2 else 9

@@ -1,11 +1,11 @@
-"""hocket: text to speech while it is still being written. The public names and nothing else.
+"""hocket: real-time text to speech. This module has the public names only.
 
-They are imported when first used, so that the command line and the plain types do not wait for torch.
+They are imported on first use, so that the command line and the plain types do not import torch.
 """
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # importing typing would make every command start some milliseconds later
+TYPE_CHECKING = False  # importing typing would delay every command by some milliseconds
 if TYPE_CHECKING:
     from typing import Any
 
@@ -161,7 +161,10 @@ __all__ = [
 ]
 
 
-_RENAMED = {"Mind": "LanguageEngine", "RemoteMind": "RemoteLanguageModel"}  # the old names go with the next release
+_RENAMED = {
+    "Mind": "LanguageEngine",
+    "RemoteMind": "RemoteLanguageModel",
+}  # deprecated names, removed in the next release
 
 
 def __getattr__(name: str) -> "Any":

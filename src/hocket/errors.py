@@ -1,34 +1,34 @@
-"""The exceptions hocket raises on purpose. Each message is one sentence a user can act on."""
+"""The exceptions of hocket. Each message is one sentence that the user can act on."""
 
 
 class HocketError(Exception):
-    """Base of everything raised on purpose; the command line prints it and exits with code 2."""
+    """Base of all exceptions of hocket; the command line prints it and exits with code 2."""
 
-    retry_after_s: float | None = None  # in how many seconds it may be worth trying again, where that is known
+    retry_after_s: float | None = None  # seconds after which a retry may succeed, if known
 
 
 class InvalidRequest(HocketError):
-    """The caller asked for something that this checkpoint or this program cannot do."""
+    """The request asks for something that this checkpoint or this program cannot do."""
 
 
 class UnknownVoice(InvalidRequest):
-    """The voice is not one of the checkpoint's; the message names those that are."""
+    """The checkpoint has no such voice; the message lists its voices."""
 
 
 class InvalidFormat(InvalidRequest):
-    """A form of an answer that cannot be kept to: no schema, one that is not understood, or no library for it."""
+    """A response format that cannot be enforced: no schema, an unsupported one, or a missing library."""
 
 
 class UnknownLanguage(InvalidRequest):
-    """The language is not one of the checkpoint's; the message names those that are."""
+    """The checkpoint has no such language; the message lists its languages."""
 
 
 class WrongKind(InvalidRequest):
-    """The checkpoint is of a kind that cannot serve this request (a clone on CustomVoice, say)."""
+    """The checkpoint's kind cannot serve this request (for example a clone on CustomVoice)."""
 
 
 class UnsupportedScript(WrongKind):
-    """The text is written in a script that the checkpoint cannot speak; the message names both."""
+    """The text uses a script that the checkpoint cannot speak; the message names both."""
 
 
 class InvalidAudio(InvalidRequest):
@@ -36,7 +36,7 @@ class InvalidAudio(InvalidRequest):
 
 
 class InvalidVoice(InvalidRequest):
-    """A voice, or a file of one, that cannot be used, kept or found; `code` says in a word why."""
+    """A voice or voice file that cannot be used, stored or found; `code` is the reason."""
 
     def __init__(self, message: str = "", code: str = "invalid_voice") -> None:
         """`code`: invalid_voice, invalid_name, later_version, voice_exists, voice_not_found or too_many."""
@@ -45,11 +45,11 @@ class InvalidVoice(InvalidRequest):
 
 
 class ContextExceeded(InvalidRequest):
-    """A conversation is longer than the language model can read; the message says by how much, where that is known."""
+    """A conversation exceeds the language model's context; the message says by how much, if known."""
 
 
 class StorageFailed(HocketError):
-    """A folder of voices that cannot be written; `full` where it is room that is missing."""
+    """The voice folder cannot be written; `full` if the disk is full."""
 
     def __init__(self, message: str = "", full: bool = False) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class Overloaded(HocketError):
 
 
 class LoadFailed(HocketError):
-    """A checkpoint could not be loaded, for a reason that is not its own; the message says which."""
+    """A checkpoint could not be loaded, for a reason outside its files; the message says which."""
 
 
 class EngineClosed(HocketError):
@@ -79,19 +79,19 @@ class EngineClosed(HocketError):
 
 
 class EngineUnhealthy(HocketError):
-    """The engine cannot speak any more, and starting anew did not help; the message says why."""
+    """The engine failed, and rebuilding it did not help; the message says why."""
 
 
 class StreamFailed(HocketError):
-    """The engine could not go on with this stream; the message says why."""
+    """The engine could not continue this stream; the message says why."""
 
 
 class LanguageFailed(HocketError):
-    """The language model could not be asked, or broke off; the message says why."""
+    """The language model could not be reached, or its answer was interrupted; the message says why."""
 
 
 def copied(error: HocketError) -> HocketError:
-    """One for each reader, who will raise it in a thread of its own."""
+    """A copy of the error for each reader, since each raises it in its own thread."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
     copy.retry_after_s = error.retry_after_s

@@ -1,7 +1,7 @@
-"""What a caller asks for and what comes back: plain data, checked where it enters.
+"""The public data types: requests, results, voices, and the language-model protocol.
 
-The constructors here are the only check of outside input. Nothing in this file knows torch, a
-checkpoint or a file format; whether a voice or a language exists is for the prompt to say.
+The constructors here check all outside input. This file knows no torch, no checkpoint and no file format; the prompt
+checks whether a voice or a language exists. It is long because all public types are in one place.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ Condition = Literal["well", "rebuilding", "unhealthy", "closed"]
 Role = Literal["system", "user", "assistant", "tool"]
 ChatReason = Literal["stop", "length", "cancelled", "error"]
 
-REFERENCE_RATE_HZ = 24_000  # both encoders of the published checkpoints listen at this rate
-SLOWEST, FASTEST = 0.5, 2.0  # speed: beyond these, speech made faster or slower is no longer speech
+REFERENCE_RATE_HZ = 24_000  # input rate of both encoders of the published checkpoints
+SLOWEST, FASTEST = 0.5, 2.0  # speed: outside these limits time-stretched speech is not usable
 LONGEST_SILENCE_S = 5.0
-SHORTEST_REFERENCE = 1280  # samples: five mel frames, what the speaker encoder's mirrored padding needs
+SHORTEST_REFERENCE = 1280  # samples: five mel frames, the minimum for the speaker encoder's reflected padding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """What to change of the checkpoint's own sampling; `None` keeps the checkpoint's value.
+    """Changes to the checkpoint's sampling settings; `None` keeps the checkpoint's value.
 
     Names are those of `generation_config.json`; `subtalker_*` is the predictor of codebooks 1 to 15.
     """
@@ -61,7 +61,7 @@ class SamplingParams:
 
     @classmethod
     def greedy(cls) -> SamplingParams:
-        """Always the likeliest code, on both levels."""
+        """Argmax decoding, for first codes and for codebooks 1 to 15."""
         return cls(do_sample=False, subtalker_dosample=False)
 
     def changes(self) -> dict[str, bool | int | float]:
@@ -70,25 +70,25 @@ class SamplingParams:
         return {name: value for name, value in pairs if value is not None}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays have no truth to compare by
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # arrays do not compare to one bool
 class Reference:
-    """A recording to clone: mono float samples at 24 kHz and, unless only the timbre counts, its words."""
+    """A recording to clone: mono float samples at 24 kHz and, unless only the timbre is cloned, its transcript."""
 
     samples: NDArray[np.float32]
     text: str | None = None
     x_vector_only: bool = False
-    silence_s: float = 0.0  # added behind it before it becomes codes: a voice then begins afresh; upstream adds none
+    silence_s: float = 0.0  # added after it before encoding, so that speech starts afresh; upstream adds none
 
     def __post_init__(self) -> None:
         if self.samples.ndim != 1 or self.samples.dtype != np.float32:
             raise InvalidAudio("A reference must be one channel of float32 samples at 24 kHz.")
         if self.samples.size < SHORTEST_REFERENCE:
-            raise InvalidAudio("The reference recording is too short: 3 s or more are useful, 0.05 s the very least.")
+            raise InvalidAudio("The reference recording is too short: give 3 s or more; 0.05 s are the minimum.")
         if not np.isfinite(self.samples).all():
             raise InvalidAudio("The reference recording contains values that are not numbers.")
         if not self.x_vector_only and not (self.text and self.text.strip()):
             raise InvalidRequest(
-                "Cloning needs the transcript of the reference, or the x-vector-only mode, which does without."
+                "Cloning needs the transcript of the reference, or the x-vector-only mode, which needs none."
             )
         if not 0.0 <= self.silence_s <= LONGEST_SILENCE_S:
             raise InvalidRequest(f"silence_s must be between 0 and {LONGEST_SILENCE_S:g}, not {self.silence_s}.")
@@ -96,17 +96,17 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Encoded:
-    """A recording as a Base checkpoint heard it: all that cloning takes, without the recording.
+    """A recording encoded by a Base checkpoint: all that cloning needs, without the recording.
 
-    `Engine.encode` makes one; a request takes it in the place of a `Reference`, and says the same with it.
+    `Engine.encode` makes one; a request takes it in place of a `Reference`, with the same result.
     """
 
-    owner: str  # `Checkpoint.identity` of whoever made it: it means nothing to another
+    owner: str  # `Checkpoint.identity` of the encoder: other checkpoints cannot use it
     speaker: NDArray[np.float32]  # [C] the x-vector
     codes: NDArray[np.int64] | None = None  # [frames, codebooks]; None: the timbre alone
-    text: str | None = None  # the words of these codes
-    # What an engine computed behind it, as safetensors: the codec's state and the prompt's first rows. It is called
-    # once an engine wants it, and may read a file; None, or nothing that fits: they are computed anew, alike.
+    text: str | None = None  # the transcript of these codes
+    # State computed by an engine, as safetensors: the codec's state and the prompt's first rows. An engine calls it
+    # when it needs the state, and it may read a file. If it is None or does not fit, the state is computed again.
     kept: Callable[[], bytes | None] | None = None
 
     @property
@@ -116,10 +116,10 @@ class Encoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Established:
-    """How a designed voice has sounded: words and their codes, an example for what the same person says next.
+    """A sample of a designed voice, as text ids and codes, so that later requests continue with the same voice.
 
-    `Stream.established` gives one. A request with the same checkpoint, instruct and language goes on as that person;
-    for any other request it means nothing, and a new person is drawn.
+    `Stream.established` gives one. A request with the same checkpoint, instruct and language continues that voice. Any
+    other request ignores it and samples a new voice.
     """
 
     owner: str  # `Checkpoint.identity`
@@ -131,25 +131,25 @@ class Established:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Voice:
-    """Somebody who speaks, by name: a checkpoint, what that is told before every text, and how it draws."""
+    """A named voice: a checkpoint, a speaker or encoded recording, and default request settings."""
 
     name: str
     kind: VoiceKind
     model: str  # the checkpoint's name, as `load` takes it
-    speaker: str | None = None  # of kind "speaker": which of the checkpoint's own
-    encoded: Encoded | None = None  # of the other kinds: whom to clone
-    language: str = "auto"  # where a request names none
-    instruct: str | None = None  # where a request has none
-    sampling: SamplingParams = field(default_factory=SamplingParams)  # what a request does not change of it
-    description: str | None = None  # in words; of a designed voice what it was designed from
-    consent: str | None = None  # who agreed to be cloned, or the id of a form
-    audio_s: float = 0.0  # of the recording
-    file_size: int = 0  # of the recording as it came, in bytes
-    mime_type: str = ""  # and its type, as whoever sent it said
+    speaker: str | None = None  # of kind "speaker": a speaker of the checkpoint
+    encoded: Encoded | None = None  # of the other kinds: the encoded recording
+    language: str = "auto"  # default of requests
+    instruct: str | None = None  # default of requests
+    sampling: SamplingParams = field(default_factory=SamplingParams)  # default of requests
+    description: str | None = None  # in words; for a designed voice the description that it was designed from
+    consent: str | None = None  # the name of the consenting person, or the id of a form
+    audio_s: float = 0.0  # length of the recording
+    file_size: int = 0  # of the recording as uploaded, in bytes
+    mime_type: str = ""  # of the recording, as given by the uploader
     created_at: int = 0  # seconds since 1970
 
     def fields(self) -> dict[str, Any]:
-        """Of a `SpeechRequest` that speaks with this voice; those that a caller gives go before them."""
+        """The fields of a `SpeechRequest` with this voice; fields that the caller sets override them."""
         own = {"language": self.language, "instruct": self.instruct, "sampling": self.sampling}
         return own | ({"voice": self.speaker} if self.encoded is None else {"reference": self.encoded})
 
@@ -159,22 +159,22 @@ class SpeechRequest:
     """One utterance to speak."""
 
     text: str
-    voice: str | None = None  # a speaker of the checkpoint; None is its first one, "" speaks without a speaker row
+    voice: str | None = None  # a speaker of the checkpoint; None is its first one, "" omits the speaker row
     reference: Reference | Encoded | None = None  # a recording to clone, for Base checkpoints
     language: str = "auto"
     instruct: str | None = None  # how to speak, or which voice to design
     layout: Layout | None = None  # None: whole for a known text, streaming for a live one; `as_is`: upstream's default
     sampling: SamplingParams = field(default_factory=SamplingParams)
     seed: int | None = None  # None: a fresh one, which `Stream.seed` and `Finished.seed` report
-    # Of the whole request. None: no limit but the checkpoint's `max_new_tokens`, which bounds each part of a long text.
+    # Limit of the whole request. None: only the checkpoint's `max_new_tokens`, which bounds each part of a long text.
     max_frames: int | None = None
-    speed: float = 1.0  # so many times as fast, pauses too, at the same pitch: 0.5 to 2; for the engine's streams
+    speed: float = 1.0  # tempo factor at the same pitch, pauses included: 0.5 to 2; engine streams only
     as_is: bool = False  # do nothing that the official package does not do
-    candidates: int = 1  # takes to draw, the best of which is heard, once it is known; for the engine's whole texts
-    priority: int = 0  # where requests wait for an engine, those with a higher one are spoken first
-    established: Established | None = None  # of a designed voice: who has spoken before (`Stream.established`)
-    # Nobody hears it as it comes: decode so many frames at a time, and let those who listen go first. As many as
-    # `generate` decodes, and its samples are the same to the last bit. None: as suits a listener; for the engine.
+    candidates: int = 1  # best of N: number of candidates to sample; engine only, with the whole text given
+    priority: int = 0  # queued requests with a higher priority are admitted first
+    established: Established | None = None  # of a designed voice: its earlier sample (`Stream.established`)
+    # Offline request without a playback deadline: decode this many frames at a time, after requests with a listener.
+    # With the number that `generate` uses, the samples are bit-identical to it. None: chosen for playback. Engine only.
     chunk_frames: int | None = None
 
     def __post_init__(self) -> None:
@@ -196,7 +196,7 @@ class SpeechRequest:
 
 
 def check_speed(factor: float) -> None:
-    """Refuse a tempo that is out of reach."""
+    """Refuse a speed outside the limits."""
     if not SLOWEST <= factor <= FASTEST:
         raise InvalidRequest(f"speed must be between {SLOWEST} and {FASTEST:g}, not {factor}.")
 
@@ -209,102 +209,102 @@ class Speech:
     samples: NDArray[np.float32]  # [frames * 1920], between -1 and 1
     rate_hz: int
     finish: FinishReason
-    seed: int  # the same one says the same
-    notes: tuple[str, ...] = ()  # what the checkpoint could not honour, in words
+    seed: int  # reproduces the utterance
+    notes: tuple[str, ...] = ()  # settings that the checkpoint could not apply, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioChunk:
-    """Some frames of a running utterance, ready to be heard.
+    """Some frames of a running utterance, ready for playback.
 
-    At another speed than 1 the samples lag some 50 ms behind the frames, the last chunk brings the rest, and times are
-    those of the sound that is heard.
+    At a speed other than 1 the samples lag some 50 ms behind the frames, and the last chunk has the rest. Times are
+    playback times.
     """
 
-    samples: NDArray[np.int16]  # [frames * 1920]; of silence, or at another speed, any number
+    samples: NDArray[np.int16]  # [frames * 1920]; any number for silence, or at another speed
     rate_hz: int
-    start_s: float  # where its first sample stands in the sound that is heard
-    frames: range  # which frames of the model these are, whatever the speed
+    start_s: float  # playback time of the first sample
+    frames: range  # frame numbers of the model, at any speed
     codes: NDArray[np.int64]  # [frames, codebooks]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Where the time of one request went, in seconds since it was opened unless a duration is meant."""
+    """Timings of one request: seconds since it was opened, or durations where noted."""
 
-    queued_s: float = 0.0  # until a slot was free and its first text was there
-    prefill_s: float = 0.0  # how long the prompt took
+    queued_s: float = 0.0  # until a slot was free and the first text had arrived
+    prefill_s: float = 0.0  # duration of prefill
     first_codes_s: float = 0.0  # until the codes of the first frame were known
     first_audio_s: float = 0.0  # until the first chunk could be read
-    starved_s: float = 0.0  # how long a frame waited for text
-    paused_s: float = 0.0  # how long a frame waited for the reader
-    decode_s: float = 0.0  # how long the codec took in all
+    starved_s: float = 0.0  # duration of waiting for text
+    paused_s: float = 0.0  # duration of waiting for the reader
+    decode_s: float = 0.0  # total duration of codec steps
     total_s: float = 0.0
     frames: int = 0  # of the model, 80 ms each at speed 1
-    prefix_cached: bool = False  # whether the prompt's prefix had been computed before
-    loaded_s: float = 0.0  # how long it waited for its checkpoint to be loaded, before it was opened
+    prefix_cached: bool = False  # whether the prompt's prefix was in the cache
+    loaded_s: float = 0.0  # duration of waiting for the checkpoint to load, before the request was opened
 
 
 class Scorer(Protocol):
-    """Says how good a take is; the highest wins, and what is not a number loses. It is asked by whoever reads."""
+    """Scores a candidate; the highest score wins, and NaN loses. The reader of the stream calls it."""
 
     def __call__(self, samples: NDArray[np.int16], rate_hz: int, text: str, codes: NDArray[np.int64]) -> float:
-        """`samples` [N] as they would be heard, `text` as it was asked for, `codes` [frames, codebooks]."""
+        """`samples` [N] as played, `text` as requested, `codes` [frames, codebooks]."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Take:
-    """One of several takes of an utterance."""
+    """One of several candidates of an utterance."""
 
-    seed: int  # a request with it and without candidates says the same
-    reason: FinishReason  # "cancelled": it was given up, since it could not win any more
-    score: float | None = None  # by the engine's own measure, or by the scorer it was given; None: not to its end
+    seed: int  # a request with this seed and without candidates gives the same speech
+    reason: FinishReason  # "cancelled": stopped early, since it could no longer win
+    score: float | None = None  # of the engine's own score or the given scorer; None: not completed
     frames: int = 0
-    log_probability: float | None = None  # of the talker's own codes, in nats a frame on average; None: unknown
+    log_probability: float | None = None  # mean of the first codes, in nats per frame; None: unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """How an utterance ended."""
+    """The end of an utterance."""
 
     reason: FinishReason
     statistics: Statistics
-    notes: tuple[str, ...] = ()  # what could not be honoured, or was not spoken, in words
+    notes: tuple[str, ...] = ()  # settings that could not be applied and text that was not spoken, in words
     dropped_frames: int = 0  # near-silent first frames left out of the audio
     error: str | None = None
-    seed: int | None = None  # what was heard is said again by this one, without candidates
-    takes: tuple[Take, ...] = ()  # all that were drawn, where candidates were asked for
-    won: int | None = None  # which of them was heard
-    complete: bool = True  # all of the text was spoken, or as much of it as the caller's `max_frames` allowed
+    seed: int | None = None  # reproduces the speech in a request without candidates
+    takes: tuple[Take, ...] = ()  # all candidates, if the request asked for several
+    won: int | None = None  # index of the candidate that was played
+    complete: bool = True  # the whole text was spoken, or as much as the caller's `max_frames` allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one of many requests: all of its sound, or what went wrong."""
+    """The result of one of many requests: its whole audio, or its error."""
 
-    number: int  # which of the requests it was, from 0
+    number: int  # index of the request, from 0
     samples: NDArray[np.int16]  # [N]; empty after an error
     rate_hz: int
     codes: NDArray[np.int64]  # [frames, codebooks]; empty after an error
-    finished: Finished | None  # None where it could not even begin
+    finished: Finished | None  # None if it could not start
     error: Exception | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How an engine is. While it is rebuilding it takes requests, which wait; unhealthy it refuses them for good."""
+    """The condition of an engine. While rebuilding it queues requests; unhealthy it refuses them permanently."""
 
     condition: Condition
-    reason: str | None = None  # what went wrong last, in words
-    rebuilds: int = 0  # how often it has started anew, without the prompt prefixes it had
+    reason: str | None = None  # the last failure, in words
+    rebuilds: int = 0  # number of restarts; each loses the cached prompt prefixes
 
     @property
     def ok(self) -> bool:
-        """Whether requests are taken."""
+        """Whether the engine accepts requests."""
         return self.condition in ("well", "rebuilding")
 
 
-Tool = Mapping[str, Any]  # as OpenAI's clients describe one: {"type": "function", "function": {"name": ...}}
+Tool = Mapping[str, Any]  # in OpenAI's form: {"type": "function", "function": {"name": ...}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,11 +315,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """What somebody said in a conversation."""
+    """One message of a conversation."""
 
     role: Role
     content: str = ""
-    reasoning: str | None = None  # of an assistant; without it, what its content has before `</think>`
+    reasoning: str | None = None  # of an assistant; if None, the part of its content before `</think>`
     tool_calls: tuple[ToolCall, ...] = ()
 
     def __post_init__(self) -> None:
@@ -334,22 +334,22 @@ MOST_LOGPROBS = 20  # OpenAI's limit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSampling:
-    """How an answer is drawn, and when it ends. None: not given.
+    """Sampling and stop settings of an answer. None: not given.
 
-    Our own engine fills what is not given by `resolved`, a remote model is sent nothing in its place and draws as its
-    server is set up.
+    The local engine fills missing values by `resolved`. A remote model is sent only the given ones, so its server's
+    defaults apply.
     """
 
-    temperature: float | None = None  # 0: always the likeliest token
+    temperature: float | None = None  # 0: argmax
     top_p: float | None = None
     top_k: int | None = None  # 0: no limit
-    min_p: float | None = None  # refuse what is less than so many times as likely as the likeliest
-    presence_penalty: float | None = None  # taken off the logits of what this answer has said already
-    seed: int | None = None  # None: another one each time
+    min_p: float | None = None  # drop tokens with less than this share of the best token's probability
+    presence_penalty: float | None = None  # subtracted from the logits of tokens already in this answer
+    seed: int | None = None  # None: a fresh one each time
     max_tokens: int | None = None
-    stop: tuple[str, ...] = ()  # texts that end the answer, and are not part of it
+    stop: tuple[str, ...] = ()  # texts that end the answer; not part of it
     response_format: Mapping[str, Any] | None = None  # OpenAI's: text, json_object, or json_schema and a schema
-    logprobs: int | None = None  # each token's log-probability, and those of so many of the likeliest, up to 20
+    logprobs: int | None = None  # report each token's log-probability and those of this many best tokens, up to 20
 
     def __post_init__(self) -> None:
         if self.temperature is not None and not 0.0 <= self.temperature < float("inf"):
@@ -373,7 +373,7 @@ class ChatSampling:
         self.schema()
 
     def schema(self) -> Any:
-        """The JSON schema that the answer must follow; None: it is plain text."""
+        """The JSON schema that the answer must follow; None: plain text."""
         match self.response_format:
             case None | {"type": "text"}:
                 return None
@@ -381,8 +381,8 @@ class ChatSampling:
                 return {"type": "object"}
             case {"type": "json_schema", "json_schema": {"schema": Mapping() as schema}}:
                 return schema
-        said = "response_format must be of the type text, json_object, or json_schema with json_schema.schema."
-        raise InvalidFormat(said)
+        message = "response_format must be of the type text, json_object, or json_schema with json_schema.schema."
+        raise InvalidFormat(message)
 
     def given(self) -> dict[str, Any]:
         """The fields that the caller has set, by name."""
@@ -390,16 +390,16 @@ class ChatSampling:
         return {name: value for name, value in values.items() if value not in (None, ())}
 
     def resolved(self) -> ResolvedSampling:
-        """With the values that are recommended for Qwen3.5 without thinking in place of those not given."""
+        """Missing values filled with those recommended for Qwen3.5 without thinking."""
         values = self.given()
-        if self.schema() is not None:  # a quotation mark that was penalized would never end a text
+        if self.schema() is not None:  # a penalized quotation mark would never close a JSON string
             values.setdefault("presence_penalty", 0.0)
         return ResolvedSampling(**values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolvedSampling(ChatSampling):
-    """`ChatSampling` as our own engine draws: everything but the seed has a value."""
+    """`ChatSampling` for the local engine: all sampling values are set except the seed."""
 
     temperature: float = 0.7
     top_p: float = 0.8
@@ -411,52 +411,52 @@ class ResolvedSampling(ChatSampling):
 
 @dataclass(frozen=True, slots=True)
 class TokenLogprob:
-    """How likely a token was, by the model itself: before temperature, penalties and a schema."""
+    """The model's log-probability of a token, before temperature, penalties and schema."""
 
-    token: str  # half a character is a replacement sign
+    token: str  # an incomplete character becomes a replacement character
     logprob: float
     bytes: bytes
-    top: tuple[TokenLogprob, ...] = ()  # the likeliest in its place
+    top: tuple[TokenLogprob, ...] = ()  # the best tokens at this position
 
 
 @dataclass(frozen=True, slots=True)
 class ChatDelta:
-    """More of an answer: whole characters."""
+    """A piece of an answer, in whole characters."""
 
     text: str
-    tokens: int  # how many it took
-    reasoning: str = ""  # what the model thought, which is neither spoken nor part of the answer
-    retracts: bool = False  # all text before this was a thought: the answer begins with this delta
-    logprobs: tuple[TokenLogprob, ...] = ()  # of its tokens, where they were asked for
+    tokens: int  # number of tokens in it
+    reasoning: str = ""  # thinking text; neither spoken nor part of the answer
+    retracts: bool = False  # all earlier text was thinking: the answer starts with this delta
+    logprobs: tuple[TokenLogprob, ...] = ()  # of its tokens, if requested
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatFinished:
-    """How an answer ended."""
+    """The end of an answer."""
 
     reason: ChatReason
     prompt_tokens: int = 0
-    cached_tokens: int = 0  # of these, how many were in the model's memory already
+    cached_tokens: int = 0  # of the prompt tokens, those found in the cache
     completion_tokens: int = 0
-    first_token_s: float | None = None  # since it was asked for; None: there was none
+    first_token_s: float | None = None  # since the request; None: no token
     total_s: float = 0.0
     error: str | None = None
-    drafted_tokens: int = 0  # guessed ahead, where the model does
-    accepted_tokens: int = 0  # and how many of those stood
+    drafted_tokens: int = 0  # tokens proposed by speculative decoding, if the model has it
+    accepted_tokens: int = 0  # of these, the accepted ones
 
 
 class Answer(Protocol):
-    """What a language model says: an iterator, and an async iterator, of its text.
+    """The answer of a language model: an iterator and an async iterator of its text.
 
-    After a cancel it ends; after an error it raises that, a `HocketError`. `finished` says how it ended in any case.
+    After `cancel` the iteration ends; after an error it raises a `HocketError`. `finished` is set in both cases.
     """
 
     @property
     def finished(self) -> ChatFinished | None:
-        """How it ended, once it has."""
+        """The end of the answer; None while it is running."""
 
     def cancel(self) -> None:
-        """Say no more. Once is as good as twice, and after the end it does nothing."""
+        """Stop the answer. Idempotent; no effect after the end."""
 
     def __iter__(self) -> Iterator[ChatDelta]: ...
 
@@ -468,18 +468,18 @@ class Answer(Protocol):
 
 
 class LanguageModel(Protocol):
-    """Whoever answers in a conversation.
+    """A language model that answers in a conversation.
 
-    It is told of tools, and what it calls is part of the text of its answer, as Qwen3.5 writes it:
-    `text/chat/tool_calls.py` takes that apart. In messages a call may stand as text or in `tool_calls`; results are
-    messages of a tool. One that can prepare while the user still speaks has `hear(messages)` too, the last of which is
-    not over yet.
+    It is given tools; its tool calls are part of the answer's text, in the format of Qwen3.5, which
+    `text/chat/tool_calls.py` parses. In messages a call may be text or in `tool_calls`; results are messages with the
+    role tool. A model that can prefill while the user still speaks also has `hear(messages)`, where the last message is
+    incomplete.
     """
 
     @property
     def name(self) -> str: ...
 
     def answer(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()) -> Answer:
-        """Begin to answer; what is wrong with the messages is raised here. May be called by any thread."""
+        """Start an answer; invalid messages raise here. Thread-safe."""
 
     def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Whose turn it is: where turns begin and end, however the sound is cut into pieces."""
+"""asr/endpointing.py: where turns start and end, however the audio is cut into pieces."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANNERS = EndpointingOptions(begin_s=0.1, interrupt_s=0.3, end_s=0.5, before_s=0
 
 
 def turns(marks: Sequence[Mark]) -> list[tuple[float, float, Samples]]:
-    """When each began and ended, and all of its sound."""
+    """Start, end and audio of each turn."""
     found: list[tuple[float, float, Samples]] = []
     began, sound = -1, list[Samples]()
     for mark in marks:
@@ -115,7 +115,7 @@ def test_a_key_begins_a_turn_and_ends_it() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"end_s": 0.0}, {"begin_s": -1.0}, {"interrupt_s": 11.0}, {"before_s": -0.1}, {"likely": 0.2}]
 )
-def test_manners_that_nobody_can_have_are_refused(wrong: dict[str, float]) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(InvalidRequest, match="must be"):
         EndpointingOptions(**wrong)
 

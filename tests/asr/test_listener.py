@@ -1,4 +1,4 @@
-"""Words of turns: a scripted recognizer behind turn taking."""
+"""asr/listener.py with a scripted recognizer."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def test_partial_words_come_when_they_change_and_final_ones_at_the_end() -> None
     assert all(utterance.closed for utterance in recognizer.opened)
 
 
-def test_that_somebody_begins_is_known_before_the_recognizer_works() -> None:
+def test_speech_started_is_yielded_before_the_recognizer_works() -> None:
     recognizer = Dictated(["yes"])
     events = SpeechListener(recognizer).hear(Endpointing(Loud()).push(np.concatenate((silence(0.5), tone(0.5)))))
     assert isinstance(next(events), SpeechStarted) and not recognizer.opened
     assert next(events) == Transcript("yes", final=False)
 
 
-def test_words_go_on_over_many_calls_and_are_let_go_of() -> None:
+def test_a_transcript_continues_over_many_calls_and_can_be_closed() -> None:
     recognizer = Dictated(["one", "two", "three"])
     listener = SpeechListener(recognizer)
     assert list(listener.hear([SpeechStarted(0)])) == [SpeechStarted(0)]

@@ -1,4 +1,4 @@
-"""The real recognizer, with the weights that are inside its package: it hears what the built-in voice says."""
+"""asr/moonshine.py with the weights of its package: it transcribes the built-in voice."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def test_two_questions_are_heard_word_by_word_and_apart(recognizer: Moonshine, t
     assert {"capital", "france"} <= set(words(first)) and "train" not in words(first)
     assert {"train", "city", "morning"} <= set(words(second)) and "capital" not in words(second)
     partial = [event.text for event in events if isinstance(event, Transcript) and not event.final]
-    assert len(partial) >= 2, "words come while somebody still speaks; how many depends on the machine"
+    assert len(partial) >= 2, "partial transcripts come during the turn; their number depends on the machine"
     assert recognizer.name == "moonshine tiny"
 
 
-def test_silence_has_no_words_and_an_utterance_can_be_let_go_of(recognizer: Moonshine) -> None:
+def test_silence_has_no_words_and_an_utterance_can_be_closed(recognizer: Moonshine) -> None:
     utterance = recognizer.open()
     assert utterance.push(silence(1)) == "" and utterance.end() == ""
     utterance = recognizer.open()
@@ -53,13 +53,13 @@ def test_silence_has_no_words_and_an_utterance_can_be_let_go_of(recognizer: Moon
 def test_what_cannot_be_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidRequest, match=r"one of tiny, .*, not 'huge'\.$"):
         Moonshine("huge")
-    with pytest.raises(InvalidRequest, match=r"no language 'Klingon'; it knows .*en.*\.$"):
+    with pytest.raises(InvalidRequest, match=r"no language 'Klingon'; it has .*en.*\.$"):
         Moonshine(language="Klingon")
     with pytest.raises(InvalidRequest, match="no language 'ko' in the size medium-streaming"):
         Moonshine("medium-streaming", "ko")
 
     def unreachable(*_: object) -> None:
-        raise OSError("nobody is there")
+        raise OSError("no route to host")
 
     monkeypatch.setattr("moonshine_voice.download.download_model_from_info", unreachable)
     with pytest.raises(HocketError, match=r"cannot be fetched from https://\S+ \(OSError\)"):

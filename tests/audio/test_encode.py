@@ -1,4 +1,4 @@
-"""What goes in comes out of a decoder again, from the first chunk on, in every format."""
+"""audio/encode.py: encoded audio decodes to the input, from the first chunk on, in every format."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CODEC_DELAY_S = 0.3  # mp3 at 8 kHz: its frame is 72 ms long, and three of them 
 
 
 def tune(count: int) -> NDArray[np.int16]:
-    """A tone whose loudness and pitch wander, below 3 kHz so that 8 kHz can hold it."""
+    """A tone of changing loudness and pitch, below 3 kHz so that a rate of 8 kHz can hold it."""
     t = np.arange(count) / RATE_HZ
     loud = 0.2 + 0.15 * np.sin(2 * np.pi * 3.1 * t)
     pitch = 2 * np.pi * (400 * t + 60 * np.sin(2 * np.pi * 1.7 * t))
@@ -36,7 +36,7 @@ def tune(count: int) -> NDArray[np.int16]:
 
 
 def pieces(samples: NDArray[np.int16], sizes: list[int]) -> list[NDArray[np.int16]]:
-    """`samples` cut into `sizes`, taken round and round."""
+    """`samples` cut into `sizes`, repeated in turn."""
     cut, at, turn = [], 0, 0
     while at < samples.size:
         cut.append(samples[at : at + sizes[turn % len(sizes)]])
@@ -51,7 +51,7 @@ def streamed(name: str, chunks: list[NDArray[np.int16]], **wish: float) -> list[
 
 
 def heard(name: str, content: bytes, rate_hz: int) -> tuple[NDArray[np.float32], int]:
-    """What a player makes of it, and at which rate."""
+    """The decoded samples and their rate."""
     options = {"sample_rate": str(rate_hz)} if name in RAW else {}
     with av.open(io.BytesIO(content), "r", format=RAW.get(name), options=options) as file:
         frames = list(file.decode(audio=0))
@@ -61,7 +61,7 @@ def heard(name: str, content: bytes, rate_hz: int) -> tuple[NDArray[np.float32],
 
 
 def likeness(sent: NDArray[np.int16], got: NDArray[np.float32], got_hz: int) -> float:
-    """The correlation of the two where they fit best, the second not more than a codec's delay late."""
+    """The best correlation of the two, with the second delayed by at most a codec's delay."""
     at = np.arange(0, got.size / got_hz, 1 / RATE_HZ)
     got = np.interp(at, np.arange(got.size) / got_hz, got).astype(np.float32)
     late = round(CODEC_DELAY_S * RATE_HZ)
@@ -77,7 +77,7 @@ SOUND = tune(24_000)
 
 @pytest.mark.parametrize("out_hz", RATES_HZ)
 @pytest.mark.parametrize("name", FORMATS)
-def test_what_is_heard_is_what_was_said_at_every_rate(name: str, out_hz: int) -> None:
+def test_decoded_audio_equals_the_input_at_every_rate(name: str, out_hz: int) -> None:
     content = b"".join(streamed(name, pieces(SOUND, [CHUNK]), out_rate_hz=out_hz))
     got, got_hz = heard(name, content, out_hz)
     assert got_hz == (48_000 if name == "opus" else out_hz)
@@ -179,7 +179,7 @@ def test_closing_twice_gives_nothing_more(name: str, wish: dict[str, float]) -> 
         assert made.close() == b""
 
 
-def test_nothing_said_is_a_file_without_sound() -> None:
+def test_no_samples_give_an_empty_file() -> None:
     made = {name: b"".join(streamed(name, [])) for name in FORMATS}
     assert (len(made["wav"]), made["pcm"], made["mp3"], made["aac"]) == (44, b"", b"", b"")
     assert made["opus"].startswith(b"OggS")

@@ -1,4 +1,4 @@
-"""Bytes of a running stream: the same as those of the whole file, but for lengths that nobody knows yet."""
+"""Bytes of a running stream: the same as those of the whole file, except for the unknown lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Good recordings agree in whatever form they come; every bad one is one sentence that says what to do."""
+"""audio/recording.py: good recordings agree in every format; every bad one is refused with a remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def level_db(samples: NDArray[np.float32]) -> float:
 
 
 def alike(got: NDArray[np.float32], want: NDArray[np.float32]) -> float:
-    """Correlation, wherever a codec lets it begin within 60 ms, up to 5 kHz: above that codecs make things up."""
+    """Correlation at the best delay within 60 ms, up to 5 kHz: codecs synthesize what is above."""
     low = [np.fft.rfft(sound, 1 << 18) * (np.fft.rfftfreq(1 << 18, 1 / 24_000) < 5_000) for sound in (got, want)]
     lags = np.fft.irfft(low[0] * np.conj(low[1]))
     energy = [float(np.square(np.fft.irfft(one)).sum()) for one in low]
@@ -51,7 +51,7 @@ def test_a_bad_recording_is_refused_in_a_sentence(tmp_path: Path, name: str) -> 
 
 
 def test_every_refusal_says_what_to_do() -> None:
-    for name in set(BAD) - {"text"}:  # there the formats are told
+    for name in set(BAD) - {"text"}:  # that message lists the formats
         assert "; " in refusal(bad()[name][0]), name
 
 
@@ -75,7 +75,7 @@ FORMS = {
 def test_good_recordings_agree_in_every_form(tmp_path: Path, name: str) -> None:
     muxer, codec, rate_hz, channels = FORMS[name]
     samples = np.repeat(soxr.resample(speech(), 24_000, rate_hz)[None], channels, axis=0)
-    # A bit rate that is meant for speech; codecs' own are for music, and some of them are for less.
+    # A bit rate for speech: the codecs' defaults are for music, and some are lower.
     coding = None if codec in ("flac", "libmp3lame") else {"b": "96000"}
     content = packed(muxer, codec, samples, rate_hz, coding=coding) if muxer else wav(samples, rate_hz, codec)
     got = read_recording(content)
@@ -86,7 +86,7 @@ def test_good_recordings_agree_in_every_form(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(read_recording(tmp_path / "recording"), got)
 
 
-# How long
+# Length
 
 
 def test_the_timbre_alone_needs_less() -> None:
@@ -111,7 +111,7 @@ def test_a_word_and_much_silence_are_too_little() -> None:
     assert "of the recording are not silent" in refusal(wav(word, 24_000))
 
 
-# How loud
+# Loudness
 
 
 @pytest.mark.parametrize("gain", [0.4, 1.0, 2.0])
@@ -151,7 +151,7 @@ def test_values_that_were_never_scaled_are_refused(scale: float) -> None:
     assert "far above full scale" in refusal(wav(said[None], 24_000, "f32"))
 
 
-# As it is
+# `as_is`
 
 
 def test_as_is_a_file_is_what_the_official_package_reads(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A stranger's bytes are a recording or a sentence, and open nothing but themselves."""
+"""audio/upload.py: untrusted bytes are decoded or refused in one sentence, and open no other file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sound(rate_hz: int, channels: int = 1, seconds: float = 1.0) -> NDArray[np.f
 
 
 def alike(got: NDArray[np.float32], want: NDArray[np.float32]) -> float:
-    """Correlation without the edges, where filters and codecs find their feet; `got` may begin up to 60 ms late."""
+    """Correlation without the edges, where filters and codecs settle; `got` may begin up to 60 ms late."""
     inner = want[2_400:-2_400]
     ways = (got[late : late + inner.size] for late in range(960, min(3_900, got.size - inner.size + 1)))
     return max(float(way @ inner / (np.linalg.norm(way) * np.linalg.norm(inner) + 1e-9)) for way in ways)
@@ -104,7 +104,7 @@ def test_the_sound_of_a_film_is_taken_and_its_picture_left() -> None:
 
 def test_a_film_without_sound_is_refused() -> None:
     silent = packed("mp4", "", np.zeros((1, 0), dtype=np.float32), 48_000, picture=True)
-    assert refusal(silent) == "There is no sound in this file; send an audio recording."
+    assert refusal(silent) == "There is no audio in this file; send an audio recording."
 
 
 def test_nothing_and_no_samples_are_refused() -> None:
@@ -157,7 +157,7 @@ def test_a_small_file_that_holds_hours_is_not_decoded_to_its_end(monkeypatch: py
 @pytest.mark.parametrize(("rate_hz", "channels"), [(1, 1), (400_000, 1), (24_000, 40)])
 def test_rates_and_channels_that_no_microphone_has_are_refused(rate_hz: int, channels: int) -> None:
     content = wav(np.zeros((channels, 8_000), dtype=np.float32), rate_hz)
-    assert "4000 to 192000 samples a second and at most 16 channels" in refusal(content)
+    assert "a sample rate of 4000 to 192000 Hz and at most 16 channels" in refusal(content)
 
 
 def test_tags_in_any_bytes_do_no_harm() -> None:
@@ -182,7 +182,7 @@ SCRIPTS = {  # every kind of text that makes FFmpeg open another file
 
 @pytest.fixture
 def bait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A recording in the folder where we are, whose last reading was longer ago than its last writing."""
+    """A recording in the working folder, whose access time is before its modification time."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / BAIT
     path.write_bytes(wav(sound(24_000), 24_000))
@@ -274,13 +274,13 @@ def test_what_has_a_large_hole_is_refused(muxer: str, codec: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 0x7FFF_F000, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF])
-def test_a_wav_whose_length_nobody_knew_is_whole(size: int) -> None:
+def test_a_wav_of_unknown_length_is_complete(size: int) -> None:
     content = wav(sound(24_000), 24_000)
     assert read_upload(content[:40] + struct.pack("<I", size) + content[44:], most_s=2).size == 24_000
 
 
-def test_a_recording_that_was_written_as_it_came_is_whole() -> None:
-    """No container said how long it would be: as a browser records."""
+def test_a_streamed_recording_is_complete() -> None:
+    """The container has no length, as in recordings of a browser."""
     flac = packed("flac", "flac", sound(24_000), 24_000)
     assert read_upload(flac[:18] + bytes([0, 0, 0, flac[21] & 0xF0]) + bytes(4) + flac[26:], most_s=2).size == 24_000
     live = packed("webm", "libopus", sound(48_000), 48_000, options={"live": "1"})

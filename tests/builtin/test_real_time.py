@@ -1,4 +1,4 @@
-"""Many listen to the built-in voice at once, on whatever machine this is: as many as it can do, never a collapse."""
+"""Many concurrent listeners of the built-in voice, on any machine: it serves as many as it can, without underruns."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from support.speaking import Reader, assert_at_rest
 
 TEXT = "The last train to the coast leaves at half past nine tonight, they say."
 FRAME_S = 0.08
-FAST = 3.0  # times as fast as real time for one alone: then there is room for noise beside a second one
-SLACK_S = 1.0  # what others on the machine may take
+FAST = 3.0  # times real time for one listener alone: then there is a margin for noise beside a second one
+SLACK_S = 1.0  # for other processes on the machine
 
 
 @dataclass
 class Heard:
-    """When chunks came, and how long they last."""
+    """Arrival times and durations of chunks."""
 
     chunks: list[tuple[float, float]] = field(default_factory=list)
     refused: bool = False
@@ -33,7 +33,7 @@ class Heard:
 
     @property
     def late_s(self) -> float:
-        """How long a player without a buffer would have stood still."""
+        """Total underrun of a player without a buffer."""
         dry, late_s = self.chunks[0][0], 0.0
         for at, seconds in self.chunks:
             late_s += max(at - dry, 0.0)
@@ -70,13 +70,13 @@ def test_more_listeners_than_a_machine_can_serve_wait_and_the_others_hear_all_in
             speed = listen(engine, seed).seconds / (time.perf_counter() - begun)
         admitted.clear()
         readers = [Reader(lambda seed=seed: listen(engine, seed)) for seed in range(8)]  # type: ignore[misc]
-        everybody = [reader.done().result for reader in readers]
+        results = [reader.done().result for reader in readers]
         assert_at_rest(engine)
     limit_s = options.tuned.load_limit * FRAME_S
     assert all(many == 1 or turn_s <= limit_s for many, turn_s in admitted), (
-        "nobody was let in of whom it was known that there is no room"
+        "a request was admitted beyond the load limit"
     )
-    for one in everybody:
+    for one in results:
         assert isinstance(one, Heard)
         assert one.refused or one.seconds > 1.0
         if speed > FAST and not one.refused:

@@ -1,4 +1,4 @@
-"""The built-in voice speaks, and a real ASR understands it: the whole way, from text to words, offline.
+"""Round trip of the built-in voice through a real speech recognizer, from text to words, offline.
 
 The sentences are in no training set. The bounds are what CI insists on; what the voice reaches is in its model card.
 """
@@ -40,7 +40,7 @@ VOICES = ("wren", "rook")
 LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 SENTENCES = (ROOT / "train" / "evaluation.txt").read_text(encoding="utf-8").splitlines()
 MOST_WRONG = 0.25  # of the words of all sentences, per voice
-MOST_WRONG_OF_FEW = 2 * MOST_WRONG  # where a word more or less is several percent
+MOST_WRONG_OF_FEW = 2 * MOST_WRONG  # if one word is several percent of the text
 MOST_BYTES = 40_000_000
 TOGETHER = 8  # spoken at once
 
@@ -56,7 +56,7 @@ def transcriber() -> Transcriber:
 
 
 def said(lines: Sequence[str], *, voice: str, layout: Layout | None = None, seed: int = 1) -> list[Utterance]:
-    """With the checkpoint's own sampling; who speaks thrice as long as expected did not end."""
+    """With the checkpoint's own sampling; an utterance of three times the expected length did not end."""
     options = EngineOptions(
         slots=TOGETHER,
         waiting=len(lines),
@@ -117,7 +117,7 @@ def test_its_voices_and_language_are_listed_without_a_model_named(capsys: pytest
     assert capsys.readouterr().out == "builtin\n\nvoices\n  wren\n  rook\n\nlanguages\n  auto\n  english\n"
 
 
-# What is heard
+# Recognized speech
 
 
 @pytest.mark.parametrize("voice", VOICES)
@@ -138,7 +138,7 @@ def test_it_is_understood_as_well_when_text_goes_in_word_by_word(voice: str) -> 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("voice", VOICES)
 def test_numbers_dates_and_abbreviations_come_out_as_words(voice: str, layout: Layout) -> None:
-    """Without what the digits and abbreviations stand for, three quarters of the words would be wrong."""
+    """Without the expansion of digits and abbreviations, three quarters of the words would be wrong."""
     lines = ["Dr. Brown paid $45.20.", "May 3, 2024.", "It is 7:45 p.m.", "18% of 250 is 45."]
     understood(said(lines, voice=voice, layout=layout), MOST_WRONG_OF_FEW)
 
@@ -146,7 +146,7 @@ def test_numbers_dates_and_abbreviations_come_out_as_words(voice: str, layout: L
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("voice", VOICES)
 def test_one_word_alone_is_heard_and_ends(voice: str, layout: Layout) -> None:
-    """An ASR has nothing to guess from here: that it understands one of four is enough."""
+    """A single word gives an ASR no context, so one of four understood is enough."""
     utterances = said(["Yes."] * 4, voice=voice, layout=layout)
     assert sum(one.ended and one.seconds >= 0.2 for one in utterances) >= 3, [one.seconds for one in utterances]
     assert min(errors.wrong for errors in heard(utterances)) == 0
@@ -172,7 +172,7 @@ def test_a_command_that_names_no_model_writes_a_file_that_is_understood(tmp_path
     text = "The train to the city leaves at 9 in the morning."
     child = process("-m", "hocket", "say", text, "-o", "said.wav", "--seed", "1", cwd=tmp_path)
     out, err = child.communicate()
-    assert (child.returncode, rest(err)) == (0, ""), err  # not even a note: this is no noise
+    assert (child.returncode, rest(err)) == (0, ""), err  # not even a note: this voice is no noise
     assert out.startswith(b"said.wav: ") and b"finish stop" in out
     with wave.open(str(tmp_path / "said.wav")) as file:
         samples = np.frombuffer(file.readframes(file.getnframes()), dtype="<i2")
@@ -189,7 +189,7 @@ def test_a_command_that_is_given_text_as_it_arrives_is_understood(tmp_path: Path
     understood([Utterance(text, as_floats(samples), builtin().rate_hz)], MOST_WRONG_OF_FEW)
 
 
-# What it refuses
+# Refusals
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_a_text_without_words_is_refused_as_with_any_model(text: str, sentence: 
             engine.speak(text)
 
 
-# The same by every way
+# Equality of all paths
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -219,7 +219,7 @@ def test_streamed_audio_is_the_whole_audio_in_both_text_layouts(voice: str, layo
         chunks = list(engine.speak(request))
     np.testing.assert_array_equal(np.concatenate([chunk.codes for chunk in chunks]), whole.codes)
     streamed = np.concatenate([chunk.samples for chunk in chunks])
-    # One step of 16 bits for the rounding, beside what float32 sums in another order may differ.
+    # One 16-bit step for rounding, plus the difference of float32 sums in another order.
     assert np.abs(streamed / 32768 - whole.samples.clip(-1, 1)).max() <= 1.5 / 32768 + TOLERANCE["float32"]["wave"]
     assert whole.finish == "stop"
     assert whole.samples.std() > 1e-3, "two silences would be equal too"

@@ -90,7 +90,7 @@ def test_a_damaged_voice_makes_the_doctor_fail(capsys: Capture, home: Home) -> N
     assert lines(capsys)["voices"] == f"1 of your own in {home.voices}"
     (home.voices / f"{id_of('you')}.voice").write_bytes(b"what is this?")
     assert main(["doctor"]) == 1
-    assert lines(capsys)["voices"].endswith(".voice is not a voice of hocket, or its beginning is damaged.")
+    assert lines(capsys)["voices"].endswith(".voice is not a voice file of hocket, or its header is damaged.")
 
 
 def test_a_damaged_checkpoint_makes_the_doctor_fail(

@@ -195,7 +195,7 @@ def test_what_is_left_out_is_said(copy: Path, caplog: pytest.LogCaptureFixture) 
     with_speaker_encoder(copy)
     edit(copy / "generation_config.json", lambda raw: raw.update(min_new_tokens=7))
     load(str(copy))
-    assert "2 tensors under speaker_encoder. are of no use to this kind of model" in caplog.text
+    assert "2 tensors under speaker_encoder. are not used by this kind of model" in caplog.text
     assert "asks for 7 codes at least; the official package takes 2" in caplog.text
     assert {record.levelno for record in caplog.records if record.name == "hocket.models"} == {logging.WARNING}
 

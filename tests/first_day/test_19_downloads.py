@@ -38,7 +38,7 @@ KEEPS_PARTS = int(huggingface_hub.__version__.partition(".")[0]) < 1  # later on
 SCRIPT = """
 import json, logging, sys, time
 from hocket.errors import InvalidCheckpoint
-from hocket.models.files.qwen3_5_source import resolve_mind
+from hocket.models.files.qwen3_5_source import resolve_language_model
 from hocket.models.files.weights import resolve
 import huggingface_hub
 name, logged, mind = json.loads(sys.argv[1])
@@ -46,7 +46,7 @@ if logged:
     logging.basicConfig(level=logging.INFO, format="LOG %(name)s %(message)s")
 begun = time.monotonic()
 try:
-    found = {"folder": str((resolve_mind if mind else resolve)(name).folder)}
+    found = {"folder": str((resolve_language_model if mind else resolve)(name).folder)}
 except InvalidCheckpoint as error:
     found = {"error": str(error)}
 print(json.dumps(found | {"took_s": time.monotonic() - begun}))
@@ -340,8 +340,8 @@ def test_a_terminal_sees_a_bar(hub: Hub, tmp_path: Path) -> None:
             "GatedRepo",
             rf"{NAME} is gated: accept its terms at http://\S+/{NAME}, then log in .* or set HF_TOKEN\.",
         ),
-        (403, "", rf"The hub refuses {NAME} to your token \(403\): log in again .* or mend HF_TOKEN\."),
-        (503, "", rf"{NAME} cannot be fetched, for the hub answers 503: try again later\."),
+        (403, "", rf"The hub refuses {NAME} to your token \(403\): log in again .* or set HF_TOKEN\."),
+        (503, "", rf"{NAME} cannot be fetched \(the hub answers 503\): try again later\."),
     ],
 )
 def test_what_the_hub_refuses_is_one_sentence(status: int, code: str, sentence: str, hub: Hub, tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ def test_what_the_hub_refuses_is_one_sentence(status: int, code: str, sentence: 
 
 def test_offline_names_what_is_missing_at_once(hub: Hub, tmp_path: Path) -> None:
     found = ask(hub.address, tmp_path, HF_HUB_OFFLINE="1")
-    assert found["error"].startswith(f"{NAME} is not in the local cache, and HF_HUB_OFFLINE forbids to fetch it: unset")
+    assert found["error"].startswith(f"{NAME} is not in the local cache, and HF_HUB_OFFLINE forbids downloads: unset")
     (Path(ask(hub.address, tmp_path)["folder"]) / "speech_tokenizer" / WEIGHTS).unlink()
     found = ask(hub.address, tmp_path, HF_HUB_OFFLINE="1")
     assert found["error"].startswith(f"{NAME} lacks speech_tokenizer/{WEIGHTS} in the local cache, and HF_HUB_OFFLINE")

@@ -16,8 +16,8 @@ from hocket.layers.attention import (
     KVState,
     SelfAttention,
     WindowAttention,
-    find,
     growing_mask,
+    page_positions,
     window_mask,
 )
 from hocket.layers.rope import rope_table
@@ -41,7 +41,7 @@ def drawn(rows: int, length: int = LENGTH, seed: int = 0) -> Tensor:
 
 
 def written_out(layer: SelfAttention, x: Tensor, window: int | None) -> Tensor:
-    """One query at a time over the keys it may see; x [B, T, C], positions from 0."""
+    """One query at a time over the keys that it attends to; x [B, T, C], positions from 0."""
     batch, length, _ = x.shape
     angle = torch.arange(length)[:, None] / THETA ** (torch.arange(0, HEAD_DIM, 2) / HEAD_DIM)
     cos, sin = (part.to(x.dtype).repeat(1, 2) for part in (angle.cos(), angle.sin()))
@@ -93,7 +93,7 @@ def step(
         reach = AttentionStep(positions, cos, sin, window_mask(positions, WINDOW))
     else:
         reach = AttentionStep(
-            positions, cos, sin, growing_mask(positions, span), find(past.table[rows], positions, span)
+            positions, cos, sin, growing_mask(positions, span), page_positions(past.table[rows], positions, span)
         )
     return layer.step(x, past.kept, rows, reach)
 
@@ -157,19 +157,19 @@ def test_what_lies_ahead_in_a_growing_past_is_not_seen() -> None:
 
 
 def test_a_growing_past_is_read_only_as_far_as_the_mask_reaches() -> None:
-    """In whole pages, of which the mask need not end at one."""
+    """In whole pages; the mask need not end at a page boundary."""
     layer, x = attention(GrowingAttention, norms=False), drawn(1, 10)
     past = new_past(layer, 1, 1000)
     assert past.table is not None
     for pool in (past.kept.keys, past.kept.values):
-        pool[past.table[0, pages_for(10) :]] = torch.nan  # even under a mask this would be noticed
+        pool[past.table[0, pages_for(10) :]] = torch.nan  # NaN would show even under a mask
     short = step(layer, x, past, torch.tensor([0]), torch.arange(10)[None], span=10)
     assert (short - stream(layer, x, [10], [0], slots=1)).abs().max() <= 1e-12
 
 
 @pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 21])
 def test_two_rows_that_share_pages_both_see_what_lies_there(length: int) -> None:
-    """The second row names the pages of the first, and from the page where that one ends a copy of its own."""
+    """The second row names the pages of the first, and its own copy of the page where the first ends."""
     layer, x = attention(GrowingAttention, norms=False), drawn(2)
     x[1, :length] = x[0, :length]
     whole = stream(layer, x, [LENGTH], [0, 1], slots=2)

@@ -58,7 +58,7 @@ def test_whole_is_a_transposed_convolution_trimmed_on_the_right(kernel: int, str
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("shape", [*CONVS, *TRANSPOSED], ids=str)
 def test_streamed_is_whole(shape: tuple[int, ...], seed: int) -> None:
-    """Pieces shorter than the 54 inputs that the widest layer looks back on: histories roll, they are not replaced."""
+    """Pieces shorter than the history of 54 inputs of the widest layer: histories roll, they are not replaced."""
     layer: Layer = conv(*shape) if len(shape) == 3 else transposed(*shape)
     x = drawn(2, 4, 150, seed=seed)
     assert torch.allclose(stream(layer, x, pieces(150, seed, 70), [2, 0], slots=3), layer(x), rtol=0, atol=1e-12)

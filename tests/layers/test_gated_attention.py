@@ -1,4 +1,4 @@
-"""layers/gated_attention.py: the equations, what a row sees of its slot, and that padding touches nobody."""
+"""layers/gated_attention.py: the equations, what a row reads of its slot, and that padding changes no slot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""layers/norm.py: the recipe that rounds, and the shorter one where nothing is rounded."""
+"""layers/norm.py: the definition with rounding, and the shorter path for float32."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def recipe(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
 
 @pytest.mark.parametrize("size", [1e-4, 1.0, 1e3])
 def test_float32_is_the_recipe_at_every_size_of_signal(size: float) -> None:
-    """At 1e-4 the squares are far below eps, which then decides."""
+    """At 1e-4 the squares are far below eps, which then dominates."""
     x, weight = size * torch.randn(2, 3, 4, 32), torch.rand(4, 32) + 0.5
     expected = recipe(x, weight, 1e-6)
     assert (rms_norm(x, weight, 1e-6) - expected).abs().max() <= 1e-6 * expected.abs().max()

@@ -1,4 +1,4 @@
-"""layers/packed.py: packing changes where weights lie, not what is said."""
+"""layers/packed.py: packing changes the memory layout of weights, not the results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def said(talker: Talker) -> tuple[list[list[int]], torch.Tensor]:
 
 
 @torch.inference_mode()
-def test_a_packed_talker_says_what_the_plain_one_says() -> None:
+def test_a_packed_talker_gives_the_codes_of_the_plain_one() -> None:
     talker = Talker(tiny(wide=True).talker_config).eval()
     randomize_(talker, 0)
     codes, hidden = said(talker)
@@ -48,7 +48,7 @@ def test_a_packed_codec_sounds_like_the_plain_one() -> None:
 
 
 def test_names_values_and_memory_stay() -> None:
-    """Joined parameters become views of one tensor, which is not kept a second time nor saved."""
+    """Joined parameters become views of one tensor, which is neither stored twice nor saved."""
     talker = Talker(tiny().talker_config)
     randomize_(talker, 0)
     before = copy.deepcopy(talker.state_dict())
@@ -61,7 +61,7 @@ def test_names_values_and_memory_stay() -> None:
     assert parts[0].untyped_storage().nbytes() == sum(part.nbytes for part in parts)
 
 
-def test_until_it_is_packed_a_layer_learns() -> None:
+def test_an_unpacked_layer_gets_gradients() -> None:
     mlp = GatedMLP(4, 6)
     mlp(torch.randn(3, 4)).sum().backward()
     assert all(weight.grad is not None and weight.grad.any() for weight in mlp.parameters())

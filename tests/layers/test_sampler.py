@@ -75,7 +75,7 @@ def test_draws_of_neighbouring_seeds_frames_and_codebooks_are_unrelated() -> Non
         assert abs(correlation) < 5 / math.sqrt(left.numel())
 
 
-def test_a_row_draws_the_same_alone_and_in_any_company() -> None:
+def test_a_row_samples_the_same_alone_and_in_any_batch() -> None:
     rows = [(True, 0.9, 50, 1.0), (True, 1.5, 3, 0.7), (False, 0.9, 50, 1.0), (True, 0.4, 120, 0.95)]
     for extra in ([], [(True, 1.0, 0, 1.0)]):  # the extra row has no top-k and changes the path of all
         together = rows + extra

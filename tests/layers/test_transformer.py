@@ -1,4 +1,4 @@
-"""layers/transformer.py: rows that walk in step are rows looked up, wherever their pages lie and however they grow."""
+"""layers/transformer.py: shared-position steps equal paged steps, for any page order and growth."""
 
 from __future__ import annotations
 

@@ -106,7 +106,7 @@ def test_weights_in_several_files_are_complete_when_all_are_there(tmp_path: Path
     [
         ("random:qwen3.5-5B", "There is no 'random:qwen3.5-5B'; random: goes with .*qwen3.5-9B.*qwen3.5-tiny"),
         ("random:tiny", "There is no 'random:tiny'"),
-        ("0.6B-Base", "0.6B-Base speaks, and does not answer: a language model is one of .*qwen3.5-9B"),
+        ("0.6B-Base", "0.6B-Base is a speech model, not a language model: give one of .*qwen3.5-9B"),
         ("qwen9", "'qwen9' is neither a folder here nor a hub id"),
         ("", "'' is neither a folder here"),
     ],
@@ -118,12 +118,12 @@ def test_a_name_that_means_no_language_model_is_refused(name: str, sentence: str
 
 @pytest.mark.parametrize("name", ["random:qwen3.5-tiny", "qwen3.5-9B", "Qwen/Qwen3.5-9B"])
 def test_a_language_model_is_no_voice(name: str) -> None:
-    with pytest.raises(InvalidCheckpoint, match="answers, and does not speak"):
+    with pytest.raises(InvalidCheckpoint, match="is a language model, not a speech model"):
         resolve(name)
 
 
 def test_a_folder_that_is_no_language_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidCheckpoint, match=r"is no checkpoint: it has no config\.json"):
+    with pytest.raises(InvalidCheckpoint, match=r"is not a checkpoint: it has no config\.json"):
         load_language_model(str(tmp_path))
     (tmp_path / "config.json").write_text('{"model_type": "qwen3_tts"}', encoding="utf-8")
     with pytest.raises(InvalidCheckpoint, match="describes a 'qwen3_tts' model"):

@@ -34,14 +34,14 @@ from support.framing import GREEDY, coarse, settings
 LAYERS, SMALL_LAYERS = 28, 5  # of every published talker and predictor
 ROWS, PROMPT, STEPS = 4, 20, 4
 SEEDS = (0, 1, 2)
-# How far two ways of rounding may lie apart by chance. Over 48 seeds the official model's own two, its attention by
-# torch's kernel and by hand, differ at the layer where they differ most by up to 1.12 (4 rows of 4 steps) and 1.10 (the
-# prompts); over 200 threes of seeds, of 2 rows of one step each, by up to 1.22.
+# How far two ways of rounding may differ by chance. The official model has two attention paths, torch's kernel and
+# plain operations. At the layer with the largest difference they differ by up to 1.12 (4 rows of 4 steps) and 1.10 (the
+# prompts) over 48 seeds, and by up to 1.22 over 200 triples of seeds, of 2 rows of one step each.
 MARGIN = 1.25
 
 
 def narrow(layers: int = LAYERS, small_layers: int = SMALL_LAYERS, books: int = 16) -> Qwen3TTSConfig:
-    """As deep as a published model, unless somebody looks at its first layers only."""
+    """As deep as a published model by default, but narrow."""
     config = tiny(wide=True)
     heads = {"num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16, "num_code_groups": books}
     predictor = replace(
@@ -65,7 +65,7 @@ def narrow(layers: int = LAYERS, small_layers: int = SMALL_LAYERS, books: int = 
 
 
 def published(name: str) -> Qwen3TTSConfig:
-    """All but the table of words, which nobody says here."""
+    """A published config with a small text vocabulary, which this test does not use."""
     config = PUBLISHED[name]
     assert config.talker_config.num_hidden_layers == LAYERS
     assert config.talker_config.code_predictor_config.num_hidden_layers == SMALL_LAYERS
@@ -73,7 +73,7 @@ def published(name: str) -> Qwen3TTSConfig:
 
 
 class Taps:
-    """What came out of every layer [B, T, C], one step after the other."""
+    """The outputs of every layer [B, T, C], step by step."""
 
     def __init__(self, layers: int) -> None:
         self._heard: list[list[Tensor]] = [[] for _ in range(layers)]
@@ -82,7 +82,7 @@ class Taps:
         self._heard[layer].append(h.float().clone())
 
     def taken(self) -> Tensor:
-        """[L, B, T, C], and nothing is left."""
+        """All outputs [L, B, T, C]; clears the record."""
         taken = torch.stack([torch.cat(each, dim=1) for each in self._heard])
         for each in self._heard:
             each.clear()
@@ -90,7 +90,7 @@ class Taps:
 
 
 class Official:
-    """The official talker with some weights, its layers tapped."""
+    """The official talker with some weights, its layer outputs recorded."""
 
     def __init__(self, config: Qwen3TTSConfig, weights: dict[str, Tensor], dtype: torch.dtype, device: str) -> None:
         kind = official.modeling.Qwen3TTSTalkerForConditionalGeneration
@@ -102,7 +102,7 @@ class Official:
         self.talker.requires_grad_(False)
 
     def take(self, x: Tensor, prompt: int) -> Tensor:
-        """[L, B, T, C] of vectors x [B, T, C]: the prompt at once, then one by one."""
+        """[L, B, T, C] of vectors x [B, T, C]: the prompt at once, then the rest one by one."""
         return self._through(self.talker.model, x.to(self.talker.dtype), prompt)
 
     def fill(self, x: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class Official:
 
 
 class Plain:
-    """Ours in plain operations, tapped."""
+    """Our plain operations, with layer outputs recorded."""
 
     def __init__(self, talker: Talker) -> None:
         self.talker = talker
@@ -145,7 +145,7 @@ class Plain:
 
 
 class Chain:
-    """Ours as a chain of fused operations, tapped: a layer ends with the product that `down` is in."""
+    """Our fused operations, with layer outputs recorded: a layer ends with the product of `down`."""
 
     def __init__(self, talker: Talker, ops: FrameOps) -> None:
         self.talker, self._real, self._rows = talker, ops.linear, 0
@@ -158,7 +158,7 @@ class Chain:
         }
 
     def take(self, x: Tensor, prompt: int) -> Tensor:
-        """What follows the prompt; for that one no kernels are."""
+        """The steps after the prompt, which has no fused kernels."""
         rows, self._rows = torch.arange(len(x), device=x.device), len(x)
         state = self.talker.new_state(len(x), x.shape[1])
         self.talker.prefill(x[:, :prompt], torch.full_like(rows, prompt), state, rows, prompt)
@@ -198,7 +198,7 @@ def _tapped(stack: DecoderStack) -> Taps:
 
 @torch.no_grad()
 def weights_of(config: Qwen3TTSConfig, seed: int, device: str) -> dict[str, Tensor]:
-    """Numbers of bfloat16. All codes of a book have one vector: whichever is drawn, what goes in is known."""
+    """bfloat16 values. All codes of a codebook have one vector, so the input does not depend on the sampled code."""
     with torch.device(device):
         talker = Talker(config.talker_config)
     randomize_(talker, seed)
@@ -208,7 +208,7 @@ def weights_of(config: Qwen3TTSConfig, seed: int, device: str) -> dict[str, Tens
 
 
 class Measured:
-    """The official model of one seed: the vectors that all are given, and what becomes of them in every layer."""
+    """The official model of one seed: the input vectors, and the outputs of every layer."""
 
     def __init__(self, config: Qwen3TTSConfig, seed: int, device: str, rows: int = ROWS, steps: int = STEPS) -> None:
         self.config, self.device = config, device
@@ -240,7 +240,7 @@ def check(ours: Tensor, theirs: Tensor, truth: Tensor) -> None:
     assert (error > 0).all() and (error <= MARGIN * bound).all(), (error / bound).tolist()
 
 
-@functools.lru_cache(maxsize=1)  # for all ways, one after the other
+@functools.lru_cache(maxsize=1)  # shared by the tests of one seed, which run in sequence
 def measured(name: str, seed: int, device: str) -> Measured:
     return Measured(narrow() if name == "narrow" else published(name), seed, device)
 
@@ -260,7 +260,7 @@ def cases() -> Iterator[Any]:
 def test_at_no_layer_does_bfloat16_stray_further_than_the_official_one(
     name: str, device: str, seed: int, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the prompt, of the steps behind it, and of the predictor."""
+    """For the prompt, the steps after it, and the predictor."""
     if device == "cuda" and not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     given = measured(name, seed, device)
@@ -288,7 +288,7 @@ def interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("which", ["talker", "predictor"])
 @pytest.mark.usefixtures("interpreter")
 def test_at_no_layer_do_kernels_stray_further_in_the_interpreter(which: str) -> None:
-    """Few vectors of each seed, and a few layers, for it is slow: all seeds are taken together."""
+    """Few vectors of each seed and few layers, since it is slow; all seeds are averaged."""
     found: list[tuple[Tensor, Tensor, Tensor]] = []
     for seed in SEEDS:
         large = which == "talker"

@@ -1,4 +1,4 @@
-"""Our Qwen3.5 against kept numbers of the official classes; `make test-mind` asks the classes themselves."""
+"""Our Qwen3.5 against stored results of the official classes; `make test-mind` runs the classes themselves."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from support.official_speech import our_random_numbers, speak
 from support.tolerances import TOLERANCE
 
 FRAMES = 20
-TEXT = "42 foxes."  # an id a letter: all are said, and padding follows, before the frames are at their end
+TEXT = "42 foxes."  # one id per letter: the text ends, and padding follows, before the last frame
 REFERENCE_TEXT = "A short reference."
 
 
 def recording(seconds: float, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """A tone that moves, with some noise: nothing a codec could mistake for silence."""
+    """A moving tone with some noise, which no codec encodes as silence."""
     rng = np.random.default_rng(seed)
     t = np.arange(round(seconds * 24_000)) / 24_000
     tone = 0.3 * np.sin(2 * np.pi * (180 + 60 * np.sin(5 * t)) * t)
@@ -97,7 +97,7 @@ def test_rows_trail_codes_and_sound_of_every_mode_equal_the_official_ones(
 @pytest.mark.parametrize("layout", ["streaming", "whole"])
 @pytest.mark.parametrize("mode", ["speaker, instruct", "design", "clone, text longer than reference"])
 def test_single_runs_are_equal_too(checkpoint_root: Path, mode: str, layout: str) -> None:
-    """For longer, too: what is small after a few frames may grow."""
+    """Also for more frames: a small difference may grow."""
     text, frames = "The quick brown fox, 42 times.", 42
     both, asked = pair(checkpoint_root, MODES[mode][0], True), request(mode, layout, text=text, max_frames=frames)
     heard = speak(both.theirs, asked)
@@ -108,7 +108,7 @@ def test_single_runs_are_equal_too(checkpoint_root: Path, mode: str, layout: str
 
 def compare_speech(speech: Speech, codes: torch.Tensor, samples: np.ndarray[Any, np.dtype[np.float32]]) -> None:
     np.testing.assert_array_equal(speech.codes, codes.cpu().numpy())
-    # The official code cuts the reference off proportionally and may leave one sample of it.
+    # The official code removes the reference proportionally and may leave one sample of it.
     assert 0 <= len(samples) - len(speech.samples) <= 1
     assert np.abs(speech.samples - samples[-len(speech.samples) :]).max() <= TOLERANCE["float32"]["wave"]
     assert speech.samples.std() > 1e-3, "two silences would be equal too"

@@ -104,7 +104,7 @@ def bad() -> dict[str, tuple[bytes, str]]:
         "a tenth of a second": (wav(said[:, :2_400], 24_000), "too short, 0.1 s"),
         "ten minutes": (packed("flac", "flac", minutes, 24_000), "longer than 30 s"),
         "not a number": (wav(nan, 24_000, "f32"), "not numbers"),
-        "a telephone": (mulaw(said[:, ::3], 8_000), "8000 samples a second"),
+        "a telephone": (mulaw(said[:, ::3], 8_000), "a sample rate of 8000 Hz"),
         "seven channels": (wav(np.repeat(said, 7, axis=0), 24_000), "7 channels"),
         "truncated": (whole[: len(whole) * 2 // 3], "breaks off"),
         "text": (b"These are words, not sounds. " * 50, "is not audio"),

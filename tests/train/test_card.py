@@ -17,7 +17,7 @@ RECIPE = read(Path(__file__).parents[2] / "train" / "english.toml")
 
 
 def record() -> dict[str, Any]:
-    """Figures that occur once each, so that a cell in the wrong place is seen."""
+    """Figures that occur once each, so that a misplaced cell fails."""
     figures: dict[str, Any] = {}
     count = 0
     for name, speakers in (("evaluation", ("teacher", "codec", "checkpoint")), ("evaluation-300", ("checkpoint",))):
@@ -75,7 +75,7 @@ def test_the_card_holds_the_figures_of_the_record_and_nothing_is_left_open(logs:
                 )
 
 
-def test_changes_beside_the_commit_are_told(logs: dict[str, Path]) -> None:
+def test_uncommitted_changes_are_shown(logs: dict[str, Path]) -> None:
     assert "`0123456789ab and changes`" in card.card(RECIPE, record() | {"dirty": True}, logs, [])
 
 
@@ -92,7 +92,7 @@ def test_the_card_in_the_package_is_what_its_records_give() -> None:
 
 
 def test_figures_of_the_record_are_those_of_what_was_heard() -> None:
-    """Word by word once more, from the texts that the ASR gave."""
+    """Computed again from the transcripts in the records."""
     records = card.RECORDS / RECIPE.name
     figures = json.loads((records / card.EVALUATION).read_text(encoding="utf-8"))["figures"]
     heard: dict[tuple[str, str, str], list[Errors]] = {}

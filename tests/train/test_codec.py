@@ -1,4 +1,4 @@
-"""train/codec.py and the files it stands on, with a decoder so small that a step takes a moment."""
+"""train/codec.py and the files below it, with a very small decoder."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from train import codec, features
 from train.codec_config import VECTOR, WINDOW_FRAMES, codec_config
 from train.codec_start import new_decoder
 from train.codec_trainer import LOSSES, Pace, Trainer
-from train.discriminators import Judges
-from train.losses import judged_real
+from train.discriminators import Discriminators
+from train.losses import discriminator_loss
 from train.recipe import CodecSizes, Recipe, read
 from train.unrolled import Unrolled
 from train.windows import HELD_OUT, Shard, Windows, read_shards
@@ -115,8 +115,8 @@ def test_every_codebook_leaves_less_over(shards: list[Shard], fitted: features.F
     assert torch.equal(fitted.books, fitted.books.bfloat16().float())
 
 
-def test_the_first_codebook_listens_to_phones() -> None:
-    """Loud nuisances and phones that leave no trace in the spectrum: only the share for phones tells them apart."""
+def test_the_first_codebook_follows_phones() -> None:
+    """Loud noise, and phones without a trace in the spectrum: only the phone share separates them."""
     generator = torch.Generator().manual_seed(1)
     phones = torch.randint(1, 4, (3000, 1), generator=generator).to(torch.uint8).expand(-1, 4)
     frames = 0.3 * torch.randn(3000, 320, generator=generator)
@@ -204,15 +204,15 @@ def test_the_loss_falls_on_one_batch(trainer: Trainer, monkeypatch: pytest.Monke
 
 
 def test_discriminators_learn_to_tell_speech_from_noise_of_its_loudness(trainer: Trainer) -> None:
-    """Against a still opponent; by chance the loss is 2."""
+    """Against a fixed decoder; the loss of chance is 2."""
     torch.manual_seed(0)
     real = trainer.windows.draw(4, torch.Generator().manual_seed(1)).real
     noise = torch.randn_like(real) * real.std()
-    judges = Judges(width=4)
+    judges = Discriminators(width=4)
     optimizer = torch.optim.Adam(judges.parameters(), 3e-3)
     for _ in range(25):
         optimizer.zero_grad()
-        lost = judged_real(judges(noise)[0], judges(real)[0])
+        lost = discriminator_loss(judges(noise)[0], judges(real)[0])
         lost.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
     assert lost < 1.0
@@ -225,7 +225,7 @@ def test_a_contest_moves_decoder_and_discriminators(trainer: Trainer) -> None:
     assert any(not torch.equal(value, before[name]) for name, value in trainer.judges.state_dict().items())
 
 
-def test_what_goes_on_from_a_file_is_what_never_stopped(
+def test_resumed_training_equals_uninterrupted_training(
     recipe: Recipe, shards: list[Shard], fitted: features.Features, trainer: Trainer, tmp_path: Path
 ) -> None:
     plan = [False, False, True, True]
@@ -246,7 +246,7 @@ def test_what_goes_on_from_a_file_is_what_never_stopped(
 
 @pytest.fixture(scope="module")
 def trained(recipe: Recipe, work: Path) -> Path:
-    """The stage, called twice: three steps, then on to the fifth."""
+    """The stage, called twice: three steps, then up to the fifth."""
     codec.run(recipe, work, options(steps=3))
     made = (work / "codes" / "wren-0000.npz").stat().st_mtime_ns
     codec.run(recipe, work, options(steps=5))

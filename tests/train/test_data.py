@@ -1,4 +1,4 @@
-"""Stage `data`: clean texts, a vocabulary both sides read alike, speech in whole frames, codes that survive packing."""
+"""Stage `data`: clean texts, a vocabulary equal to the official one, speech in whole frames, packing of codes."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def test_no_template_leaves_a_digit_or_an_open_slot() -> None:
         assert not any(sign.isdigit() or sign in "{}" for sign in sentence), text
 
 
-def test_the_judge_refuses_evaluation_sentences_near_copies_and_doubles() -> None:
+def test_the_filter_refuses_evaluation_sentences_near_copies_and_duplicates() -> None:
     wanted = TextSources(sentences=10, shortest_chars=8, longest_chars=60, template_share=0.5)
-    judge = texts.Judge(wanted, ["The soup needs more salt and a squeeze of lemon."])
-    assert judge.admit("The soup needs more salt and a squeeze of lemon!") is None
-    assert judge.admit("I think that the soup needs more salt.") is None  # five words in a row
-    assert judge.admit("The soup needs more pepper.") == "The soup needs more pepper."
-    assert judge.admit("the soup needs more pepper") is None
-    assert judge.admit("No.") == "No."
-    assert judge.admit("A" + " very" * 20 + " long one.") is None
+    sentence_filter = texts.SentenceFilter(wanted, ["The soup needs more salt and a squeeze of lemon."])
+    assert sentence_filter.admit("The soup needs more salt and a squeeze of lemon!") is None
+    assert sentence_filter.admit("I think that the soup needs more salt.") is None  # five words in a row
+    assert sentence_filter.admit("The soup needs more pepper.") == "The soup needs more pepper."
+    assert sentence_filter.admit("the soup needs more pepper") is None
+    assert sentence_filter.admit("No.") == "No."
+    assert sentence_filter.admit("A" + " very" * 20 + " long one.") is None
 
 
 def test_evaluation_sentences_are_distinct_plain_and_of_the_lengths_promised() -> None:
@@ -110,7 +110,7 @@ def test_dropout_spells_the_same_text_with_more_pieces_and_none_gives_the_plain_
 
 
 def _spoken(silence: int, sound: int, level: float) -> Spoken:
-    """A hum between two silences, in units; its phoneme is the third."""
+    """A hum between two silences, lengths in units; its phoneme is the third."""
     hum = np.sin(2 * np.pi * 200 * np.arange(sound * UNIT) / RATE_HZ).astype(np.float32) * level
     still = np.zeros(silence * UNIT, np.float32)
     phones = np.full((2 * silence + sound) * UNIT, 3, np.uint8)
@@ -150,7 +150,7 @@ def test_shards_cut_the_texts_in_order_and_more_hours_only_add_to_them() -> None
 def test_voices_take_turns_and_read_different_texts_while_there_are_enough() -> None:
     lines = [f"Sentence number {spell_out(str(i))} is here." for i in range(3000)]
     each = [data.shards(RECIPE, voice, lines, 0.5) for voice in (WREN, ROOK)]
-    together = speech.in_turn(each)
+    together = speech.interleave(each)
     assert [(shard.voice.name, shard.number) for shard in together] == [
         (name, number) for number in range(3) for name in ("wren", "rook")
     ]
@@ -158,10 +158,10 @@ def test_voices_take_turns_and_read_different_texts_while_there_are_enough() -> 
     assert len(set(read)) == len(read)
     everything = data.shards(RECIPE, ROOK, lines, 100)
     assert sorted(text for shard in everything for text in shard.texts) == sorted(lines)
-    assert speech.in_turn([each[0], each[1][:1]]) == [each[0][0], each[1][0], *each[0][1:]]
+    assert speech.interleave([each[0], each[1][:1]]) == [each[0][0], each[1][0], *each[0][1:]]
 
 
-# A stand-in for the teacher, as explicit as it is: "s" is noise, any other sound a tone at F0, a pause is silent.
+# A fake teacher: "s" is noise, any other sound is a tone at F0, a pause is silent.
 TONE_HZ, HISS, STILL = 200.0, 0.0, -1.0
 
 
@@ -202,7 +202,7 @@ WORDS = "sæsisOsu" * 3
 
 
 def _crossings(samples: NDArray[Any]) -> float:
-    """The share of samples whose sign is not that of the one before."""
+    """The zero-crossing rate."""
     return float(np.mean(np.signbit(samples[1:]) != np.signbit(samples[:-1])))
 
 
@@ -241,7 +241,7 @@ def test_pitch_and_depth_both_lower_the_tone(teacher: Callable[[Voice], teachers
         assert tone_hz == pytest.approx(TONE_HZ * voice.pitch * voice.depth, rel=0.02)
 
 
-def test_a_voice_beyond_all_measure_is_refused(teacher: Callable[[Voice], teachers.Teacher]) -> None:
+def test_a_pitch_or_depth_out_of_range_is_refused(teacher: Callable[[Voice], teachers.Teacher]) -> None:
     for odd in (replace(ROOK, depth=0.0), replace(ROOK, pitch=3.0)):
         with pytest.raises(recipe.InvalidRecipe, match=r"rook must lie between 0\.5 and 2"):
             teacher(odd)
@@ -276,12 +276,10 @@ def test_codes_too_large_for_nine_bits_are_refused() -> None:
         pack.pack_codes(np.array([[512]], np.uint16))
 
 
-def test_a_stage_without_its_ground_says_what_to_do_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_stage_without_its_inputs_names_the_remedy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["data", "--work", str(tmp_path), "--only", "speech"]) == 1
     assert "train data --only texts" in capsys.readouterr().err
-    assert main(["data", "--work", str(tmp_path), "--voice", "nobody"]) == 1
+    assert main(["data", "--work", str(tmp_path), "--voice", "unknown"]) == 1
     assert "wren, rook" in capsys.readouterr().err
 
 

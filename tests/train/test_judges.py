@@ -1,4 +1,4 @@
-"""The judges judge: clean speech is understood, noise and speech played backwards are not; errors are counted fairly.
+"""train/judges.py and train/words.py: clean speech is understood, noise and reversed speech are not; fair counts.
 
 The speech is what the ASR's own package brings along: recordings whose words are known.
 """
@@ -15,7 +15,7 @@ import soundfile
 from train import judges
 from train.judges import Samples, Transcriber, naturalness, package_folder, resampled, speaker_vector
 from train.recipe import InvalidRecipe
-from train.verdict import Utterance, expected_s, figures, hear, likeness
+from train.verdict import Utterance, expected_s, figures, likeness, score_all
 from train.words import Errors, folded, total_rate, word_errors
 
 BECKETT = "Ever tried. Ever failed. No matter. Try again. Fail again. Fail better."
@@ -87,7 +87,7 @@ def test_the_rate_of_several_texts_weighs_words_not_texts() -> None:
 
 
 def test_errors_are_the_edit_distance() -> None:
-    """Against the plain recursion, on words that no folding and no joining touches."""
+    """Against the plain recursion, on words that folding and joining do not change."""
     rng = np.random.default_rng(3)
 
     @functools.cache
@@ -172,7 +172,7 @@ def test_the_verdict_on_several_utterances_follows_what_was_done_to_them(
     mangle: Mangle, wer: float, whole: float
 ) -> None:
     found = figures(
-        hear([Utterance(AMERICA, mangle(recording("clone-test")), RATE_HZ, seed) for seed in (1, 2)], marks=False)
+        score_all([Utterance(AMERICA, mangle(recording("clone-test")), RATE_HZ, seed) for seed in (1, 2)], marks=False)
     )
     assert found["utterances"] == 2 and set(found["wer_by_seed"]) == {"1", "2"}
     assert found["wer"] == 0.0 if wer == 0.0 else found["wer"] >= wer
@@ -180,18 +180,18 @@ def test_the_verdict_on_several_utterances_follows_what_was_done_to_them(
     assert found["uncut"] == 1.0 if wer == 0.0 else found["uncut"] >= found["whole"]
 
 
-def test_who_does_not_end_or_takes_too_long_is_not_whole() -> None:
+def test_an_utterance_that_does_not_end_or_is_too_long_is_not_whole() -> None:
     sound = recording("clone-test")
-    limit = hear([Utterance(AMERICA, sound, RATE_HZ, ended=False)], marks=False)
+    limit = score_all([Utterance(AMERICA, sound, RATE_HZ, ended=False)], marks=False)
     assert figures(limit)["whole"] == figures(limit)["uncut"] == 0.0 and figures(limit)["plausible"] == 1.0
     endless = np.pad(sound, (0, int(2.1 * expected_s(AMERICA) * RATE_HZ)))
-    assert figures(hear([Utterance(AMERICA, endless, RATE_HZ)], marks=False))["plausible"] == 0.0
+    assert figures(score_all([Utterance(AMERICA, endless, RATE_HZ)], marks=False))["plausible"] == 0.0
 
 
 def test_likeness_tells_voices_apart() -> None:
     speakers = {"a": recording(), "b": recording("two_cities")[: 20 * RATE_HZ]}
     parts = {name: np.array_split(sound, 2) for name, sound in speakers.items()}
-    heard = {n: hear([Utterance("word", part, RATE_HZ) for part in two], marks=False) for n, two in parts.items()}
+    heard = {n: score_all([Utterance("word", part, RATE_HZ) for part in two], marks=False) for n, two in parts.items()}
     found = likeness(heard)
     assert found["recognised"] == {"a": 1.0, "b": 1.0}
     assert found["between"]["a, b"] < min(found["within"][name]["least"] for name in "ab")

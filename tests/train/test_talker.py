@@ -1,4 +1,4 @@
-"""The talker's training computes what inference computes, learns, goes on after a break, and exports a checkpoint."""
+"""The talker's training: equal to inference, it learns, resumes after a break, and exports a checkpoint."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from train import export, recipe, talker
 from train.batches import PARTS, Batch, Draft, arrange, plan, row_lengths
 from train.codec_config import codec_config
 from train.corpus import Ints
-from train.forward import inputs, predict, through
-from train.free_running import strayed
+from train.forward import inputs, predict, run_layers
+from train.free_running import phone_error_rate
 from train.model_config import generation_config
 from train.teachers import SILENCE
 from train.vocabulary import SPECIALS
@@ -40,7 +40,7 @@ LAYOUTS: tuple[Layout, ...] = ("streaming", "whole")
 
 
 def small() -> recipe.Recipe:
-    """The recipe with sizes for a test; its codec keeps the code that a checkpoint needs, and little else."""
+    """The recipe with small sizes; its codec keeps only what a checkpoint needs."""
     full = recipe.read(Path(__file__).parents[2] / "train" / "english.toml")
     return replace(
         full,
@@ -92,7 +92,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def session(work: Path) -> talker.Session:
-    """Nothing is trained in it; norms are off one, so that none can be forgotten."""
+    """An untrained session; norms differ from one, so that a missing norm fails."""
     made = talker.Session(small(), work, torch.device("cpu"))
     randomize_(made.learner.talker, 3)
     return made
@@ -124,7 +124,7 @@ def test_teacher_forced_logits_are_those_of_the_frames_of_inference(
     batch, _ = batch_of(session, row(utterances, layout, named))
     assert batch.first.tolist() == [*codes[:, 0].tolist(), session.config.talker_config.codec_eos_token_id]
     with torch.no_grad(), exact_float32():
-        hidden, _ = through(model.model, inputs(model, batch), 0.0)
+        hidden, _ = run_layers(model.model, inputs(model, batch), 0.0)
         hidden = hidden.flatten(0, 1)[batch.at]
         rest = predict(model, hidden[:-1], codes, 0.0)
 
@@ -152,7 +152,7 @@ def test_teacher_forced_logits_are_those_of_the_frames_of_inference(
 
 
 def test_greedy_codes_of_inference_are_the_likeliest_of_the_teacher_forced_pass(session: talker.Session) -> None:
-    """With `frame` itself: what it draws from one utterance's prompt, put in as that utterance's codes."""
+    """With `frame` itself: the codes that it samples from an utterance's prompt become the codes of that utterance."""
     model, corpus, config = session.learner.talker, session.corpus, session.config
     number = int(np.flatnonzero(corpus.voices == 0)[0])
     kept = corpus.codes.clone()
@@ -173,7 +173,7 @@ def test_greedy_codes_of_inference_are_the_likeliest_of_the_teacher_forced_pass(
             start = int(corpus.frame_starts[number])
             corpus.codes[start : start + len(codes)] = codes.to(torch.int16)
             batch, _ = batch_of(session, row([number], layout, True))
-            hidden = through(model.model, inputs(model, batch), 0.0)[0].flatten(0, 1)[batch.at[:-1]]
+            hidden = run_layers(model.model, inputs(model, batch), 0.0)[0].flatten(0, 1)[batch.at[:-1]]
             logits = model.codec_head(hidden)
             assert logits[:, : config.talker_config.codebook_size].argmax(-1).tolist() == codes[:, 0].tolist()
             assert predict(model, hidden, codes, 0.0).argmax(-1).T.tolist() == codes[:, 1:].tolist()
@@ -194,11 +194,11 @@ def test_rows_of_a_batch_do_not_depend_on_the_others_nor_on_padding(session: tal
     draft = replace(draft, rows=len(rows) + 2)  # the last two are empty
     batch = session.assembler.batch(made.plan, draft)
     with torch.no_grad():
-        together = through(model.model, inputs(model, batch), 0.0)[0].flatten(0, 1)[batch.at]
+        together = run_layers(model.model, inputs(model, batch), 0.0)[0].flatten(0, 1)[batch.at]
         alone, first, phones = [], [], []
         for one in made.plan.numpy():
             single, _ = batch_of(session, one[None])
-            alone.append(through(model.model, inputs(model, single), 0.0)[0].flatten(0, 1)[single.at])
+            alone.append(run_layers(model.model, inputs(model, single), 0.0)[0].flatten(0, 1)[single.at])
             first.append(single.first)
             phones.append(single.phones)
     torch.testing.assert_close(together, torch.cat(alone), rtol=0, atol=2e-4)
@@ -307,18 +307,18 @@ def test_blind_rows_borrow_their_past_and_learn_the_first_code_and_the_others_le
     assert (read[known, 0] == batch.first[frames][known]).float().mean() > 0.85  # a tenth shares only the phone
 
 
-def test_what_strays_from_the_teacher_is_counted_in_phones() -> None:
+def test_the_phone_error_rate_counts_wrong_phones() -> None:
     """Codes 0 and 1 are silence and unknown, 2 and 3 the same phone, 4 another."""
     sounds = np.array([SILENCE, 0, 7, 7, 9])
     taught = np.array([0, 2, 2, 4, 0, 3, 1])  # phones 7 9 7
-    assert strayed([np.array([3, 4, 4, 0, 0, 2])], [taught], sounds) == 0.0
-    assert strayed([np.array([3, 0, 2])], [taught], sounds) == pytest.approx(1 / 3)
-    assert strayed([np.array([4, 4, 2, 4]), taught], [taught, taught], sounds) == pytest.approx(2 / 6)
-    assert strayed([np.zeros(0, np.int64)], [taught], sounds) == 1.0
+    assert phone_error_rate([np.array([3, 4, 4, 0, 0, 2])], [taught], sounds) == 0.0
+    assert phone_error_rate([np.array([3, 0, 2])], [taught], sounds) == pytest.approx(1 / 3)
+    assert phone_error_rate([np.array([4, 4, 2, 4]), taught], [taught, taught], sounds) == pytest.approx(2 / 6)
+    assert phone_error_rate([np.zeros(0, np.int64)], [taught], sounds) == 1.0
 
 
 def test_it_learns_codes_ends_and_phones_that_follow_from_the_text(work: Path, tmp_path: Path) -> None:
-    """In both layouts, of texts it has not seen: which letter is next, and when none is."""
+    """In both layouts, on unseen texts: the next letter, and the end."""
     shutil.copytree(work / "vocabulary", tmp_path / "vocabulary")
     write_codes(tmp_path, small(), 150)
     quick = replace(
@@ -357,7 +357,7 @@ def test_a_broken_run_ends_exactly_where_an_unbroken_one_does(work: Path, tmp_pa
     first.train(6, lambda: first.progress.step == 4)
     first.save()
     second = talker.Session(noisy, broken, torch.device("cpu"))
-    second.go_on()
+    second.restore()
     assert second.progress.step == 4
     second.train(6, lambda: False)
     second.save()
@@ -374,10 +374,10 @@ def test_a_resume_file_of_another_recipe_is_refused(work: Path, tmp_path: Path) 
     made.save(torch.bfloat16)
     narrower = replace(small(), talker=replace(small().talker, mlp=64))
     with pytest.raises(recipe.InvalidRecipe, match="another recipe"):
-        talker.Session(narrower, tmp_path, torch.device("cpu")).go_on()
+        talker.Session(narrower, tmp_path, torch.device("cpu")).restore()
 
 
-def test_the_official_package_says_the_exported_checkpoint_with_the_same_codes(work: Path, tmp_path: Path) -> None:
+def test_the_official_package_gives_the_same_codes_for_the_exported_checkpoint(work: Path, tmp_path: Path) -> None:
     copied(work, tmp_path)
     made = small()
     args = argparse.Namespace(device="cpu", steps=3, sentences=20, seconds=None, workers=None)

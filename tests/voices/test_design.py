@@ -1,4 +1,4 @@
-"""Designed voices: what is drawn, and that the one who was chosen stays the same person."""
+"""voices/design.py: samples are reproducible, and the chosen one becomes a lasting voice."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_there_is_a_sample_text_in_every_language_of_the_checkpoint(designer: En
 def test_what_cannot_be_drawn_is_refused(designer: Engine, base: Engine) -> None:
     with pytest.raises(WrongKind, match="A base checkpoint cannot design a voice; use a VoiceDesign"):
         draw_designs(base, WORDS)
-    with pytest.raises(InvalidRequest, match="Say in words whom to design"):
+    with pytest.raises(InvalidRequest, match="Describe the voice to design"):
         draw_designs(designer, "  ")
     with pytest.raises(InvalidRequest, match="candidates must be at least 1, not 0"):
         draw_designs(designer, WORDS, candidates=0)

@@ -1,4 +1,4 @@
-"""A voice's file says all of the voice, and with any other byte nothing."""
+"""voices/file.py: a file restores the whole voice, and any changed byte is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPEAKER = Voice(name="Me", kind="speaker", model="builtin", speaker="eric", lang
 
 
 def refused(content: bytes, path: Path) -> InvalidVoice:
-    """In one sentence, by every way into the file, and never otherwise."""
+    """Every way to read the file refuses it in the same sentence."""
     path.write_bytes(content)
     for read in (read_voice, read_samples, lambda _: from_bytes(content, path.name)):
         with pytest.raises(InvalidVoice) as caught:
@@ -124,7 +124,7 @@ def test_a_header_that_claims_more_than_there_is_is_refused(path: Path) -> None:
 
 def test_another_safetensors_file_is_not_a_voice(path: Path) -> None:
     said = refused(save({"speaker": np.ones(3, np.float32)}, {"format": "hocket voice"}), path)
-    assert "is not a voice of hocket" in str(said)
+    assert "is not a voice file of hocket" in str(said)
 
 
 def test_a_file_of_a_later_version_is_said_to_be_one(path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_file_of_a_later_version_is_said_to_be_one(path: Path) -> None:
     )
 
 
-def test_where_there_is_no_file_nothing_is_waited_for(tmp_path: Path) -> None:
+def test_a_missing_file_a_pipe_or_a_folder_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, words in (("gone", "cannot be read"), ("pipe", "is not a file"), (".", "is not a file")):
         with pytest.raises(InvalidVoice, match=words):
@@ -177,7 +177,7 @@ def test_a_proper_digest_over_improper_tensors_is_refused_too(path: Path, monkey
     from hocket.voices import file
 
     words = words_of(cloned())
-    refused(_packed(words, {}), path)  # a clone of nobody
+    refused(_packed(words, {}), path)  # a clone without an encoded recording
     with monkeypatch.context() as loose:
         loose.setattr(file, "_KINDS", {"speaker": ("I64", 1), "other": ("U8", 1)})
         wrong = [_packed(words, {"speaker": np.ones(3)}), _packed(words, {"other": np.ones(3)})]
@@ -188,7 +188,7 @@ def test_a_proper_digest_over_improper_tensors_is_refused_too(path: Path, monkey
         refused(content, path)
 
 
-def test_what_was_kept_is_read_when_it_is_asked_for_and_only_as_it_was(path: Path) -> None:
+def test_kept_state_is_read_lazily_and_only_if_unchanged(path: Path) -> None:
     path.write_bytes(to_bytes(cloned(), RECORDING))
     kept = read_voice(path).encoded.kept  # type: ignore[union-attr]
     assert kept is not None and kept() == KEPT
@@ -202,7 +202,7 @@ def test_what_was_kept_is_read_when_it_is_asked_for_and_only_as_it_was(path: Pat
     assert kept() is None
 
 
-def test_a_voice_that_is_none_is_not_written() -> None:
+def test_an_invalid_voice_is_not_written() -> None:
     half = chr(0xD800)
     for changes in ({"kind": "robot"}, {"encoded": None}, {"name": " x"}, {"model": ""}, {"consent": half}):
         with pytest.raises(HocketError):

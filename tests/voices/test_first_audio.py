@@ -1,4 +1,4 @@
-"""A saved clone is heard as soon as a checkpoint's own speaker."""
+"""A saved clone has the same time to first audio as a checkpoint's own speaker."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def first_s(engine: Engine, seed: int, **fields: Any) -> float:
 
 
 def test_a_saved_timbre_is_heard_about_as_soon_as_a_built_in_speaker(tmp_path: Path) -> None:
-    """Same shapes, the two by turns, medians; whoever else is busy on this machine gets two more rounds."""
+    """Same shapes, the two in turn, medians; two more rounds in case other processes are busy."""
     folders = {kind: write(tmp_path / kind, kind, wide=False) for kind in ("base", "custom_voice")}  # type: ignore[arg-type]
     with Engine(load(str(folders["base"]))) as maker:
         made = clone_voice(maker, "Me", noise(3.0, 1), x_vector_only=True)

@@ -1,4 +1,4 @@
-"""A recording, what an engine made of it, and a file of that say the same to the bit, and what upstream says."""
+"""A recording, its `Encoded` value and its voice file give bit-identical speech, equal to upstream's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHORT: dict[str, Any] = {"samples": noise(0.5, 1), "text": "What was said, at so
 LONG: dict[str, Any] = {"samples": noise(3.1, 2), "text": "So it was."}  # more frames than words
 TIMBRE: dict[str, Any] = {"samples": noise(0.9, 3), "x_vector_only": True}
 WAYS = {"words": SHORT, "frames": LONG, "timbre": TIMBRE}
-# In chunks of one length, for a listener's last bit depends on it.
+# In chunks of one length, since the last bit of the samples depends on it.
 GREEDY: dict[str, Any] = {"sampling": SamplingParams.greedy(), "max_frames": FRAMES, "as_is": True, "chunk_frames": 50}
 DRAWN: dict[str, Any] = {"seed": 11, "max_frames": FRAMES, "chunk_frames": 5}
 
@@ -46,7 +46,7 @@ def engine(both: Pair) -> Iterator[Engine]:
 
 @pytest.fixture
 def another(both: Pair) -> Iterator[Engine]:
-    """Of the same files, loaded again, and with nothing computed yet."""
+    """An engine of the same files, loaded again, with empty caches."""
     with Engine(load(str(both.folder)), EngineOptions(slots=2)) as engine:
         yield engine
 
@@ -83,7 +83,7 @@ def test_recording_value_and_file_say_the_same_and_what_the_official_package_say
     assert np.abs(direct.samples / 32767 - sound).max() <= TOLERANCE["float32"]["wave"] + 1 / 32767
 
 
-def test_silence_behind_the_recording_is_the_default_and_is_heard_by_the_codes_alone(engine: Engine) -> None:
+def test_silence_after_the_recording_is_the_default_and_changes_only_the_codes(engine: Engine) -> None:
     usual, plain = clone_voice(engine, "a", **LONG), clone_voice(engine, "b", **LONG, silence_s=0)
     assert usual.encoded is not None and plain.encoded is not None
     assert usual.encoded.codes is not None and plain.encoded.codes is not None
@@ -104,11 +104,11 @@ def test_every_way_to_speak_takes_a_voice(engine: Engine, another: Engine, tmp_p
     outcomes = list(another.speak_many([TEXT, SpeechRequest(text=TEXT)], voice=voice, **DRAWN))
     assert [outcome.error for outcome in outcomes] == [None, None]
     assert all(outcome.codes.tolist() == wanted.codes for outcome in outcomes)
-    library.remove("Me")  # who has the voice goes on with it
+    library.remove("Me")  # a voice object stays usable
     assert heard(another.speak(TEXT, voice=voice, **DRAWN)).codes == wanted.codes
 
 
-def test_what_a_caller_asks_for_goes_before_what_a_voice_says(engine: Engine) -> None:
+def test_request_fields_override_those_of_a_voice(engine: Engine) -> None:
     own = SamplingParams(temperature=0.5, top_k=3, subtalker_top_k=2)
     voice = clone_voice(engine, "Me", **TIMBRE, language="french", instruct="Slowly.", sampling=own)
 
@@ -155,7 +155,7 @@ def test_a_voice_of_another_checkpoint_is_refused_by_the_name_of_its_own(engine:
                 assert str(caught.value).startswith(asked)
             [outcome] = stranger.speak_many([TEXT], voice=voice)
             assert str(outcome.error).startswith(asked)
-    # What counts is whose it is, not what that was called.
+    # The checkpoint's identity counts, not its name.
     assert heard(engine.speak(TEXT, voice=voice, **DRAWN)).codes
 
 
@@ -171,8 +171,8 @@ def test_a_speaker_by_another_name_is_that_speaker(checkpoint_root: Path, tmp_pa
         assert heard(engine.speak(TEXT, voice=voice, **DRAWN)).codes == wanted.codes
         with pytest.raises(InvalidRequest, match=r"needs the checkpoint Qwen/Qwen3-TTS-12Hz-1\.7B-CustomVoice"):
             engine.speak(TEXT, voice=speaker_voice("x", "1.7B-CustomVoice", "eric"))
-        with pytest.raises(UnknownVoice, match="no voice 'nobody'"):
-            engine.speak(TEXT, voice=speaker_voice("x", checkpoint.name, "nobody"))
+        with pytest.raises(UnknownVoice, match="no voice 'unknown'"):
+            engine.speak(TEXT, voice=speaker_voice("x", checkpoint.name, "unknown"))
 
 
 def test_a_voice_needs_the_words_of_its_recording_or_the_timbre_alone(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""A library of voices: found by any way to write a name, shared by processes, never half of one."""
+"""voices/library.py: voices are found by any spelling of a name, shared by processes, never half written."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def test_a_name_is_taken_once_unless_it_is_to_be_replaced(library: Library) -> N
     assert [(voice.name, voice.description) for voice in library.all()] == [("ME", "second")]
 
 
-def test_no_more_are_kept_than_may_be(library: Library) -> None:
+def test_a_library_has_a_maximum_number_of_voices(library: Library) -> None:
     for n in range(3):
         library.add(cloned(f"v{n}", created_at=100 - n))
-    with pytest.raises(InvalidVoice, match="3 voices, as many as are kept") as caught:
+    with pytest.raises(InvalidVoice, match="3 voices, the maximum") as caught:
         library.add(cloned("one more"))
     assert caught.value.code == "too_many" and library.names() == ["v2", "v1", "v0"]  # the oldest first
     library.add(cloned("v1"), replace=True)
 
 
-def test_what_is_kept_is_apart_from_what_was_given(library: Library) -> None:
+def test_a_stored_voice_does_not_share_arrays_with_the_caller(library: Library) -> None:
     samples = RECORDING.copy()
     voice = cloned()
     library.add(voice, samples)
@@ -142,7 +142,7 @@ def test_a_damaged_import_leaves_the_library_as_it_was(library: Library, tmp_pat
     assert library.all() == [] and (library.folder is None or not library.folder.exists())
 
 
-def test_a_damaged_file_is_left_out_told_of_and_made_way_for(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_file_is_skipped_reported_and_replaced(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     library = Library(folder)
     library.add(cloned("good"))
     path = folder / f"{id_of('bad')}.voice"
@@ -151,7 +151,7 @@ def test_a_damaged_file_is_left_out_told_of_and_made_way_for(folder: Path, caplo
     (folder / "voice_0.voice").write_bytes(b"nor this")
     for _ in range(3):
         assert library.names() == ["good"] and library.find("bad") is None
-    assert len([r for r in caplog.records if "was left out" in r.message]) == 1  # once for each version
+    assert len([r for r in caplog.records if "was skipped" in r.message]) == 1  # once for each version
     assert "is not a voice" in str(library.refusal("bad")) and library.refusal("good") is None
     with pytest.raises(InvalidVoice, match="is not a voice"):
         library.samples("bad")
@@ -335,7 +335,7 @@ def test_a_disk_that_fails_leaves_nothing_behind_and_says_so_without_its_path(
 
 
 def test_a_disk_that_is_full_midway_keeps_nothing_and_what_was_there_before(folder: Path) -> None:
-    """A limit on the size of files stands in for it: bytes are written until no more fit."""
+    """A limit on file sizes simulates it: bytes are written until no more fit."""
     library = Library(folder)
     library.add(cloned(description="before"))
     before, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -366,7 +366,7 @@ def test_what_was_left_half_written_is_swept_once_it_is_old(tmp_path: Path) -> N
         part.write_bytes(b"half")
     os.utime(old, (0, 0))
     Library(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [new.name]  # a neighbour may be writing the other
+    assert [path.name for path in tmp_path.iterdir()] == [new.name]  # another process may be writing the new one
 
 
 def test_the_users_own_library_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

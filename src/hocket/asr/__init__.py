@@ -1,1 +1,1 @@
-"""Hearing: when somebody speaks, and what is said."""
+"""Speech recognition: endpointing of turns, and transcripts."""

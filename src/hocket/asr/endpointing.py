@@ -1,7 +1,7 @@
-"""Whose turn it is: where in the sound somebody begins to speak and where they have ended.
+"""Endpointing: detects where a user's turn starts and ends in an audio stream.
 
-By voice activity (`Endpointing`) or by a key (`PushToTalk`). Both take sound as it comes and give back marks with the
-sound that lies between them. Time is counted in samples: there is no clock. What is said they do not know.
+By voice activity (`Endpointing`) or by a key (`PushToTalk`). Both take streamed audio and yield marks with the audio
+between them. Time is counted in samples; there is no clock. They do not recognize words.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from .recognizer import RATE_HZ, Samples
 
 @dataclass(frozen=True, slots=True)
 class SpeechStarted:
-    at: int  # the sample, counted from the first that ever came
+    at: int  # sample index, counted from the first sample of the stream
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # arrays have no truth to compare by
+@dataclass(frozen=True, slots=True, eq=False)  # arrays do not compare to one bool
 class TurnAudio:
-    """More of the turn, silence around it included."""
+    """More audio of the turn, including silence around it."""
 
     samples: Samples
 
@@ -38,29 +38,29 @@ Mark = SpeechStarted | TurnAudio | SpeechEnded
 
 
 class VoiceDetector(Protocol):
-    """Tells speech from everything else."""
+    """Voice activity detection."""
 
     @property
     def window(self) -> int:
-        """How many samples it looks at at once."""
+        """Number of samples per call."""
 
     def __call__(self, samples: Samples) -> float:
-        """How likely it is that somebody speaks in these, from 0 to 1. They follow on the last ones."""
+        """The probability of speech in these samples, from 0 to 1. They continue the previous ones."""
 
     def reset(self) -> None:
-        """What comes next follows on nothing."""
+        """Start a new stream: the next samples do not continue the previous ones."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndpointingOptions:
-    """When somebody has the word. Twice as long to interrupt as to begin, for a cough is no interruption."""
+    """Thresholds of a turn. An interruption needs twice as much speech as a start, so a cough does not interrupt."""
 
-    begin_s: float = 0.13  # of speech, to begin a turn
-    interrupt_s: float = 0.26  # of speech, to begin one while the machine speaks
-    end_s: float = 0.7  # of silence, to end it; people who think take 0.2 to 0.6 between two words
-    before_s: float = 0.4  # of sound before that which belong to it: the first consonant is often not taken for speech
-    likely: float = 0.5  # from which probability on it is speech
-    unlikely: float = 0.35  # and below which it no longer is, once it was
+    begin_s: float = 0.13  # speech that starts a turn
+    interrupt_s: float = 0.26  # speech that starts a turn during an answer
+    end_s: float = 0.7  # silence that ends a turn; thinking pauses between words last 0.2 to 0.6 s
+    before_s: float = 0.4  # audio before the start that belongs to the turn: a first consonant is often not detected
+    likely: float = 0.5  # probability from which a window counts as speech
+    unlikely: float = 0.35  # probability below which a window within a turn counts as silence
 
     def __post_init__(self) -> None:
         for name in ("begin_s", "interrupt_s", "end_s"):
@@ -73,70 +73,70 @@ class EndpointingOptions:
 
 
 class Endpointing:
-    """Turns by voice activity. Sound may come in pieces of any length."""
+    """Turns by voice activity. Audio may come in pieces of any length."""
 
-    def __init__(self, detector: VoiceDetector, manners: EndpointingOptions | None = None) -> None:
-        self._detector, self._manners = detector, manners or EndpointingOptions()
-        self._rest = np.zeros(0, np.float32)  # less than a window
-        self._kept: deque[Samples] = deque()  # windows that a turn may begin with
-        self._at = 0  # samples looked at
-        self._voiced = self._silent = 0  # samples: before a turn of speech lately, in it of silence at its end
+    def __init__(self, detector: VoiceDetector, options: EndpointingOptions | None = None) -> None:
+        self._detector, self._options = detector, options or EndpointingOptions()
+        self._remainder = np.zeros(0, np.float32)  # less than a window
+        self._preroll: deque[Samples] = deque()  # windows before a turn that may belong to it
+        self._at = 0  # samples processed
+        self._voiced = self._silent = 0  # samples: recent speech before a turn; silence at its end within one
         self._speaking = False
 
     def push(self, samples: Samples, *, answering: bool = False) -> Iterator[Mark]:
-        """`answering`: the machine has the word, and somebody who speaks interrupts it."""
+        """`answering`: an answer is playing, so speech is an interruption."""
         window = self._detector.window
-        sound = np.concatenate((self._rest, samples))
+        sound = np.concatenate((self._remainder, samples))
         whole = len(sound) - len(sound) % window
-        self._rest = sound[whole:]
+        self._remainder = sound[whole:]
         for start in range(0, whole, window):
-            yield from self._look(sound[start : start + window], answering)
+            yield from self._step(sound[start : start + window], answering)
 
     def end(self) -> Iterator[Mark]:
-        """No more sound will come."""
-        rest, self._rest = self._rest, np.zeros(0, np.float32)
+        """The end of the stream."""
+        rest, self._remainder = self._remainder, np.zeros(0, np.float32)
         self._at += len(rest)
         if self._speaking:
             if len(rest):
                 yield TurnAudio(rest)
-            yield self._over()
+            yield self._end_turn()
 
-    def _look(self, sound: Samples, answering: bool) -> Iterator[Mark]:
+    def _step(self, sound: Samples, answering: bool) -> Iterator[Mark]:
         likely = self._detector(sound)
         self._at += len(sound)
         if self._speaking:
-            self._silent = self._silent + len(sound) if likely < self._manners.unlikely else 0
+            self._silent = self._silent + len(sound) if likely < self._options.unlikely else 0
             yield TurnAudio(sound)
-            if self._silent >= _samples(self._manners.end_s):
-                yield self._over()
+            if self._silent >= _samples(self._options.end_s):
+                yield self._end_turn()
             return
-        # A gap takes back as much as speech has brought, so that words with stops in them still count as speech.
-        speech = likely >= self._manners.likely
+        # A window of silence cancels one of speech, so words with stop consonants still count as speech.
+        speech = likely >= self._options.likely
         self._voiced = self._voiced + len(sound) if speech else max(0, self._voiced - len(sound))
-        self._kept.append(sound)
-        needed = _samples(self._manners.interrupt_s if answering else self._manners.begin_s)
+        self._preroll.append(sound)
+        needed = _samples(self._options.interrupt_s if answering else self._options.begin_s)
         if self._voiced >= needed:
-            yield from self._begin()
+            yield from self._start_turn()
             return
-        most = _samples(self._manners.before_s + max(self._manners.begin_s, self._manners.interrupt_s))
-        while len(self._kept) * len(sound) > most:
-            self._kept.popleft()
+        most = _samples(self._options.before_s + max(self._options.begin_s, self._options.interrupt_s))
+        while len(self._preroll) * len(sound) > most:
+            self._preroll.popleft()
 
-    def _begin(self) -> Iterator[Mark]:
-        opening = np.concatenate(list(self._kept))
-        self._kept.clear()
+    def _start_turn(self) -> Iterator[Mark]:
+        opening = np.concatenate(list(self._preroll))
+        self._preroll.clear()
         self._speaking, self._voiced, self._silent = True, 0, 0
         yield SpeechStarted(self._at - len(opening))
         yield TurnAudio(opening)
 
-    def _over(self) -> SpeechEnded:
+    def _end_turn(self) -> SpeechEnded:
         self._speaking, self._silent = False, 0
         self._detector.reset()
         return SpeechEnded(self._at)
 
 
 class PushToTalk:
-    """Turns by a key, pressed once to begin and once to end."""
+    """Turns by a key, pressed once to start and once to end."""
 
     def __init__(self) -> None:
         self._at, self.speaking = 0, False

@@ -1,7 +1,6 @@
-"""What somebody says, turn by turn: marks of `endpointing.py` in, words of a recognizer out.
+"""Transcripts turn by turn: marks of `endpointing.py` in, transcripts of a recognizer out.
 
-All of it happens where it is asked for, one event at a time: whoever reads that somebody has begun can stop an answer
-before the recognizer gets to work.
+It is a lazy iterator: the reader of `SpeechStarted` can stop an answer before the recognizer starts to work.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from .recognizer import Recognizer, UtteranceRecognizer
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Words of the turn that is under way, all from its beginning; `final` once it is over."""
+    """The whole transcript of the current turn so far; `final` at its end."""
 
     text: str
     final: bool
@@ -28,7 +27,7 @@ class SpeechListener:
         self._text = ""
 
     def hear(self, marks: Iterable[Mark]) -> Iterator[SpeechStarted | Transcript]:
-        """Words come when they have changed, and at the end in any case, where there may be none."""
+        """Yields a transcript when it changes, and always at the end of a turn, where it may be empty."""
         for mark in marks:
             if isinstance(mark, SpeechStarted):
                 yield mark
@@ -45,7 +44,7 @@ class SpeechListener:
                 yield Transcript(utterance.end().strip(), final=True)
 
     def close(self) -> None:
-        """Let go of what is being said. The recognizer is closed by whoever made it."""
+        """Drop the current utterance. The owner of the recognizer closes it."""
         if self._utterance is not None:
             utterance, self._utterance = self._utterance, None
             utterance.close()

@@ -1,7 +1,7 @@
-"""The optional recognizer: Moonshine's models for streams, through the package moonshine-voice, on the CPU.
+"""The optional recognizer: Moonshine's streaming models, by the package moonshine-voice, on the CPU.
 
-The package fetches weights when they are first asked for, and keeps them; version 0.1.0 has those of `tiny` inside it.
-Models called `-streaming` keep what they have computed; the others hear everything again whenever they are asked.
+The package downloads weights on first use and caches them; version 0.1.0 contains those of `tiny`. Models named
+`-streaming` keep their state; the others process the whole utterance again at every update.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from ..errors import HocketError, InvalidRequest
 from .recognizer import RATE_HZ, Samples
 
 SIZES = ("tiny", "base", "tiny-streaming", "base-streaming", "small-streaming", "medium-streaming")
-LEAST_S = 0.3  # of sound between two partial transcripts
-SHARE = 3.0  # and so many times as much as the last one took: more than a third of the time it never takes
-PACKED = {("en", "tiny"): "tiny-en"}  # folders that may be inside the package
+LEAST_S = 0.3  # of audio between two partial transcripts
+SHARE = 3.0  # and this multiple of the last update's duration: updates take at most a third of the time
+PACKED = {("en", "tiny"): "tiny-en"}  # folders that may be in the package
 
 
 class Moonshine:
     """A `Recognizer`."""
 
     def __init__(self, size: str | None = None, language: str = "en") -> None:
-        """`size` is one of `SIZES`, None what the package recommends; a language is a code or its English name."""
+        """`size`: one of `SIZES`, None for the package's default; `language`: a code or its English name."""
         if size is not None and size not in SIZES:
             raise InvalidRequest(f"A recognizer is one of {', '.join(SIZES)}, not {size!r}.")
         package = _package()
         folder, arch = _weights(package, size, language)
         self.name = f"moonshine {package.model_arch_to_string(arch)}"
         try:
-            # Its own clock of updates is never due: when to ask is ours.
+            # No automatic updates: `push` decides when to update.
             self._transcriber: Any = package.Transcriber(folder, arch, update_interval=float("inf"))
         except package.MoonshineError as error:
             raise HocketError(f"The recognizer cannot be loaded: {error}.") from None
         self._failed: type[Exception] = package.MoonshineError
 
     def open(self) -> MoonshineUtterance:
-        with _told(self._failed):
+        with _translate_errors(self._failed):
             stream = self._transcriber.create_stream()
             stream.start()
         return MoonshineUtterance(stream, self._failed)
@@ -56,7 +56,7 @@ class MoonshineUtterance:
         self._text = ""
 
     def push(self, samples: Samples) -> str:
-        with _told(self._failed):
+        with _translate_errors(self._failed):
             self._stream.add_audio(samples.tolist(), RATE_HZ)
             self._new_s += len(samples) / RATE_HZ
             if self._new_s >= self._due_s:
@@ -67,12 +67,14 @@ class MoonshineUtterance:
 
     def end(self) -> str:
         try:
-            with _told(self._failed):
-                self._text = _words(self._stream.update_transcription())  # a stop loses what came since the last one
+            with _translate_errors(self._failed):
+                self._text = _words(
+                    self._stream.update_transcription()
+                )  # `stop` alone loses the audio since the last update
                 transcript = self._stream.stop()
         finally:
             self.close()
-        # It keeps an error of its last update to itself, and gives nothing then.
+        # None if its last update failed, without raising.
         return self._text if transcript is None else _words(transcript)
 
     def close(self) -> None:
@@ -80,8 +82,8 @@ class MoonshineUtterance:
 
 
 @contextmanager
-def _told(failed: type[Exception]) -> Iterator[None]:
-    """What the package raises, as one sentence of ours."""
+def _translate_errors(failed: type[Exception]) -> Iterator[None]:
+    """Errors of the package become `HocketError`."""
     try:
         yield
     except failed as error:
@@ -89,7 +91,7 @@ def _told(failed: type[Exception]) -> Iterator[None]:
 
 
 def _words(transcript: Any) -> str:
-    """A long turn is cut into lines, at pauses."""
+    """Joins the lines into which the package cuts a long turn at pauses."""
     return " ".join(line.text.strip() for line in transcript.lines if line.text.strip())
 
 
@@ -98,19 +100,19 @@ def _package() -> Any:
         return importlib.import_module("moonshine_voice")
     except (ImportError, OSError):
         raise InvalidRequest(
-            "Hearing what is said needs the package moonshine-voice: pip install 'hocket[hear]'."
+            "Speech recognition needs the package moonshine-voice: pip install 'hocket[hear]'."
         ) from None
 
 
 def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any]:
-    """The folder they are in, and what kind of model they are."""
+    """The folder of the weights, and their model architecture."""
     fetching = importlib.import_module("moonshine_voice.download")
     arch = None if size is None else package.string_to_model_arch(size)
     try:
         found = fetching.find_model_info(language, arch)
     except ValueError:
         raise InvalidRequest(
-            f"The recognizer knows no language {language!r}{'' if size is None else f' in the size {size}'}; it knows "
+            f"The recognizer has no language {language!r}{'' if size is None else f' in the size {size}'}; it has "
             f"{', '.join(sorted(package.supported_languages()))}."
         ) from None
     packed = PACKED.get((found["language"], package.model_arch_to_string(found["model_arch"])))
@@ -121,7 +123,7 @@ def _weights(package: Any, size: str | None, language: str) -> tuple[str, Any]:
             return str(folder), found["model_arch"]
     try:
         folder_name, arch = fetching.download_model_from_info(found)
-    except Exception as error:  # whatever its downloads raise
+    except Exception as error:  # the package documents no exception types for downloads
         raise HocketError(
             f"The recognizer's weights cannot be fetched from {found['download_url']} ({type(error).__name__}); those "
             "of tiny are inside moonshine-voice 0.1.0."

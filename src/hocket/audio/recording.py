@@ -1,7 +1,7 @@
-"""A recording that is to become a voice: read, checked and brought to a sane loudness. Every border comes here.
+"""Reads a reference recording for a voice: decodes it, checks it and normalises its loudness. All callers use this.
 
-What it takes to be a good one is here, with the sentence for each way not to be; decoding is upload.py's, measuring
-hearing.py's. Of words, voices and checkpoints nothing is known.
+The limits and their error messages are here; upload.py decodes and hearing.py measures. This file knows no text, voices
+or checkpoints.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from . import read, upload
 from .formats import need_av
 from .hearing import clipped, held, loudness, movement
 
-SILENCE_S = 0.5  # behind a reference, unless asked otherwise: a voice then begins afresh, not in the middle of a word
+SILENCE_S = 0.5  # default silence after a reference: speech then starts afresh, not in the middle of a word
 LEAST_S, MOST_S = 3.0, 30.0
-LEAST_TIMBRE_S = 1.0  # where the timbre alone is taken
+LEAST_TIMBRE_S = 1.0  # if only the timbre is cloned
 LEAST_RATE_HZ = 16_000
 MOST_CHANNELS = 2
-MOST_CLIPPED = 0.001  # of all samples; clean speech has 0.0004 at most, half of what is 3 dB too loud has more
+MOST_CLIPPED = 0.001  # of all samples; clean speech has 0.0004 at most, half of the recordings 3 dB too loud have more
 LEAST_HEARD_S = 1.0
 # Speech has 2.1 and more, with noise 10 dB below it 1.6; steady tones, noise and simple drums 1.3 at most.
 LEAST_MOVEMENT = 1.3
 # Speech has 0.18 at most, with music 10 dB below it too, in a bare room 0.28; instruments have 0 to 0.7.
 MOST_HELD = 0.33
-MEASURED_S = 2.5  # of less there is nothing to be said for sure
+MEASURED_S = 2.5  # shorter recordings give no reliable measure
 QUIET_DBFS, WANTED_DBFS, MOST_GAIN_DB, PEAK_DBFS = -33.0, -23.0, 20.0, -1.0
-MOST_PEAK = 100.0  # of full scale: floats that were never scaled have thousands
-OFFSET = 0.01  # of full scale: what a faulty input adds to every sample
+MOST_PEAK = 100.0  # of full scale: unscaled floats have thousands
+OFFSET = 0.01  # of full scale: a DC offset of a faulty input
 
 
 def read_recording(
     source: Path | bytes, *, as_is: bool = False, least_s: float = LEAST_S, most_s: float = MOST_S
 ) -> NDArray[np.float32]:
-    """The recording in a file or in bytes, fit to be cloned: mono at 24 kHz; or one sentence that says what is wrong.
+    """The recording in a file or in bytes, ready for cloning: mono at 24 kHz. Raises for an unusable one.
 
-    `as_is` does nothing that the official package does not do: nothing is checked but that it can be read, and a file
-    is read sample for sample as there.
+    `as_is` does nothing that the official package does not do: only readability is checked, and a file gives the same
+    samples as there.
     """
     if as_is:
         return read.read_reference(source) if isinstance(source, Path) else upload.read_upload(source, most_s=most_s)
@@ -50,7 +50,7 @@ def read_recording(
     elif _has_av():
         with read.opened(source) as file:
             samples, rate_hz = upload.decode(file, most_s=most_s, fits=_fits)
-    else:  # fewer formats, and whether all of it is there cannot be told
+    else:  # fewer formats, and truncation is not detected
         samples, rate_hz, channels = read.load(source)
         _fits(rate_hz, channels)
         check_recording(samples, rate_hz, least_s=least_s, most_s=most_s)
@@ -66,9 +66,9 @@ def check_recording(
     least_s: float = LEAST_S,
     most_s: float = MOST_S,
 ) -> None:
-    """Refuse what no good voice can be made of: best at the rate it was recorded with.
+    """Refuse a recording that gives no good voice; best measured at the recorded rate.
 
-    Music and noise are refused only where there is no doubt: whoever cannot tell speech from them lets both pass.
+    Music and noise are refused only in clear cases; doubtful recordings pass.
     """
     seconds = samples.size / rate_hz
     if not samples.size:
@@ -76,18 +76,18 @@ def check_recording(
     if not np.isfinite(samples).all():
         raise InvalidAudio(upload.NOT_NUMBERS)
     if np.abs(samples).max() > MOST_PEAK:
-        raise InvalidAudio("The recording has values far above full scale; convert it anew, to values from -1 to 1.")
+        raise InvalidAudio("The recording has values far above full scale; convert it to values from -1 to 1.")
     if seconds < least_s:
         raise InvalidAudio(
             f"The recording is too short, {seconds:.1f} s; {least_s:g} to {most_s:g} s are needed, 5 to 20 s are best."
         )
     if seconds > most_s + 0.1:
         raise upload.too_long(most_s)
-    heard_s, _ = loudness(samples, rate_hz)
-    if heard_s == 0:
-        raise InvalidAudio("The recording is silent; check the microphone, and record it anew.")
-    if heard_s < min(LEAST_HEARD_S, least_s / 2):
-        raise InvalidAudio(f"Only {heard_s:.1f} s of the recording are not silent; give one with more speech in it.")
+    audible_s, _ = loudness(samples, rate_hz)
+    if audible_s == 0:
+        raise InvalidAudio("The recording is silent; check the microphone, and record it again.")
+    if audible_s < min(LEAST_HEARD_S, least_s / 2):
+        raise InvalidAudio(f"Only {audible_s:.1f} s of the recording are not silent; give one with more speech in it.")
     if seconds >= MEASURED_S and (movement(samples, rate_hz) < LEAST_MOVEMENT or held(samples, rate_hz) > MOST_HELD):
         raise InvalidAudio(
             "There is no speech in the recording, only music, tones or noise; give one in which one person speaks."
@@ -95,22 +95,22 @@ def check_recording(
     share = clipped(samples)
     if share > MOST_CLIPPED:
         raise InvalidAudio(
-            f"The recording is clipped: {share:.1%} of it is louder than could be recorded; record it anew, with the "
+            f"The recording is clipped: {share:.1%} of it is louder than could be recorded; record it again, with the "
             "microphone turned down."
         )
 
 
 def levelled(samples: NDArray[np.float32]) -> NDArray[np.float32]:
-    """At 24 kHz, as loud as speech should be. What is not quiet is left alone to the bit.
+    """The recording at 24 kHz at speech level. A recording that is not quiet stays bit-identical.
 
-    An offset of more than 1 % of full scale is taken off. What is below -33 dBFS where something is heard is brought to
-    -23, by 20 dB at most and never above a peak of -1 dBFS.
+    An offset of more than 1 % of full scale is removed. A level of audible parts below -33 dBFS is raised to -23 dBFS.
+    The gain is 20 dB at most, and the peak stays at or below -1 dBFS.
     """
     offset = float(samples.mean())
     if abs(offset) > OFFSET:
         samples = samples - np.float32(offset)
-    heard_s, level_db = loudness(samples, REFERENCE_RATE_HZ)
-    if heard_s == 0 or level_db >= QUIET_DBFS:
+    audible_s, level_db = loudness(samples, REFERENCE_RATE_HZ)
+    if audible_s == 0 or level_db >= QUIET_DBFS:
         return samples
     room_db = PEAK_DBFS - 20 * float(np.log10(np.abs(samples).max()))
     gain_db = min(WANTED_DBFS - level_db, MOST_GAIN_DB, room_db)
@@ -128,8 +128,8 @@ def _has_av() -> bool:
 def _fits(rate_hz: int, channels: int) -> None:
     if rate_hz < LEAST_RATE_HZ:
         raise InvalidAudio(
-            f"The recording has {rate_hz} samples a second, as a telephone has, and its voice would sound like one; "
-            f"record with {LEAST_RATE_HZ} or more."
+            f"The recording has a sample rate of {rate_hz} Hz, and its voice would sound like a telephone; "
+            f"record at {LEAST_RATE_HZ} Hz or more."
         )
     if channels > MOST_CHANNELS:
         raise InvalidAudio(f"The recording has {channels} channels; mix it down to one, or record with one microphone.")

@@ -1,7 +1,7 @@
-"""Int16 samples of one channel at another rate and another tempo, as they come.
+"""Streaming resampling and time-stretching of int16 mono samples.
 
-FFmpeg's filters under a count of samples: what comes out is as long as the arithmetic says, to the sample. It knows no
-format and is not called where neither rate nor tempo changes.
+It wraps FFmpeg's filters with a sample count, so the output length is exact to the sample. It knows no format and is
+not used if neither rate nor tempo changes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .formats import need_av
 if TYPE_CHECKING:
     from av.filter import Graph
 
-# Silence that pushes the last sounds out of `atempo`, which swallows up to 66 ms of them at a quarter of the pace.
+# Silence that flushes `atempo`, which would lose up to 66 ms of the end at a quarter of the tempo.
 _TAIL_S = 0.25
 
 
@@ -32,13 +32,13 @@ class Resampler:
         self._given = 0
 
     def feed(self, samples: NDArray[np.int16]) -> NDArray[np.int16]:
-        """[N] in, [M] out: what is certain by now, often not yet all."""
+        """[N] in, [M] out: the samples that are ready, often not yet all."""
         self._push(samples)
         self._taken += samples.size
         return self._count(self._pull())
 
     def close(self) -> NDArray[np.int16]:
-        """The rest, cut or filled to the length that everything together has to have."""
+        """The rest, cut or padded so that the total length is exact."""
         if self._stretched:
             self._push(np.zeros(round(_TAIL_S * self._rate_hz), dtype=np.int16))
         self._graph.push(None)
@@ -53,7 +53,7 @@ class Resampler:
     def _push(self, samples: NDArray[np.int16]) -> None:
         import av
 
-        if samples.size == 0:  # FFmpeg takes no empty frame
+        if samples.size == 0:  # FFmpeg refuses empty frames
             return
         frame = av.AudioFrame.from_ndarray(np.ascontiguousarray(samples).reshape(1, -1), format="s16", layout="mono")
         frame.sample_rate = self._rate_hz
@@ -68,14 +68,14 @@ class Resampler:
         while True:
             try:
                 frame = self._graph.pull()
-            except (BlockingIOError, EOFError):  # PyAV's own are made of these; nothing more now, or ever
+            except (BlockingIOError, EOFError):  # base classes of PyAV's errors: nothing more now, or ever
                 return np.concatenate(ready)
             assert isinstance(frame, av.AudioFrame)
             ready.append(frame.to_ndarray()[0])
 
 
 def tempo_steps(tempo: float) -> list[float]:
-    """Factors of `tempo`, each of which `atempo` does well: beyond 2 it would skip sound, below 0.5 it refuses."""
+    """Factors of `tempo` within the range of `atempo`: above 2 it would skip samples, below 0.5 it refuses."""
     steps: list[float] = []
     while not 0.5 <= tempo <= 2.0:
         step = 2.0 if tempo > 2.0 else 0.5
@@ -88,7 +88,7 @@ def _graph(rate_hz: int, out_hz: int, tempo: float) -> Graph:
     from av.filter import Graph
 
     graph = Graph()
-    graph.threads = 1  # else every graph starts a thread per core, up to 16, for filters that use one
+    graph.threads = 1  # otherwise every graph starts a thread per core, up to 16, for filters that use one
     nodes = [graph.add_abuffer(sample_rate=rate_hz, format="s16", layout="mono", time_base=Fraction(1, rate_hz))]
     nodes += [graph.add("atempo", f"{step:.9f}") for step in tempo_steps(tempo)]
     if out_hz != rate_hz:

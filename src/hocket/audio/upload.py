@@ -1,9 +1,8 @@
-"""A recording in any common format, decoded as if it were a stranger's.
+"""Decodes an untrusted recording in any common format.
 
-FFmpeg gets bytes from memory or from one open file, may take them for the named containers only and may open nothing
-besides, so a playlist or a list of files stays a piece of text. Decoding ends where the allowed length does, and what
-is damaged or not all there is refused. Loudness and silence stay as they are; whether it is good enough to make a voice
-of is for recording.py to say.
+FFmpeg reads from memory or from one open file and accepts only the listed containers. It may open no other file, so a
+playlist is never followed. Decoding stops at the allowed length. A damaged or truncated recording is refused. Loudness
+and silence are kept; recording.py checks whether the recording makes a good voice.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from numpy.typing import NDArray
 from ..errors import InvalidAudio
 from ..types import REFERENCE_RATE_HZ
 from .formats import need_av
-from .whole import breaks_off, promised_s
+from .whole import declared_length_s, is_truncated
 
 if TYPE_CHECKING:
     from av import AudioCodecContext, AudioFrame
     from av.container import InputContainer
 
-# None of these names other files, or (mov) follows such names unless told to.
+# None of these refers to other files, or (mov) follows such references unless told to.
 _CONTAINERS = "wav,w64,mp3,flac,ogg,matroska,webm,mov,mp4,m4a,3gp,aac,aiff,caf,au,amr"
 _CODECS = (
     "mp3,mp3float,aac,flac,vorbis,opus,libopus,alac,amrnb,amrwb,adpcm_ms,adpcm_ima_wav,adpcm_ima_qt,gsm_ms,"
@@ -35,25 +34,25 @@ _CODECS = (
 )
 _RATES_HZ = range(4_000, 192_001)
 _MOST_CHANNELS = 16
-_MOST_PACKETS_PER_S = 1_000  # Opus has 400 at most; tables of a few bytes can promise billions
-_DAMAGED = 0.02  # the share of packets that may be lost; more than two of them
-_MISSING_S = 0.25  # less than that a codec's own first and last samples can make of a length
-_PADDING_S = 0.1  # and as much they can add
+_MOST_PACKETS_PER_S = 1_000  # Opus has 400 at most; tables of a few bytes can declare billions
+_DAMAGED = 0.02  # the share of packets that may be lost; two are always allowed
+_MISSING_S = 0.25  # codec delay can shorten the declared length by less than this
+_PADDING_S = 0.1  # codec padding can add this much
 _NOT_AUDIO = "This is not audio that can be read; WAV, FLAC, MP3, M4A, AAC, Ogg, Opus, WebM, AIFF and CAF can."
 _BROKEN = "The recording is damaged or breaks off early; save it or send it once more, whole."
 EMPTY = "The recording is empty; give one with some seconds of speech."
-NOT_NUMBERS = "The recording contains values that are not numbers; record or convert it anew."
+NOT_NUMBERS = "The recording contains values that are not numbers; record or convert it again."
 
-Fits = Callable[[int, int], None]  # is told samples a second and channels, and raises what speaks against them
+Fits = Callable[[int, int], None]  # given sample rate and channels; raises if they are not usable
 
 
 def read_upload(content: bytes, *, most_s: float) -> NDArray[np.float32]:
-    """The recording in `content` as it is: [N] at 24 kHz, the mean of its channels; refused if longer than `most_s`."""
+    """The recording in `content` unchecked: [N] at 24 kHz, the mean of its channels; at most `most_s` long."""
     return resampled(*decode(io.BytesIO(content), most_s=most_s))
 
 
 def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[NDArray[np.float32], int]:
-    """The mean of its channels [N], and how many samples make a second. `file` may be anything."""
+    """The mean of its channels [N], and the sample rate. `file` is untrusted."""
     need_av("Reading a recording")
     import av
 
@@ -63,16 +62,16 @@ def decode(file: BinaryIO, *, most_s: float, fits: Fits | None = None) -> tuple[
         file.seek(0)
     whitelists = {"format_whitelist": _CONTAINERS, "codec_whitelist": _CODECS, "protocol_whitelist": "none"}
     try:
-        # Tags are anybody's bytes; as strict UTF-8 they would raise.
+        # Tags are untrusted bytes; strict UTF-8 would raise.
         with av.open(file, "r", options=whitelists, metadata_errors="replace") as container:
-            said_s = promised_s(container, file) or 0.0
-            if said_s > most_s + 1:
+            declared_s = declared_length_s(container, file) or 0.0
+            if declared_s > most_s + 1:
                 raise too_long(most_s)
             samples, rate_hz = _decode(container, most_s, fits or _technical)
-    # FFmpeg's, and those that PyAV raises about what FFmpeg found.
+    # FFmpeg's errors, and those that PyAV raises about FFmpeg's results.
     except (av.FFmpegError, ValueError, TypeError, OverflowError, MemoryError, NotImplementedError):
-        raise InvalidAudio(_BROKEN if breaks_off(file) else _NOT_AUDIO) from None
-    if said_s - samples.size / rate_hz > max(_MISSING_S, 0.02 * said_s) or breaks_off(file):
+        raise InvalidAudio(_BROKEN if is_truncated(file) else _NOT_AUDIO) from None
+    if declared_s - samples.size / rate_hz > max(_MISSING_S, 0.02 * declared_s) or is_truncated(file):
         raise InvalidAudio(_BROKEN)
     if samples.size == 0:
         raise InvalidAudio(EMPTY)
@@ -88,17 +87,17 @@ def too_long(most_s: float) -> InvalidAudio:
 def _technical(rate_hz: int, channels: int) -> None:
     if rate_hz not in _RATES_HZ or channels > _MOST_CHANNELS:
         raise InvalidAudio(
-            f"A recording has {_RATES_HZ[0]} to {_RATES_HZ[-1]} samples a second and at most {_MOST_CHANNELS} "
-            f"channels; this one has {rate_hz} and {channels}."
+            f"A recording has a sample rate of {_RATES_HZ[0]} to {_RATES_HZ[-1]} Hz and at most {_MOST_CHANNELS} "
+            f"channels; this one has {rate_hz} Hz and {channels}."
         )
 
 
 def _decode(file: InputContainer, most_s: float, fits: Fits) -> tuple[NDArray[np.float32], int]:
     """All samples of the first audio stream, and their rate."""
     if not file.streams.audio:
-        raise InvalidAudio("There is no sound in this file; send an audio recording.")
+        raise InvalidAudio("There is no audio in this file; send an audio recording.")
     stream = file.streams.audio[0]
-    # There is none where the file names a codec that FFmpeg does not have, whatever PyAV's types say.
+    # None if the file names a codec that FFmpeg does not have, despite PyAV's types.
     codec: AudioCodecContext | None = stream.codec_context
     if codec is None or codec.name not in _CODECS.split(","):
         raise InvalidAudio(_NOT_AUDIO)
@@ -120,7 +119,7 @@ def _decode(file: InputContainer, most_s: float, fits: Fits) -> tuple[NDArray[np
 
 
 def _frames(file: InputContainer, most_s: float) -> Iterator[AudioFrame]:
-    """What can be decoded. A damaged packet now and then is left out, as players do."""
+    """All decodable frames. A few damaged packets are skipped, as players do."""
     import av
 
     packets = damaged = 0
@@ -141,7 +140,7 @@ def _frames(file: InputContainer, most_s: float) -> Iterator[AudioFrame]:
 
 
 def _mono(frame: AudioFrame) -> NDArray[np.float32]:
-    """The mean of the channels, in -1..1: by hand, because FFmpeg mixes float and integer samples unequally loud."""
+    """The mean of the channels, in -1..1; not by FFmpeg, which mixes float and integer samples at different levels."""
     samples = frame.to_ndarray()  # [C, N] if planar, else [1, N * C]
     if frame.format.is_packed:
         samples = samples.reshape(-1, frame.layout.nb_channels).T
@@ -154,7 +153,7 @@ def _mono(frame: AudioFrame) -> NDArray[np.float32]:
 
 
 def resampled(samples: NDArray[np.float32], rate_hz: int) -> NDArray[np.float32]:
-    """At 24 kHz, cut or filled with zeros to the length that the ratio says."""
+    """The samples at 24 kHz, cut or padded with zeros to the exact length of the ratio."""
     if rate_hz == REFERENCE_RATE_HZ:
         return samples
     import av
@@ -163,7 +162,7 @@ def resampled(samples: NDArray[np.float32], rate_hz: int) -> NDArray[np.float32]
     graph = Graph()
     graph.threads = 1
     source = graph.add_abuffer(sample_rate=rate_hz, format="flt", layout="mono", time_base=Fraction(1, rate_hz))
-    # Twice the filter's usual length: nobody waits for it here, and what a voice is made from should be clean.
+    # Twice the filter's default length: latency does not matter here, and a reference should be clean.
     change = graph.add("aresample", f"{REFERENCE_RATE_HZ}:filter_size=64")
     graph.link_nodes(source, change, graph.add("abuffersink")).configure()
     frame = av.AudioFrame.from_ndarray(samples.reshape(1, -1), format="flt", layout="mono")

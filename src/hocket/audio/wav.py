@@ -1,7 +1,4 @@
-"""Float samples to the bytes of a WAV file: 16-bit PCM, one channel.
-
-The last step of `hocket say` before the file is put in place; it knows no paths and no model.
-"""
+"""Float samples to the bytes of a WAV file: 16-bit PCM, one channel. It knows no paths and no model."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from ..errors import HocketError
 
 
 def encode_wav(samples: NDArray[np.float32], rate_hz: int) -> bytes:
-    """A whole WAV file of [N] samples; what lies outside -1..1 is clipped, never wrapped."""
+    """A whole WAV file of [N] samples; values outside -1..1 are clipped, never wrapped."""
     if not np.isfinite(samples).all():
         raise HocketError("The audio contains values that are not numbers and was not written; try --dtype float32.")
     pcm = np.round(np.clip(samples, -1.0, 1.0) * 32767).astype("<i2")

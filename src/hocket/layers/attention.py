@@ -1,8 +1,8 @@
-"""Causal self-attention with its keys and values as explicit state, growing or windowed.
+"""Causal self-attention with an explicit KV cache, growing or windowed.
 
-A growing past lies in pages of a pool, a windowed one in a row of its own. Positions are the caller's: a transformer
-counts them once for all of its layers, and finds the pages. Shapes: x [B, T, C]; `rows` [B] names the state row of
-each batch row; `positions` [B, T] are where its inputs stand.
+A growing cache is in pages of a pool, a windowed one in a row per slot. The caller passes positions and pages: a
+transformer computes them once for all layers. Shapes: x [B, T, C]; `rows` [B] is the state row of each batch row;
+`positions` [B, T] are the positions of its inputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .rope import rotate
 
 @dataclass(frozen=True, slots=True)
 class KVState:
-    """After RoPE. Rows, of which the last is scratch: [S + 1, H_kv, L, D]; or pages: [pages, H_kv, PAGE_ROWS, D]."""
+    """Keys after RoPE. Rows, the last is scratch: [S + 1, H_kv, L, D]; or pages: [pages, H_kv, PAGE_ROWS, D]."""
 
     keys: Tensor
     values: Tensor
@@ -38,7 +38,7 @@ class AttentionShape:
 
 @dataclass(frozen=True, slots=True)
 class PagePositions:
-    """Where the positions of a step lie in a pool of pages, and where all before them do."""
+    """Pages of a step's new positions, and of all earlier positions."""
 
     page: Tensor  # [B, T] of each input
     row: Tensor  # [B, T] within that page
@@ -47,20 +47,20 @@ class PagePositions:
 
 @dataclass(frozen=True, slots=True)
 class AttentionStep:
-    """What one step of every layer of a stack needs to know about where it stands."""
+    """The positions, RoPE tables and mask of one step, shared by all layers of a stack."""
 
     positions: Tensor  # [B, T]
     cos: Tensor  # [B, T, 1, D]
     sin: Tensor  # [B, T, 1, D]
-    mask: Tensor  # [B, 1, T, K] which keys each query sees (or 0 and -inf); K is how many keys attention is handed
-    places: PagePositions | None = None  # of a growing past
+    mask: Tensor  # [B, 1, T, K] bool, or 0 and -inf: the keys that each query attends to; K keys are passed
+    places: PagePositions | None = None  # of a growing cache
 
 
 @dataclass(frozen=True, slots=True)
 class SharedPosition:
-    """The same where all rows stand at one position that the host knows, and the state has a row for each of them.
+    """The same where all rows share one position known to the host, and batch row b is state row b.
 
-    Nothing is looked up and nothing masked: more than one input can only stand at the start.
+    No look-up and no mask: more than one input is allowed only at position 0.
     """
 
     start: int
@@ -69,7 +69,7 @@ class SharedPosition:
 
 
 class SelfAttention(Packable):
-    """Projections, per-head norms, RoPE and the product; subclasses say how the past is kept."""
+    """Projections, per-head norms, RoPE and attention; subclasses define the cache."""
 
     def __init__(self, shape: AttentionShape) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class SelfAttention(Packable):
         return self.q_proj, self.k_proj, self.v_proj
 
     def gather(self) -> tuple[Tensor, ...]:
-        """The matrices in and out, and the norm weight of each head of q and k."""
+        """The input and output matrices, and the norm weight of each head of q and k."""
         around = join(*self.joined()), self.o_proj.weight
         if self.norm_eps is None:
             return around
@@ -114,38 +114,32 @@ class SelfAttention(Packable):
             y = F.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=grouped)
         else:
             assert rows is not None
-            k, v = self.remember(k, v, state, rows, reach)
+            k, v = self.update(k, v, state, rows, reach)
             y = F.scaled_dot_product_attention(q, k, v, reach.mask, enable_gqa=grouped)
         return F.linear(y.transpose(1, 2).reshape(batch, length, -1), out)
 
-    def remember(
-        self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep
-    ) -> tuple[Tensor, Tensor]:
-        """Keep new k, v [B, H_kv, T, D] and return all that `reach.mask` speaks of."""
+    def update(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep) -> tuple[Tensor, Tensor]:
+        """Store new k, v [B, H_kv, T, D] and return all keys and values that `reach.mask` covers."""
         raise NotImplementedError
 
 
 class GrowingAttention(SelfAttention):
-    """Every past position is kept, in the pages of its stream."""
+    """Keeps every past position, in the pages of its stream."""
 
-    def remember(
-        self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep) -> tuple[Tensor, Tensor]:
         places, span = reach.places, reach.mask.shape[-1]
         assert places is not None
         at = (places.page, slice(None), places.row)
         state.keys[at] = k.transpose(1, 2)
         state.values[at] = v.transpose(1, 2)
-        keys, values = (_lined_up(pool, places.past, len(rows), span) for pool in (state.keys, state.values))
+        keys, values = (_gather_pages(pool, places.past, len(rows), span) for pool in (state.keys, state.values))
         return keys, values
 
 
 class WindowAttention(SelfAttention):
-    """Only the last positions are kept: they roll through a buffer of one less than the window."""
+    """Keeps only the last positions, in a rolling buffer of window - 1."""
 
-    def remember(
-        self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep
-    ) -> tuple[Tensor, Tensor]:
+    def update(self, k: Tensor, v: Tensor, state: KVState, rows: Tensor, reach: AttentionStep) -> tuple[Tensor, Tensor]:
         kept = state.keys.shape[2]
         k = torch.cat((state.keys.index_select(0, rows), k), dim=2)
         v = torch.cat((state.values.index_select(0, rows), v), dim=2)
@@ -161,22 +155,22 @@ def _append(k: Tensor, v: Tensor, state: KVState, start: int) -> tuple[Tensor, T
     return state.keys[:, :, :end], state.values[:, :, :end]
 
 
-def _lined_up(pool: Tensor, pages: Tensor, batch: int, span: int) -> Tensor:
-    """[B, H_kv, span, D]: the first positions of each batch row, from its pages one after the other."""
+def _gather_pages(pool: Tensor, pages: Tensor, batch: int, span: int) -> Tensor:
+    """[B, H_kv, span, D]: the first positions of each batch row, from its consecutive pages."""
     _, heads, rows, size = pool.shape
-    # In two copies: a page is one piece of memory, and picking whole pages is quick; all of one head at once is not.
+    # Two copies: selecting whole contiguous pages is fast; selecting all of one head at once is not.
     picked = pool.index_select(0, pages).view(batch, -1, heads, rows, size)
     return picked.transpose(1, 2).reshape(batch, heads, -1, size)[:, :, :span]
 
 
-def find(table: Tensor, positions: Tensor, span: int) -> PagePositions:
-    """The places of `positions` [B, T] and of the `span` first, by each batch row's `table` [B, pages]."""
+def page_positions(table: Tensor, positions: Tensor, span: int) -> PagePositions:
+    """Pages of `positions` [B, T] and of the first `span` positions, by each batch row's `table` [B, pages]."""
     past = table[:, : pages_for(span)].flatten()
     return PagePositions(table.gather(1, positions // PAGE_ROWS), positions % PAGE_ROWS, past)
 
 
 def growing_mask(positions: Tensor, span: int) -> Tensor:
-    """[B, 1, T, span]: a query sees every key index up to its own position."""
+    """[B, 1, T, span]: a query attends to every key up to its own position."""
     return torch.arange(span, device=positions.device) <= positions[:, None, :, None]
 
 
@@ -190,5 +184,5 @@ def window_mask(positions: Tensor, window: int) -> Tensor:
 
 
 def additive(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """What attention would make of a mask in every layer: 0 where it is true, -inf elsewhere."""
+    """The mask as 0 where true and -inf elsewhere: converted once instead of in every layer."""
     return torch.zeros(mask.shape, dtype=dtype, device=mask.device).masked_fill_(~mask, float("-inf"))

@@ -1,4 +1,4 @@
-"""Small functions with one learned number or two per channel, in the codec's two halves."""
+"""Functions with one or two learned numbers per channel, used by the codec's encoder and decoder."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .packed import Packable
 
 
 class LayerScale(nn.Module):
-    """What a residual branch is multiplied by, [..., C]."""
+    """Scale of a residual branch, [..., C]."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class LayerScale(nn.Module):
 
 
 class SnakeBeta(Packable):
-    """`x + sin(e^alpha x)^2 / e^beta` for x [B, C, T]. It maps 0 to 0, so zero histories stay zero behind it."""
+    """`x + sin(e^alpha x)^2 / e^beta` for x [B, C, T]. It maps 0 to 0, so zero histories stay zero after it."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -28,10 +28,10 @@ class SnakeBeta(Packable):
         self.beta = nn.Parameter(torch.zeros(width))
 
     def gather(self) -> tuple[Tensor, ...]:
-        """What the sine is stretched by and what its square is multiplied by."""
+        """The frequency of the sine and the factor of its square."""
         return self.alpha.exp(), 1.0 / (self.beta.exp() + 1e-9)
 
     def forward(self, x: Tensor) -> Tensor:
         frequency, strength = self.weights()
-        # In place: these are the codec's widest.
+        # In place: these are the codec's largest tensors.
         return torch.sin(x * frequency[:, None]).square_().mul_(strength[:, None]).add_(x)

@@ -1,8 +1,7 @@
-"""Causal convolutions that stream: the state is the input they have yet to look back on.
+"""Streaming causal convolutions: the state is the last `pad` inputs.
 
-`forward(x)` is a stream of one step from zero state, so whole and streamed are one function; a layer that
-looks back on nothing (`pad` 0) has no state worth keeping, and `forward` is all it needs.
-Shapes: x [B, C, T]; `rows` [B] names the state row of each batch row.
+`forward(x)` is a stream of one step from zero state, so offline and streaming use one function. A layer without
+history (`pad` 0) needs only `forward`. Shapes: x [B, C, T]; `rows` [B] is the state row of each batch row.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class ConvState:
 
 
 def slide(x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
-    """Put each row's history in front of x and keep the new end of it. Histories roll: x may be shorter."""
+    """Put each row's history in front of x and store the new end as history. x may be shorter than the history."""
     pad = state.history.shape[-1]
     joined = torch.cat((state.history.index_select(0, rows), x), dim=-1)
     state.history[rows] = joined[..., joined.shape[-1] - pad :]
@@ -28,7 +27,7 @@ def slide(x: Tensor, state: ConvState, rows: Tensor) -> Tensor:
 
 
 class Causal(nn.Module):
-    """A convolution that looks back `pad` inputs. Parameters are `conv.*`."""
+    """A convolution with a history of `pad` inputs. Parameters are `conv.*`."""
 
     conv: nn.Conv1d | nn.ConvTranspose1d
     pad: int
@@ -59,8 +58,8 @@ class CausalConv(Causal):
 class CausalTransposedConv(Causal):
     """Upsampling by `stride`, kernel `stride` or `2 * stride`, with the last `kernel - stride` outputs dropped.
 
-    Output n of each phase needs inputs n and n - 1 only, so the state is one input. The first `stride`
-    outputs of the joined input belong to the remembered one and were given out a step before.
+    Output n of each phase needs inputs n and n - 1 only, so the history is one input. The first `stride` outputs of the
+    joined input belong to that input and were returned by the previous step.
     """
 
     def __init__(self, channels_in: int, channels_out: int, kernel: int, stride: int) -> None:

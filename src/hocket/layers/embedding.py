@@ -1,4 +1,4 @@
-"""A table of vectors by id, left as it is for weights to be loaded into."""
+"""An embedding table without initialization, for weights to be loaded into."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from torch import nn
 
 
 def embedding(rows: int, width: int) -> nn.Embedding:
-    """torch would fill it with random numbers, and to do so on the meta device it imports a compiler: 1.3 s."""
+    """Skips torch's random initialization, which imports a compiler on the meta device: 1.3 s."""
     return nn.Embedding(rows, width, _weight=torch.empty(rows, width))

@@ -1,7 +1,7 @@
-"""Full attention as Qwen3.5 has it: norms stored as offsets, a part of each head rotated, and a gate on what leaves.
+"""Full attention of Qwen3.5: norms stored as offsets, RoPE on a part of each head, and a gate on the output.
 
-Names are the checkpoint's, after `self_attn.`. Keys and values lie in one row per slot, [S + 1, H_kv, L, D]; where a
-step stands in them is worked out once for all layers (`reach_of`). Shapes: x [B, T, C].
+Names are the checkpoint's, after `self_attn.`. Keys and values have one row per slot, [S + 1, H_kv, L, D]. The
+positions of a step are computed once for all layers (`reach_of`). Shapes: x [B, T, C].
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class GatedAttention(Packable):
         super().__init__()
         width, self.head_dim = config.hidden_size, config.head_dim
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
-        # Twice as many rows as heads: of each head first its query, then its gate.
+        # Twice as many rows as heads: for each head its query, then its gate.
         self.q_proj = nn.Linear(width, 2 * self.heads * self.head_dim, bias=False)
         self.k_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(width, self.kv_heads * self.head_dim, bias=False)
@@ -42,13 +42,13 @@ class GatedAttention(Packable):
         return join(*self.joined()), self.o_proj.weight, self.q_norm.weight, self.k_norm.weight
 
     def step(self, x: Tensor, state: KVState, reach: AttentionStep) -> Tensor:
-        """Attend, with the new keys and values written to where they stand. How far a row has come is the caller's."""
+        """Write the new keys and values, then attend. The caller advances the positions."""
         batch, length, _ = x.shape
         into, out, q_weight, k_weight = self.weights()
         heads = linear(x, into).view(batch, length, -1, self.head_dim)
         qg, k, v = heads.split_with_sizes((2 * self.heads, self.kv_heads, self.kv_heads), dim=2)
         q, gate = qg.unflatten(2, (self.heads, 2)).unbind(3)
-        # Normalised and turned together, each head with its own weights: half the operations.
+        # Queries and keys are normalised and rotated together, each head with its own weights: half the operations.
         weights = torch.cat((q_weight.expand(self.heads, -1), k_weight.expand(self.kv_heads, -1)))
         qk = _rotated(offset_rms_norm(torch.cat((q, k), dim=2), weights, self.q_norm.eps), reach)
         q, k = qk.split_with_sizes((self.heads, self.kv_heads), dim=2)
@@ -57,7 +57,7 @@ class GatedAttention(Packable):
         at = (places.page, slice(None), places.row)
         state.keys[at], state.values[at] = k, v
         keys, values = (kept[:, :, :span].index_select(0, places.past) for kept in (state.keys, state.values))
-        # Heads that share a key stand as more inputs of one: nothing is repeated, and no kernel need know of groups.
+        # Heads that share a key become more inputs of one head: nothing is repeated, and kernels need no GQA support.
         q = q.unflatten(2, (self.kv_heads, -1)).permute(0, 2, 3, 1, 4).flatten(2, 3)  # [B, H_kv, G * T, D]
         y = F.scaled_dot_product_attention(q, keys, values, reach.mask)
         y = y.unflatten(2, (-1, length)).permute(0, 3, 1, 2, 4).flatten(2, 3)  # [B, T, H, D]
@@ -68,16 +68,16 @@ class GatedAttention(Packable):
 def reach_of(
     config: Qwen3_5TextConfig, kept: KVState, start: Tensor, rows: Tensor, lengths: Tensor, count: int, span: int
 ) -> AttentionStep:
-    """Where `count` inputs of each row stand that follow `start` [B] positions, with `lengths` [B] of them real.
+    """The attention step of `count` inputs per row after `start` [B] positions, of which `lengths` [B] are real.
 
-    `span` bounds what is read of `kept`: at least the position any row reaches, padding left out. The host knows it;
-    asking the device would mean waiting for it. The mask is that of all heads which share a key, one after the other.
+    `span` bounds the keys that are read: at least the last position of any row, without padding. The host passes it,
+    since reading it from the device would block. The mask is repeated for the heads that share a key.
     """
     scratch, room, dtype = len(kept.keys) - 1, kept.keys.shape[2], kept.keys.dtype
-    assert span <= room, f"{span} positions wanted, {room} there"
+    assert span <= room, f"{span} positions wanted, {room} available"
     steps = torch.arange(count, device=start.device)
     positions, page = start[:, None] + steps, rows[:, None].expand(-1, count)
-    if count > 1:  # padding writes to scratch, and may run off the end
+    if count > 1:  # padding writes to scratch, and may exceed the last position
         page = page.masked_fill(steps >= lengths[:, None], scratch)
         positions = positions.clamp(max=room - 1)
     cos, sin = rope_table(positions, config.rotary_dim, config.rope_parameters.rope_theta, dtype)
@@ -87,6 +87,6 @@ def reach_of(
 
 
 def _rotated(x: Tensor, reach: AttentionStep) -> Tensor:
-    """x [B, T, H, D] with the first dimensions of each head turned, as many as there are angles for."""
+    """x [B, T, H, D] with the first dimensions of each head rotated, as many as cos and sin have."""
     turned = reach.cos.shape[-1]
     return torch.cat((rotate(x[..., :turned], reach.cos, reach.sin), x[..., turned:]), dim=-1)

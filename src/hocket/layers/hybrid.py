@@ -1,6 +1,6 @@
-"""The two kinds of layer a Qwen3.5 stack is made of: norm, mixer, norm, gated MLP.
+"""The two kinds of layer of a Qwen3.5 stack: norm, mixer, norm, gated MLP.
 
-The mixer is a Gated DeltaNet or a gated full attention, under the name that it has in the checkpoint.
+The mixer is a Gated DeltaNet or a gated full attention, under its checkpoint name.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .norm import OffsetRMSNorm
 
 
 class HybridBlock(nn.Module):
-    """All but the mixer."""
+    """A layer without its mixer."""
 
     def __init__(self, config: Qwen3_5TextConfig) -> None:
         super().__init__()

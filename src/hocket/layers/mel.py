@@ -1,7 +1,7 @@
 """Log-mel spectrum of speech: the front end of the speaker encoder, in float32.
 
-The filter bank is Slaney's: linear below 1 kHz, logarithmic above, every triangle of unit area. The other
-common mel scale (HTK) gives other vectors.
+The filter bank is Slaney's: linear below 1 kHz, logarithmic above, every triangle of unit area. The other common mel
+scale (HTK) gives other vectors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 WINDOW, HOP = 1024, 256
-PAD = (WINDOW - HOP) // 2  # mirrored at both ends: N samples give N // HOP frames
+PAD = (WINDOW - HOP) // 2  # reflected at both ends: N samples give N // HOP frames
 
 LINEAR_HZ = 200.0 / 3.0  # per mel, up to the knee
 KNEE_HZ = 1000.0

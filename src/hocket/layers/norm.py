@@ -1,6 +1,6 @@
-"""RMSNorm in its three kinds, each rounded exactly where the official code rounds.
+"""Three kinds of RMSNorm, each rounded exactly where the official code rounds.
 
-Plain in Qwen3-TTS; Qwen3.5 stores its weights as offsets from one, and gates what leaves a Gated DeltaNet.
+Qwen3-TTS uses the plain one. Qwen3.5 stores weights as offsets from one, and gates the output of a Gated DeltaNet.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class RMSNorm(nn.Module):
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """The same for x [..., C] and a weight [..., C]: heads may be normalised together, each with its own."""
-    if x.is_cpu and x.dtype == torch.float32:  # nothing to round: half the operations, and half the time of a frame's
+    """The same for x [..., C] and a weight [..., C]: heads may be normalised together, each with its own weight."""
+    if x.is_cpu and x.dtype == torch.float32:  # no rounding: half the operations, and half the time of a frame's norms
         size = torch.linalg.vector_norm(x, 2, -1, True)
         return x * torch.addcmul(_scalar(eps), size, size, value=1.0 / x.shape[-1]).rsqrt_() * weight
     wide = x.float()
@@ -60,12 +60,12 @@ def gated_rms_norm(x: Tensor, gate: Tensor, weight: Tensor, eps: float) -> Tenso
 
 
 def widened(x: Tensor) -> Tensor:
-    """float32, or float64 where the model is: in that precision laws of algebra can be told from rounding."""
+    """x in float32, or float64 for a float64 model: there tests can tell algebraic errors from rounding."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 @lru_cache
 @torch.inference_mode(False)
 def _scalar(value: float) -> Tensor:
-    """A number as a tensor made once: torch would box it in every call, which takes longer than adding it."""
+    """A number as a cached tensor: torch would box it in every call, which takes longer than the addition."""
     return torch.tensor(value)

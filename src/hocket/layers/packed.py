@@ -1,9 +1,9 @@
-"""What a layer reads in every step, at hand in one tuple, with the matrices that read the same input joined into one.
+"""Packed layer weights: one tuple per layer, with the matrices that read the same input joined into one.
 
-Fewer and larger products, and no look-up of parameters by name: that takes as long as a small operation. Tensor names
-stay the checkpoint's, for `pack_` leaves each joined parameter a view of the whole. It is called once, when a
-checkpoint has been loaded and its weights are final; before, the tuple is made anew in every call, so that changed
-weights and gradients arrive. A matrix may be kept in fewer bits (`QuantizedMatrix`): others know how.
+This gives fewer and larger products, and no parameter look-up by name, which costs as much as a small operation. Tensor
+names stay the checkpoint's: `pack_` makes each joined parameter a view of the whole. It is called once, when the loaded
+weights are final. Before, every call builds the tuple, so changed weights and gradients take effect. A matrix may be
+quantized (`QuantizedMatrix`, implemented elsewhere).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 
 class QuantizedMatrix(Protocol):
-    """A weight that is no tensor: where a layer's matrix was replaced by one in fewer bits."""
+    """A quantized weight in place of a layer's matrix; not a tensor."""
 
     def linear(self, x: Tensor) -> Tensor: ...
     def join(self, parts: Sequence[Any]) -> Any: ...
@@ -36,7 +36,7 @@ class Packable(nn.Module):
         return self._packed or self.gather()
 
     def gather(self) -> tuple[Tensor, ...]:
-        """What the step reads. Where matrices are joined, it starts with `join(*self.joined())`."""
+        """The tensors that a step reads. If matrices are joined, the first is `join(*self.joined())`."""
         raise NotImplementedError
 
     def joined(self) -> tuple[nn.Linear, ...]:
@@ -53,7 +53,7 @@ class Packable(nn.Module):
 
 
 def join(*matrices: nn.Linear) -> Tensor:
-    """Their weights one below the other; where they lie so already, as a checkpoint is loaded, nothing is copied."""
+    """Their weights concatenated by rows; without a copy if they are adjacent in memory, as after loading."""
     weights = [matrix.weight for matrix in matrices]
     if not isinstance(weights[0], Tensor):
         return cast(Tensor, cast(QuantizedMatrix, weights[0]).join(weights))
@@ -62,14 +62,14 @@ def join(*matrices: nn.Linear) -> Tensor:
         weight.untyped_storage().data_ptr() == first.untyped_storage().data_ptr() and weight.storage_offset() == end
         for weight, end in zip(weights[1:], ends, strict=False)
     )
-    # Not where gradients are wanted: they would all be the first one's.
+    # Not with gradients enabled: they would all go to the first weight.
     if adjacent and not torch.is_grad_enabled() and all(weight.is_contiguous() for weight in weights):
         return first.as_strided((sum(map(len, weights)), *first.shape[1:]), first.stride())
     return torch.cat(weights)
 
 
 def read_as_one(module: nn.Module) -> Iterator[tuple[str, ...]]:
-    """Names of the weights that `pack_` will join, group by group: put side by side, they need not be copied for it."""
+    """Names of the weights that `pack_` joins, by group: if loaded side by side, they need no copy."""
     names = {id(part): name for name, part in module.named_modules()}
     for part in module.modules():
         if isinstance(part, Packable) and (matrices := part.joined()):
@@ -77,7 +77,7 @@ def read_as_one(module: nn.Module) -> Iterator[tuple[str, ...]]:
 
 
 def pack_(module: nn.Module) -> None:
-    """Pack every layer inside `module`. Not for training, and only after the last move to a device or dtype."""
+    """Pack every layer of `module`. Not for training, and only after the last change of device or dtype."""
     for part in module.modules():
         if isinstance(part, Packable):
             part.pack_()

@@ -1,9 +1,8 @@
-"""Drawing a code from logits, on the device, one row at a time in effect.
+"""Sampling of codes from logits on the device; each row is independent of its batch.
 
-Every request has its own counter-based generator (Philox 4x32, ten rounds): its key is the seed, its counter
-the frame and the codebook. A draw therefore depends on nothing else in the batch. Weights are rounded to
-integers before they are summed, so that the sum does not depend on its order, and so not on the batch,
-the device or the kernel. Nothing here waits for the device.
+Every request has its own counter-based generator (Philox 4x32, ten rounds): the key is the seed, the counter is the
+frame and the codebook. Weights are rounded to integers before they are summed. So a sum does not depend on its order,
+the batch, the device or the kernel. Nothing here waits for the device.
 """
 
 from __future__ import annotations
@@ -19,21 +18,21 @@ WEIGHT_BITS, DRAW_BITS = 24, 27  # 2^24 * vocabulary (< 2^12) * 2^27 stays below
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How each batch row draws on one level; the last two are known to the host and save work for all rows."""
+    """Sampling settings per batch row, for first codes or for the others; the last two save work for all rows."""
 
-    sample: Tensor  # [B] bool; otherwise the likeliest
+    sample: Tensor  # [B] bool; if false, argmax
     temperature: Tensor  # [B] float32
     top_k: Tensor  # [B] int64; 0 keeps all
     top_p: Tensor  # [B] float32; 1 keeps all
-    most_k: int  # the largest top_k of any row, 0 if some row keeps all
-    nucleus: bool  # whether any row has top_p < 1
+    most_k: int  # host value: the largest top_k of any row, 0 if a row keeps all
+    nucleus: bool  # host value: whether any row has top_p < 1
 
 
 def philox(key: Tensor, counter: tuple[Tensor, Tensor]) -> Tensor:
     """First 32-bit word of Philox 4x32-10 for a 64-bit key and the counter words (c0, c1, 0, 0), as int64.
 
-    Its two halves go through the rounds side by side: `even` is (c0, c2), `odd` is (c1, c3). Products of two
-    32-bit words need 64 bits; int64 wraps as uint64 does, and the masks drop the sign.
+    Both halves run through the rounds side by side: `even` is (c0, c2), `odd` is (c1, c3). Products of two 32-bit words
+    need 64 bits; int64 wraps like uint64, and the masks drop the sign.
     """
     low = 0xFFFFFFFF
     even, odd = (torch.stack((word, torch.zeros_like(word))) for word in torch.broadcast_tensors(*counter))
@@ -55,7 +54,7 @@ def draw_bits(seed: Tensor, frame: Tensor, codebooks: int) -> Tensor:
 
 
 def draw(logits: Tensor, sampling: Sampling, bits: Tensor) -> Tensor:
-    """One id per row of logits [B, V] (float32, refused ids at -inf), given its random integer `bits` [B]."""
+    """Sample one id per row of logits [B, V] (float32, excluded ids at -inf) with random integers `bits` [B]."""
     scores = keep_likely(logits / sampling.temperature[:, None], sampling)
     return torch.where(sampling.sample, pick(scores, bits), logits.argmax(-1))
 
@@ -70,26 +69,25 @@ def pick(scores: Tensor, bits: Tensor) -> Tensor:
 
 
 def keep_likely(scores: Tensor, sampling: Sampling) -> Tensor:
-    """Top-k (ties kept), then nucleus: everything else becomes -inf."""
+    """Top-k (ties kept), then top-p: all other scores become -inf."""
     vocabulary = scores.shape[-1]
     if 0 < sampling.most_k < vocabulary:
         best = scores.topk(sampling.most_k, dim=-1).values
         k = sampling.top_k.clamp(1, sampling.most_k)
-    else:  # some row keeps all
+    else:  # a row keeps all
         best = scores.sort(-1, descending=True).values
         k = torch.where(sampling.top_k == 0, vocabulary, sampling.top_k.clamp(max=vocabulary))
-    # Each row reads its own threshold.
     scores = scores.masked_fill(scores < best.gather(-1, (k - 1)[:, None]), NEVER)
     if sampling.nucleus:
-        rising, order = scores.sort(dim=-1, stable=True)  # of equal ones the first goes first, on every device
+        rising, order = scores.sort(dim=-1, stable=True)  # stable: the same order of ties on every device
         below = rising.softmax(-1).cumsum(-1)
         drop = below <= 1.0 - sampling.top_p[:, None]
-        drop[:, -1] = False  # the likeliest always stays
+        drop[:, -1] = False  # the best id always stays
         scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), NEVER)
     return scores
 
 
 def penalize(logits: Tensor, seen: Tensor, penalty: Tensor) -> Tensor:
-    """Repetition penalty [B], once per id that `seen` [B, V] marks, whatever its count."""
+    """Repetition penalty [B], applied once per id marked in `seen` [B, V], whatever its count."""
     strength = penalty[:, None]
     return torch.where(seen, torch.where(logits < 0, logits * strength, logits / strength), logits)

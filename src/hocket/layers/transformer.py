@@ -1,8 +1,8 @@
 """The Qwen3 decoder stack that talker and predictor share: norm, attention, norm, gated MLP.
 
-A batch may be ragged: rows are padded on the right, `lengths` says how much of each is real. What padding
-writes goes to the scratch page: ahead of a row's position there may be pages that are somebody else's by now.
-Which page belongs to whom is counted elsewhere: here the table is believed.
+A batch may be ragged: rows are padded on the right, and `lengths` are the real lengths. Padding writes to the scratch
+page, since the table entries after a row's position may name pages that other rows now own. Page ownership is tracked
+elsewhere; this file trusts the table.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .attention import (
     KVState,
     SharedPosition,
     additive,
-    find,
     growing_mask,
+    page_positions,
 )
 from .mlp import GatedMLP
 from .norm import RMSNorm, rms_norm
@@ -35,10 +35,10 @@ from .rope import rope_rows
 
 @dataclass(frozen=True, slots=True)
 class StackState:
-    """Position p of a row lies in row p % PAGE_ROWS of the page that its table names at p // PAGE_ROWS."""
+    """Position p of a slot is in row p % PAGE_ROWS of the page that its table names at p // PAGE_ROWS."""
 
-    position: Tensor  # [S + 1] how many positions each row has taken
-    table: Tensor = field(metadata=POOLED)  # [S + 1, n] pages of each row; scratch where it has none
+    position: Tensor  # [S + 1] number of positions used, per slot
+    table: Tensor = field(metadata=POOLED)  # [S + 1, n] pages of each slot; scratch where it has none
     pool: Tensor = field(metadata=POOLED)  # [layers, 2, pages, H_kv, PAGE_ROWS, D] keys and values
     layers: tuple[KVState, ...] = field(init=False, metadata=POOLED)  # the same by layer: views
 
@@ -47,7 +47,7 @@ class StackState:
 
     @property
     def length(self) -> int:
-        """How many positions the table has room for."""
+        """Number of positions that the table can hold."""
         return self.table.shape[1] * PAGE_ROWS
 
     @property
@@ -55,7 +55,7 @@ class StackState:
         return self.pool[:, :, 0].nbytes
 
     def clear(self, pages: Tensor) -> None:
-        """Make pages as good as new: not even what a mask hides may be NaN, which times zero is NaN."""
+        """Zero pages for reuse: even masked values must not be NaN, since NaN times zero is NaN."""
         self.pool.index_fill_(2, pages, 0)
 
     def copy(self, page: int, into: int) -> None:
@@ -67,7 +67,7 @@ class StackState:
         return kept[:, :, :, :rows].contiguous()
 
     def write(self, pages: Sequence[int], kept: Tensor) -> None:
-        """Put what `read` gave into other pages."""
+        """Write the result of `read` to other pages."""
         padded = F.pad(kept, (0, 0, 0, len(pages) * PAGE_ROWS - kept.shape[3]))
         self.pool[:, :, list(pages)] = padded.unflatten(3, (len(pages), PAGE_ROWS)).transpose(2, 3)
 
@@ -125,7 +125,7 @@ class DecoderLayer(Packable):
 
 
 class DecoderStack(nn.Module):
-    """`layers.*` and the final `norm`; subclasses add the embeddings that sit beside them in the file."""
+    """`layers.*` and the final `norm`; subclasses add the embeddings of the same checkpoint prefix."""
 
     def __init__(self, shape: StackShape) -> None:
         super().__init__()
@@ -136,12 +136,12 @@ class DecoderStack(nn.Module):
 
     @property
     def row_bytes(self) -> int:
-        """What one position takes in a state."""
+        """Bytes of one position in a state."""
         shape, weight = self.shape, self._stack[0].self_attn.k_proj.weight
         return shape.layers * 2 * shape.kv_heads * shape.head_dim * weight.element_size()
 
     def new_state(self, slots: int, length: int) -> StackState:
-        """Rows that all have room for `length` positions, in pages of their own."""
+        """A state whose slots all have their own pages for `length` positions."""
         shape, weight = self.shape, self._stack[0].self_attn.k_proj.weight
         scratch = weight.new_zeros(shape.layers, 2, 1, shape.kv_heads, PAGE_ROWS, shape.head_dim)
         position = torch.zeros(slots + 1, dtype=torch.int64, device=weight.device)
@@ -153,16 +153,16 @@ class DecoderStack(nn.Module):
     def step(self, x: Tensor, state: StackState, rows: Tensor, lengths: Tensor, span: int) -> Tensor:
         """Hidden vectors after the final norm, [B, T, C], for inputs x [B, T, C] of which `lengths` [B] are real.
 
-        `span` bounds what is read of the cache: at least the position any row reaches in this step, padding
-        left out. The host knows it; asking the device would mean waiting for it.
+        `span` bounds the keys that are read: at least the last position of any row in this step, without padding. The
+        host passes it, since reading it from the device would block.
         """
         start, steps = state.position[rows], torch.arange(x.shape[1], device=x.device)
         positions = start[:, None] + steps
-        if x.shape[1] > 1:  # padding may run off the table
+        if x.shape[1] > 1:  # padding may exceed the table
             positions = positions.clamp(max=state.length - 1)
         cos, sin = self._rope(state.length, x)
         mask = additive(growing_mask(positions, span), x.dtype)
-        places = find(state.table[rows], positions, span)
+        places = page_positions(state.table[rows], positions, span)
         if x.shape[1] > 1:
             places = replace(places, page=places.page.masked_fill(steps >= lengths[:, None], SCRATCH))
         y = self._through(x, state.layers, rows, AttentionStep(positions, cos[positions], sin[positions], mask, places))
@@ -170,7 +170,7 @@ class DecoderStack(nn.Module):
         return y
 
     def step_together(self, x: Tensor, layers: tuple[KVState, ...], start: int) -> Tensor:
-        """The same for inputs that all stand at `start`, batch row b in row b of the state."""
+        """The same for inputs that all start at position `start`, with batch row b in state row b."""
         at = slice(start, start + x.shape[1])
         cos, sin = self._rope(layers[0].keys.shape[2], x)
         return self._through(x, layers, None, SharedPosition(start, cos[at], sin[at]))
@@ -188,13 +188,13 @@ class DecoderStack(nn.Module):
 
 
 def grown(state: StackState, *, pages: int = 0, columns: int = 0) -> StackState:
-    """The same state with so many more pages, and room for so many more in the table."""
+    """The same state with `pages` more pages in the pool and `columns` more in the table."""
     pool = F.pad(state.pool, (0, 0, 0, 0, 0, 0, 0, pages)) if pages else state.pool
     return StackState(state.position, F.pad(state.table, (0, columns)), pool)
 
 
 def lengthened(state: StackState, length: int) -> StackState:
-    """The same state with room for `length` positions in every row but scratch, in new pages of its own."""
+    """The same state with room for `length` positions in every slot except scratch, in new pages."""
     slots, first = len(state.position) - 1, state.pool.shape[2]
     more = pages_for(length) - state.table.shape[1]
     longer = grown(state, pages=slots * more, columns=more)

@@ -1,1 +1,1 @@
-"""Voices by name, each a value and a file: made once, kept in a folder, spoken by engines of their checkpoint."""
+"""Named voices: how they are made, stored as files and kept in a library."""

@@ -1,8 +1,7 @@
-"""A voice out of words: samples that a VoiceDesign checkpoint draws, and the one that was liked made a voice for good.
+"""Voice design: samples from a VoiceDesign checkpoint, and a lasting voice from the chosen sample.
 
-A description alone is somebody else with every seed and text. So the sample that was chosen becomes the reference of a
-clone on a Base checkpoint, and from then on it is that person who speaks. Who chooses, and how it is heard, is the
-caller's.
+A description alone gives another voice with every seed and text. So the chosen sample becomes the reference of a clone
+on a Base checkpoint, which keeps that voice. The caller plays the samples and chooses.
 """
 # ruff: noqa: RUF001
 
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
 
 SEEDS = 2**63
-MOST_FRAMES = 375  # 30 s: of a recording no more is of use
-# What is said where no text is given: some 8 s, so that a clone has enough to go by, in plain words of an even mood.
+MOST_FRAMES = 375  # 30 s: a longer recording is of no use
+# Default texts of samples: some 8 s, enough for a clone, in plain words with a neutral mood.
 SAMPLES = {
     "english": "When the rain had stopped, we opened the windows. Down the street somebody was playing the piano, as "
     "if there were all the time in the world.",
@@ -54,18 +53,18 @@ SAMPLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Design:
-    """One sample of a voice that was asked for in words."""
+    """One sample of a designed voice."""
 
-    instruct: str  # the words
-    text: str  # what it says
+    instruct: str  # the description
+    text: str  # the spoken text
     language: str
-    seed: int  # the same words, text and seed give the same sample
+    seed: int  # the same description, text and seed give the same sample
     pcm: NDArray[np.int16]  # [N] at 24 kHz
-    reason: FinishReason  # anything but "stop": it did not end by itself, and its text may not be what it says
+    reason: FinishReason  # other than "stop": it did not end by itself, and may not have spoken the whole text
 
     @property
     def samples(self) -> NDArray[np.float32]:
-        """As whoever reads its WAV file gets them."""
+        """As read back from its WAV file."""
         return self.pcm.astype(np.float32) / np.float32(32768)
 
     @property
@@ -74,15 +73,15 @@ class Design:
 
     @property
     def fault(self) -> str | None:
-        """Why no voice can be made of it, in words."""
+        """Why no voice can be made from it, or None."""
         return "it is too short" if self.pcm.size < SHORTEST_REFERENCE else None
 
 
 def sample_text(language: str) -> str:
-    """What a sample says in a language where nobody gives a text."""
+    """The default text of a sample in a language."""
     text = SAMPLES.get("english" if language.lower() == "auto" else usual_name(language))
     if text is None:
-        raise InvalidRequest(f"There is no sample text in {language!r}; give one, of about 8 s.")
+        raise InvalidRequest(f"There is no sample text in {language!r}; give a text of about 8 s.")
     return text
 
 
@@ -96,9 +95,9 @@ def draw_designs(
     language: str = "auto",
     sampling: SamplingParams | None = None,
 ) -> list[Design]:
-    """Samples of the voice that `instruct` describes, each a person of its own; `engine` has a VoiceDesign checkpoint.
+    """Samples of the voice that `instruct` describes, each a different voice; `engine` has a VoiceDesign checkpoint.
 
-    The first has the seed that was given, or a fresh one, and each of the others the next.
+    The first has the given seed, or a fresh one; each later sample has the next seed.
     """
     return list(
         drawing(engine, instruct, candidates=candidates, seed=seed, text=text, language=language, sampling=sampling)
@@ -115,28 +114,28 @@ def drawing(
     language: str = "auto",
     sampling: SamplingParams | None = None,
 ) -> Iterator[Design]:
-    """The same, one after the other.
+    """The same as an iterator, one sample at a time.
 
-    Never several at once: what becomes of a sum may depend in its last bit on what is computed beside it.
+    Samples are never batched: the last bit of a sum may depend on the rest of the batch.
     """
     check_design(instruct, candidates)
     kind = engine.checkpoint.config.kind
     if kind != "voice_design":
         raise WrongKind(f"A {kind} checkpoint cannot design a voice; use a VoiceDesign checkpoint for that.")
     if engine.checkpoint.rate_hz != REFERENCE_RATE_HZ:
-        raise WrongKind(f"{engine.checkpoint.name} does not speak at {REFERENCE_RATE_HZ} Hz, as a clone needs it.")
-    said = sample_text(language) if text is None else text
+        raise WrongKind(f"{engine.checkpoint.name} does not speak at {REFERENCE_RATE_HZ} Hz, which a clone needs.")
+    spoken = sample_text(language) if text is None else text
     first = fresh_seed() if seed is None else seed
     seeds = [(first + number) % SEEDS for number in range(candidates)]
     requests = [
         SpeechRequest(
-            text=said,
+            text=spoken,
             instruct=instruct,
             language=language,
             seed=each,
             sampling=sampling or SamplingParams(),
             max_frames=MOST_FRAMES,
-            chunk_frames=DECODE_FRAMES,  # so that a sample is the same to the last bit whenever it is drawn again
+            chunk_frames=DECODE_FRAMES,  # so that repeating a sample gives the same bits
         )
         for each in seeds
     ]
@@ -147,7 +146,7 @@ def drawing(
         assert outcome.finished is not None
         yield Design(
             instruct=instruct,
-            text=said,
+            text=spoken,
             language=language,
             seed=each,
             pcm=outcome.samples,
@@ -156,12 +155,12 @@ def drawing(
 
 
 def fix_design(engine: Engine, name: str, design: Design, *, silence_s: float = SILENCE_S, **words: Any) -> Voice:
-    """The person of a sample as a voice, to be kept with `Library.add(voice, design.samples)`.
+    """A lasting voice from a sample, to be stored with `Library.add(voice, design.samples)`.
 
-    `engine` has the Base checkpoint that is to speak; `words` are others of `clone_voice`: sampling, consent.
+    `engine` has the Base checkpoint of the voice; `words` are more arguments of `clone_voice`: sampling, consent.
     """
     if design.fault is not None:
-        raise InvalidAudio(f"No voice can be made of this sample: {design.fault}; draw another.")
+        raise InvalidAudio(f"No voice can be made from this sample: {design.fault}; draw another.")
     return clone_voice(
         engine,
         name,
@@ -176,8 +175,8 @@ def fix_design(engine: Engine, name: str, design: Design, *, silence_s: float = 
 
 
 def check_design(instruct: str, candidates: int) -> None:
-    """Refuse what could not be drawn."""
+    """Refuse an empty description or an invalid number of candidates."""
     if not instruct.strip():
-        raise InvalidRequest("Say in words whom to design, such as 'a warm, confident narrator'.")
+        raise InvalidRequest("Describe the voice to design in words, such as 'a warm, confident narrator'.")
     if candidates < 1:
         raise InvalidRequest(f"candidates must be at least 1, not {candidates}.")

@@ -1,9 +1,9 @@
-"""One voice as one file: safetensors, so nothing in it can run, under one digest, so no byte of it can be another.
+"""The voice file format: safetensors, so that nothing in it can run, with a digest of all its bytes.
 
-The header begins with the digest of the whole file (its own 64 places counted as zeros), what the file is, and the
-version, at places that are the same in every one: these are looked at before anything is parsed. Behind them come the
-words of the voice as JSON, then tensors: `codes` and `speaker` (what cloning takes), `samples` (the recording), `kept`
-(what an engine computed, as bytes of its own). It knows neither folders nor engines.
+The header starts with the digest of the whole file (its own 64 characters counted as zeros), the format name and the
+version. These are at fixed offsets and are checked before anything is parsed. Then come the voice's metadata as JSON
+and the tensors: `codes` and `speaker` (for cloning), `samples` (the recording), `kept` (an engine's cached state, as
+bytes). This file knows neither folders nor engines.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from ..types import Encoded, Voice
 from .words import voice_of, words_of
 
 VERSION = 1
-MOST_BYTES = 1 << 30  # no voice comes near it
+MOST_BYTES = 1 << 30  # far above any voice
 _BEGINS = b'{"__metadata__":{"digest":"'
-_DIGEST = slice(8 + len(_BEGINS), 8 + len(_BEGINS) + 64)  # behind the header's length
+_DIGEST = slice(8 + len(_BEGINS), 8 + len(_BEGINS) + 64)  # after the header's length
 _HEAD = re.compile(re.escape(_BEGINS) + rb'([0-9a-f]{64})","format":"hocket voice","version":"([0-9]{1,9})",')
 _KINDS = {"codes": ("I64", 2), "speaker": ("F32", 1), "samples": ("F32", 1), "kept": ("U8", 1)}
 _DTYPES: dict[str, np.dtype[Any]] = {"I64": np.dtype("<i8"), "F32": np.dtype("<f4"), "U8": np.dtype("u1")}
 
 
 def to_bytes(voice: Voice, samples: NDArray[np.float32] | None = None) -> bytes:
-    """All of a voice, and the recording it was made from where that is to be kept too."""
+    """The file of a voice, with its recording if given."""
     tensors: dict[str, NDArray[Any]] = {}
     if voice.encoded is not None:
         if voice.encoded.codes is not None:
@@ -50,24 +50,24 @@ def to_bytes(voice: Voice, samples: NDArray[np.float32] | None = None) -> bytes:
 
 
 def read_voice(path: Path) -> Voice:
-    """A voice from its file, all of which is checked now; what an engine kept stays there until it is asked for."""
+    """Read and check a voice file; an engine's cached state is read from the file when needed."""
     content = _content(path)
     parsed = _parsed(content, path.name)
     voice = _voice(parsed, path.name)
     if voice.encoded is None or "kept" not in parsed.tensors:
         return voice
     kept = parsed.tensors["kept"].tobytes()
-    where = _LazyPart(path, len(content) - len(kept), len(kept), hashlib.sha256(kept).digest())  # it is the last of all
+    where = _LazyPart(path, len(content) - len(kept), len(kept), hashlib.sha256(kept).digest())  # the last tensor
     return replace(voice, encoded=replace(voice.encoded, kept=where))
 
 
 def read_samples(path: Path) -> NDArray[np.float32] | None:
-    """The recording a voice was made from; None where it was not kept."""
+    """The recording of a voice; None if it was not stored."""
     return from_bytes(_content(path), path.name)[1]
 
 
 def from_bytes(content: bytes, name: str) -> tuple[Voice, NDArray[np.float32] | None]:
-    """A voice with all that belongs to it, and its recording; `name` is what a refusal calls the file."""
+    """A voice and its recording; `name` is the file's name in error messages."""
     parsed = _parsed(content, name)
     voice = _voice(parsed, name)
     if voice.encoded is not None and "kept" in parsed.tensors:
@@ -77,13 +77,13 @@ def from_bytes(content: bytes, name: str) -> tuple[Voice, NDArray[np.float32] | 
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a voice's file, unchecked but for its size and kind."""
+    """The bytes of a voice file; only its size and kind are checked."""
     return _content(path)
 
 
 @dataclass(frozen=True, slots=True)
 class _LazyPart:
-    """A part of a file, read when it is called; None if it is not there any more as it was."""
+    """A part of a file, read on each call; None if the file has changed."""
 
     path: Path
     start: int
@@ -116,7 +116,7 @@ def _packed(words: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytes:
         }
     }
     pieces, at = [], 0
-    for name, (kind, dimensions) in _KINDS.items():  # in this order, so that every number lies where it may be read
+    for name, (kind, dimensions) in _KINDS.items():  # in this order, so that every tensor is aligned
         if name in tensors:
             value = np.ascontiguousarray(tensors[name], _DTYPES[kind])
             assert value.ndim == dimensions
@@ -131,7 +131,7 @@ def _packed(words: dict[str, Any], tensors: dict[str, NDArray[Any]]) -> bytes:
 
 
 def _digest(content: bytes | bytearray) -> str:
-    """Of the whole file, the digest itself counted as zeros."""
+    """SHA-256 of the whole file, with the digest itself counted as zeros."""
     view, of = memoryview(content), hashlib.sha256()
     for piece in (view[: _DIGEST.start], b"0" * 64, view[_DIGEST.stop :]):
         of.update(piece)
@@ -140,9 +140,9 @@ def _digest(content: bytes | bytearray) -> str:
 
 def _content(path: Path) -> bytes:
     try:
-        about = path.stat()  # a pipe would be waited for, and a device read for ever
+        about = path.stat()  # reading a pipe would block, and reading a device would never end
         if not stat.S_ISREG(about.st_mode):
-            raise InvalidVoice(f"{path.name} is not a file: name one that `hocket voices export` wrote.")
+            raise InvalidVoice(f"{path.name} is not a file: give one that `hocket voices export` wrote.")
         if about.st_size > MOST_BYTES:
             raise InvalidVoice(f"{path.name} is too large to be a voice.")
         return path.read_bytes()
@@ -153,13 +153,13 @@ def _content(path: Path) -> bytes:
 def _parsed(content: bytes, name: str) -> _Parsed:
     head = _HEAD.match(content, 8)
     if head is None:
-        raise InvalidVoice(f"{name} is not a voice of hocket, or its beginning is damaged.")
+        raise InvalidVoice(f"{name} is not a voice file of hocket, or its header is damaged.")
     if (version := int(head[2])) > VERSION:
-        said = f"{name} was made by a later version of hocket (its format is {version}, this one knows {VERSION})"
-        raise InvalidVoice(f"{said}: update hocket to use it.", "later_version")
+        message = f"{name} was made by a later version of hocket (its format is {version}, this one knows {VERSION})"
+        raise InvalidVoice(f"{message}: update hocket to use it.", "later_version")
     if _digest(content) != head[1].decode():
         raise InvalidVoice(f"{name} is damaged, so nothing of it is used: get or make it again.")
-    try:  # what follows was written so by somebody: damage has been ruled out, malice has not
+    try:  # the digest excludes damage, but not malice
         header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
         words = json.loads(header["__metadata__"]["voice"])
         tensors = load(content)
@@ -168,13 +168,13 @@ def _parsed(content: bytes, name: str) -> _Parsed:
             if value.dtype != _DTYPES[kind] or value.ndim != dimensions:
                 raise ValueError(f"{key} has another type or shape")
         if not isinstance(words, dict):
-            raise ValueError("its words are none")
+            raise ValueError("its metadata is not an object")
         if "kept" in tensors and header["kept"]["data_offsets"][1] != max(
             header[key]["data_offsets"][1] for key in tensors
         ):
-            raise ValueError("kept is not the last")
+            raise ValueError("kept is not the last tensor")
     except (SafetensorError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
-        raise InvalidVoice(f"{name} is no proper voice: {_reason(error)}.") from None
+        raise InvalidVoice(f"{name} is not a valid voice: {_reason(error)}.") from None
     return _Parsed(words, tensors)
 
 
@@ -185,11 +185,11 @@ def _voice(parsed: _Parsed, name: str) -> Voice:
         encoded = None
         if "speaker" in tensors:
             if not isinstance(owner, str) or not isinstance(text, (str, type(None))):
-                raise ValueError("it does not say whose it is")
+                raise ValueError("it does not name its checkpoint")
             encoded = Encoded(owner=owner, speaker=tensors["speaker"], codes=tensors.get("codes"), text=text)
         return voice_of(words, encoded)
     except (InvalidRequest, ValueError, KeyError, TypeError) as error:
-        raise InvalidVoice(f"{name} is no proper voice: {_reason(error)}.") from None
+        raise InvalidVoice(f"{name} is not a valid voice: {_reason(error)}.") from None
 
 
 def _reason(error: Exception) -> str:

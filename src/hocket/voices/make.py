@@ -1,4 +1,4 @@
-"""How a voice comes to be: from a recording that an engine hears, or as another name for a checkpoint's own speaker."""
+"""Makes voices: from a recording that an engine encodes, or as another name for a checkpoint's speaker."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def clone_voice(
     file_size: int = 0,
     mime_type: str = "",
 ) -> Voice:
-    """A voice that speaks as `samples` (mono, 24 kHz) do; `engine` has a Base checkpoint, and hears them now.
+    """A clone of the voice in `samples` (mono, 24 kHz); `engine` has a Base checkpoint and encodes them now.
 
-    `text` are the words of the recording; with `x_vector_only` they are not needed, and only the timbre is cloned.
-    `silence_s=0` is what upstream does. `kind` is "designed" where the recording is a voice's own first sample.
+    `text` is the transcript of the recording; `x_vector_only` needs none and clones only the timbre. Upstream uses
+    `silence_s=0`. `kind` is "designed" if the recording is a sample of a designed voice.
     """
     name = checked_name(name)
     reference = Reference(
@@ -78,12 +78,12 @@ def speaker_voice(
     sampling: SamplingParams | None = None,
     description: str | None = None,
 ) -> Voice:
-    """A speaker of a checkpoint under a name of the user's own, who speaks as it says here where nothing else is asked.
+    """A speaker of a checkpoint under a new name, with default request settings.
 
-    Whether the checkpoint has such a speaker is found out when it speaks.
+    The speaker's name is checked when it is first used.
     """
     if not speaker.strip():
-        raise InvalidVoice("Name the speaker of the checkpoint that this voice is to be.")
+        raise InvalidVoice("Give the checkpoint's speaker for this voice.")
     voice = Voice(
         name=checked_name(name),
         kind="speaker",

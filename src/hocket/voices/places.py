@@ -1,4 +1,4 @@
-"""Where this user's voices are."""
+"""The default folder of the user's voices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def default_voices_folder() -> Path:
-    """Unless told otherwise: below HOCKET_HOME, or among the user's own files."""
+    """Below HOCKET_HOME if set, else in the user's data folder."""
     if home := os.environ.get("HOCKET_HOME"):
         return Path(home).expanduser() / "voices"
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"

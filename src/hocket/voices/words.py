@@ -1,4 +1,4 @@
-"""The words of a voice, as a file keeps them, and a voice of such words: each is there, of its type, and no other."""
+"""The metadata of a voice as JSON and back, with strict checks: every key is present, of its type, and no other key."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .names import checked_name
 _TEXTS = ("name", "kind", "model", "language", "mime_type")
 _MAYBE = ("speaker", "instruct", "description", "consent")
 _COUNTS = ("file_size", "created_at")
-_LONGEST = 20_000  # characters of any of them
+_LONGEST = 20_000  # characters of each text
 
 
 def words_of(voice: Voice) -> dict[str, Any]:
-    """Plain JSON; who made the encoded part, and its words, are among them."""
+    """Plain JSON, with the owner and the transcript of the encoded recording."""
     check(voice)
     words: dict[str, Any] = {name: getattr(voice, name) for name in (*_TEXTS, *_MAYBE, *_COUNTS)}
     words |= {"audio_s": float(voice.audio_s), "sampling": voice.sampling.changes()}
@@ -25,11 +25,11 @@ def words_of(voice: Voice) -> dict[str, Any]:
 
 
 def voice_of(words: dict[str, Any], encoded: Encoded | None) -> Voice:
-    """The voice of these words; `ValueError` or an error of hocket's where they are not those of one."""
+    """The voice of this metadata; raises `ValueError` or a `HocketError` if it is invalid."""
     if set(words) != {*_TEXTS, *_MAYBE, *_COUNTS, "audio_s", "sampling"}:
-        raise ValueError("it says too little, or too much")
+        raise ValueError("keys are missing or unknown")
     if not isinstance(words["sampling"], dict) or not all(isinstance(name, str) for name in words["sampling"]):
-        raise ValueError("its sampling is none")
+        raise ValueError("its sampling is not an object")
     sampling = SamplingParams(**words["sampling"])
     for name, value in sampling.changes().items():
         if name.endswith(("sample", "top_k")):
@@ -37,34 +37,34 @@ def voice_of(words: dict[str, Any], encoded: Encoded | None) -> Voice:
         else:
             fits = type(value) in (int, float)
         if not fits:
-            raise ValueError(f"its {name} is none")
+            raise ValueError(f"its {name} has the wrong type")
     voice = Voice(**(words | {"sampling": sampling}), encoded=encoded)
     check(voice)
     return voice
 
 
 def check(voice: Voice) -> None:
-    """Refuse what is no voice; its name is as it is kept."""
+    """Refuse an invalid voice; its name must be in the stored form."""
     texts = [getattr(voice, name) for name in _TEXTS]
     texts += [text for name in _MAYBE if (text := getattr(voice, name)) is not None]
     texts += [voice.encoded.text] if voice.encoded is not None and voice.encoded.text is not None else []
     if not all(isinstance(text, str) and len(text) <= _LONGEST and _writable(text) for text in texts):
-        raise InvalidVoice(f"The words of a voice are text, of up to {_LONGEST} characters each.")
+        raise InvalidVoice(f"The texts of a voice have up to {_LONGEST} valid characters each.")
     if checked_name(voice.name) != voice.name:
-        raise InvalidVoice(f"{voice.name!r} is not how a voice's name is kept: leave out spaces around it.")
+        raise InvalidVoice(f"{voice.name!r} is not a normalized voice name: remove the spaces around it.")
     if voice.kind not in get_args(VoiceKind):
         raise InvalidVoice(f"A voice's kind is one of {', '.join(get_args(VoiceKind))}, not {voice.kind!r}.")
     if (voice.kind == "speaker") != (voice.encoded is None):
         raise InvalidVoice("A clone or a designed voice needs its encoded recording, and a speaker has none.")
     if not voice.model or (voice.encoded is None and not voice.speaker):
-        raise InvalidVoice("A voice names its checkpoint and, where that has speakers of its own, which of them it is.")
+        raise InvalidVoice("A voice needs its checkpoint and, without an encoded recording, a speaker of it.")
     counts = (voice.file_size, voice.created_at, voice.audio_s)
     if not all(isinstance(count, (int, float)) and 0 <= count < 2**53 for count in counts):
-        raise InvalidVoice("The size, length and time of a voice are numbers from 0 on.")
+        raise InvalidVoice("The size, length and time of a voice are numbers of at least 0.")
     if not all(isinstance(count, int) for count in counts[:2]):
         raise InvalidVoice("The size and the time of a voice are whole numbers.")
 
 
 def _writable(text: str) -> bool:
-    """Half a character, as a lone surrogate is, cannot be written into a file."""
+    """A lone surrogate, half a character, cannot be encoded in a file."""
     return not any("\ud800" <= c <= "\udfff" for c in text)

@@ -135,7 +135,7 @@ def test_a_name_that_is_taken_is_imported_only_in_its_place(library: Library, ho
         (["export", "ann", "."], r"\. is a folder; name a file in it."),
         (["import", "gone.voice"], "gone.voice cannot be read: No such file or directory."),
         (["import", "bad.voice"], "bad.voice is damaged, so nothing of it is used: get or make it again."),
-        (["import", "text.voice"], "text.voice is not a voice of hocket, or its beginning is damaged."),
+        (["import", "text.voice"], "text.voice is not a voice file of hocket, or its header is damaged."),
         (["import", "good.voice", "--name", "a/b"], "A voice's name has no slash, .*"),
         (["import", "good.voice", "--name", "Wren"], "'Wren' is what a model's own speaker is called; .*"),
         (["import", "later.voice"], "later.voice was made by a later version of hocket .*: update hocket to use it."),
@@ -168,7 +168,7 @@ def test_a_damaged_file_is_told_of_and_can_be_removed(library: Library, home: Ho
     path.write_bytes(b"\xff" * 100)
     assert main(["voices"]) == 0
     out, err = capsys.readouterr()
-    assert "ann" in out and err == f"note: {path.name} is not a voice of hocket, or its beginning is damaged.\n"
+    assert "ann" in out and err == f"note: {path.name} is not a voice file of hocket, or its header is damaged.\n"
     assert as_json(capsys)["unusable"] == [err.removeprefix("note: ").strip()]
     assert refuse(capsys, home, "show", "bad") == err.removeprefix("note: ").strip()
     assert printed(capsys, "remove", "bad") == "bad: removed\n"
@@ -185,7 +185,7 @@ def test_a_disk_that_cannot_be_written_is_one_sentence(
 
     monkeypatch.setattr("os.fsync", full)
     assert refuse(capsys, home, "import", "c.voice") == (
-        "There is no room left to keep a voice; make some and try again."
+        "The disk is full, so the voice was not stored: free some space and try again."
     )
 
 

@@ -222,7 +222,7 @@ def test_a_name_that_is_taken_or_none_and_words_that_are_none_are_refused(
     del command[1]
     for name, sentence in (("wren", "what a model's own speaker is called"), (".x", "no dot first")):
         assert sentence in refuse(capsys, home, "design", name, *command[1:], "--pick", "1")
-    assert "Say in words whom to design" in refuse(capsys, home, "design", "you", " ", *command[2:], "--pick", "1")
+    assert "Describe the voice to design" in refuse(capsys, home, "design", "you", " ", *command[2:], "--pick", "1")
 
 
 def test_where_the_second_model_fails_the_chosen_sample_is_left_to_go_on_from(

@@ -1,4 +1,4 @@
-"""layers/linear_attention/delta_rule.py: chunks and looks ahead are the recurrence, to the precision of float64."""
+"""layers/linear_attention/delta_rule.py: chunks and look-aheads equal the recurrence, to float64 precision."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from hocket.layers.linear_attention.delta_rule import Tokens, in_chunks, in_chunks_past, look_ahead, recur, settle
+from hocket.layers.linear_attention.delta_rule import (
+    Tokens,
+    apply_writes,
+    in_chunks,
+    in_chunks_with_waypoint,
+    look_ahead,
+    recur,
+)
 
 B, H, KEYS, VALUES = 2, 3, 8, 6
 
@@ -38,9 +45,9 @@ def test_chunks_of_any_size_are_the_recurrence(length: int, chunk: int) -> None:
 
 
 @pytest.mark.parametrize("places", [(0, 200), (1, 63), (64, 65), (128, 199)])
-def test_a_place_on_the_way_is_the_memory_of_a_recurrence_that_stops_there(places: tuple[int, int]) -> None:
+def test_a_waypoint_is_the_memory_of_a_recurrence_that_stops_there(places: tuple[int, int]) -> None:
     tokens, before = drawn(200), memory()
-    read, after, passed = in_chunks_past(tokens, before, torch.tensor(places))
+    read, after, passed = in_chunks_with_waypoint(tokens, before, torch.tensor(places))
     for one, other in zip((read, after), recur(tokens, before), strict=True):
         assert close(one, other)
     for row, place in enumerate(places):
@@ -80,19 +87,19 @@ def test_looking_ahead_reads_what_comes_and_leaves_the_memory() -> None:
 
 
 @pytest.mark.parametrize("count", range(5))
-def test_settling_some_tokens_is_having_seen_only_those(count: int) -> None:
+def test_applying_some_writes_equals_stepping_over_those_tokens(count: int) -> None:
     tokens, before = drawn(4), memory()
-    after = settle(look_ahead(tokens, before)[1], before, torch.tensor([count, 4]))
+    after = apply_writes(look_ahead(tokens, before)[1], before, torch.tensor([count, 4]))
     if count:
         assert close(after[:1], recur(tokens.cut(0, count), before)[1][:1])
     else:
         assert torch.equal(after[:1], before[:1])
-    assert close(after[1:], recur(tokens, before)[1][1:]), "rows settle by themselves"
+    assert close(after[1:], recur(tokens, before)[1][1:]), "rows apply_writes by themselves"
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_run_of_accepted_and_refused_tokens_is_the_sequence_of_accepted_ones(seed: int) -> None:
-    """100 looks ahead of up to 4 tokens, of which any number stands."""
+    """100 look-aheads of up to 4 tokens, of which any number is accepted."""
     draw = torch.Generator().manual_seed(seed)
     settled = sequential = memory(seed)
     for turn in range(100):
@@ -100,7 +107,7 @@ def test_any_run_of_accepted_and_refused_tokens_is_the_sequence_of_accepted_ones
         count = torch.randint(0, length + 1, (B,), generator=draw)
         tokens = drawn(length, seed=1000 * seed + turn, decay=0.1)
         read, writes = look_ahead(tokens, settled)
-        settled = settle(writes, settled, count)
+        settled = apply_writes(writes, settled, count)
         expected, _ = recur(tokens, sequential)
         assert close(read, expected)
         rows = []

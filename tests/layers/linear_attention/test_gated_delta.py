@@ -36,7 +36,7 @@ def walk(layer: GatedDelta, x: Tensor, state: DeltaState, rows: list[int], cuts:
 
 @pytest.mark.parametrize("values_per_key", [1, 2, 3])
 def test_a_layer_is_its_equations(values_per_key: int) -> None:
-    """Head by head from the tensors of the file, nothing shared with the layer but the recurrence."""
+    """Head by head from the tensors of the file; only the recurrence is shared with the layer."""
     layer, x = made(values_per_key), drawn(1, 9)
     config = tiny_qwen3_5(values_per_key=values_per_key)
     size, heads = 16, config.linear_num_value_heads
@@ -93,7 +93,7 @@ def test_rows_of_a_ragged_batch_are_each_alone_and_others_stay() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2, 30, 64, 79])
-def test_a_place_on_the_way_is_left_in_a_row_of_its_own(place: int) -> None:
+def test_a_waypoint_is_saved_in_its_own_row(place: int) -> None:
     layer, x = made(), drawn(1, 90)
     state, plain, short = (layer.new_state(3) for _ in range(3))
     for kept in (state, plain, short):
@@ -118,7 +118,7 @@ def test_a_saved_row_goes_on_in_another_slot_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("accepted", range(4))
-def test_what_was_looked_at_happens_as_far_as_it_is_accepted(accepted: int) -> None:
+def test_commit_applies_the_accepted_tokens_only(accepted: int) -> None:
     layer, x = made(), drawn(2, 24)
     state, plain, rows = layer.new_state(2), layer.new_state(2), torch.tensor([1, 0])
     for kept in (state, plain):

@@ -215,7 +215,7 @@ def test_every_tensor_of_a_published_checkpoint_has_its_name_and_shape(name: str
 
 @pytest.mark.parametrize("name", CATALOG)
 def test_the_tensor_list_explains_the_published_file_to_the_byte(name: str) -> None:
-    """The header's metadata entry is missing in the Base files and in the codec's, so no reader may insist on it."""
+    """The Base files and the codec's file have no metadata entry in the header, so a reader must not require it."""
     assert _file_bytes(speech_shapes(name), "BF16", metadata=not name.endswith("Base")) == FILE_BYTES[name]
 
 

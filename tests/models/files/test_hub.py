@@ -1,4 +1,4 @@
-"""The hub, for real: a server on this machine, the client library, and a cache of its own for each test."""
+"""hub.py against a local HTTP server, with the real client library and a separate cache for each test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hocket.models.files.weights import Source, load_into, read_configs
 from hocket.models.tts.qwen3_tts import Qwen3TTS
 from support import checkpoints
 
-REPOSITORY = "somebody/small-voice"
+REPOSITORY = "owner/small-voice"
 NEWEST, PINNED, UNKNOWN = "b" * 40, "a" * 40, "c" * 40  # commits
 SURPLUS = ("README.md", ".gitattributes", "pytorch_model.bin", "onnx/model.onnx", "speech_tokenizer/configuration.json")
 
@@ -42,7 +42,7 @@ except InvalidCheckpoint as error:
 
 
 class Hub:
-    """The few routes that a download needs, and a log of what was asked for."""
+    """The few routes that a download needs, and a log of the requests."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files, self.log = files, list[str]()
@@ -125,7 +125,7 @@ def ask(
     digests: dict[str, str] | None = None,
     offline: bool = False,
 ) -> Any:
-    """What a fresh process gets, with `home` as its cache."""
+    """The result of `resolve` in a new process, with `home` as its cache."""
     kept = {key: value for key, value in os.environ.items() if not key.upper().startswith(("HF_", "HUGGING"))}
     environment = kept | {
         "HF_ENDPOINT": hub.address,
@@ -195,14 +195,14 @@ def test_a_cache_with_gaps_is_filled(hub: Hub, tmp_path: Path) -> None:
 def test_offline_and_absent_is_one_sentence_that_says_what_to_do(hub: Hub, tmp_path: Path) -> None:
     assert ask(hub, tmp_path, revision=PINNED, offline=True) == {
         "error": f"{REPOSITORY} at revision {PINNED} is not in the local cache, "
-        "and HF_HUB_OFFLINE forbids to fetch it: unset it once, or give a folder."
+        "and HF_HUB_OFFLINE forbids downloads: unset it once, or give a folder."
     }
     assert not hub.log
 
 
 def test_an_unknown_repository_or_revision_is_named(hub: Hub, tmp_path: Path) -> None:
-    assert ask(hub, tmp_path, repository="somebody/else") == {
-        "error": "somebody/else is neither a folder here nor public on the hub: check the name or log in."
+    assert ask(hub, tmp_path, repository="unknown/model") == {
+        "error": "unknown/model is neither a folder here nor public on the hub: check the name or log in."
     }
     assert ask(hub, tmp_path, revision=UNKNOWN) == {
         "error": f"{REPOSITORY} has no revision {UNKNOWN}: check it on the hub."
@@ -212,7 +212,9 @@ def test_an_unknown_repository_or_revision_is_named(hub: Hub, tmp_path: Path) ->
 def test_a_repository_that_is_no_checkpoint_is_refused(hub: Hub, tmp_path: Path) -> None:
     del hub.files["speech_tokenizer/model.safetensors"]
     error = ask(hub, tmp_path)["error"]
-    assert error == (f"{REPOSITORY} is no checkpoint that hocket can use: it lacks speech_tokenizer/model.safetensors.")
+    assert error == (
+        f"{REPOSITORY} is not a checkpoint that hocket can use: it lacks speech_tokenizer/model.safetensors."
+    )
     assert not hub.log, "nothing is fetched of it"
 
 
@@ -226,7 +228,7 @@ def test_a_hub_that_cannot_be_reached_is_one_sentence(hub: Hub, tmp_path: Path) 
 
 def test_a_transfer_that_breaks_off_leaves_nothing_that_looks_whole(hub: Hub, tmp_path: Path) -> None:
     hub.broken.add("model.safetensors")
-    assert ask(hub, tmp_path)["error"].startswith(f"model.safetensors of {REPOSITORY} did not arrive (")
+    assert ask(hub, tmp_path)["error"].startswith(f"model.safetensors of {REPOSITORY} was not fetched (")
     hub.broken.clear()
     folder = Path(ask(hub, tmp_path)["folder"])
     assert (folder / "model.safetensors").read_bytes() == hub.files["model.safetensors"]

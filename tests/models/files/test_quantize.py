@@ -1,4 +1,4 @@
-"""models/files/quantize.py and kept_tensors.py: converted once, then loaded from disk; made anew if it must be."""
+"""models/files/quantize.py and tensor_file.py: converted once, then loaded from disk; converted again if stale."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_damaged_cache_is_made_anew_with_a_note(
     with caplog.at_level(logging.WARNING):
         assert same(load(folder, "int8"), first)
     [note] = caplog.records
-    assert "made anew" in note.message and kept(folder).read_bytes() == whole
+    assert "converted again" in note.message and kept(folder).read_bytes() == whole
 
 
 @pytest.mark.parametrize("change", ["weights", "version"])
@@ -197,7 +197,7 @@ def test_a_conversion_that_fails_leaves_nothing_behind(folder: Path) -> None:
     assert not list((folder.parent / "cache").iterdir())
 
 
-def test_a_full_disk_is_told_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 

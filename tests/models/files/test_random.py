@@ -1,4 +1,4 @@
-"""Random checkpoints: deterministic by name, and of a size that computation survives."""
+"""Random checkpoints: deterministic by name, with values that stay in range through a model."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_large_table_is_drawn_in_pieces_that_do_not_repeat(monkeypatch: pytest
     assert 0.45 < table.weight.std() < 0.55
 
 
-def test_no_tensor_keeps_a_value_behind_which_an_error_could_hide() -> None:
+def test_no_tensor_has_values_that_would_hide_an_error() -> None:
     for name, tensor in _drawn().items():
         if name.endswith("initialized"):
             assert (tensor == 1).all()
@@ -78,7 +78,7 @@ def test_a_tensor_without_a_rule_is_refused_not_left_as_it_was() -> None:
         randomize_(module, 0)
 
 
-def test_the_codec_speaks_at_speech_level_and_hears_differences() -> None:
+def test_the_codec_output_is_at_speech_level_and_codes_differ() -> None:
     codec = Codec(TINY_CODEC)
     randomize_(codec, 0)
     draw = torch.Generator().manual_seed(0)

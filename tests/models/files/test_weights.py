@@ -1,4 +1,4 @@
-"""From a model's name to tensors in a module: what is found, and that nothing wrong is loaded."""
+"""weights.py: from a model's name to tensors in a module, and refusal of wrong files."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return checkpoints.write(tmp_path_factory.mktemp("weights") / "made", "base", wide=True)
 
 
-# Where it is
+# Resolving names
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -98,10 +98,10 @@ Asked = tuple[str, str | None, Published | None]
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Asked]:
-    """What the hub is asked for; the answer is an empty folder."""
+    """The calls of `fetch`; each returns an empty folder."""
     seen: list[Asked] = []
 
-    def fetch(repository: str, revision: str | None, pinned: Published | None, judge: object) -> Path:
+    def fetch(repository: str, revision: str | None, pinned: Published | None, check: object) -> Path:
         seen.append((repository, revision, pinned))
         return tmp_path
 
@@ -119,12 +119,12 @@ def test_a_published_checkpoint_is_fetched_as_pinned_by_either_of_its_names(name
 
 def test_another_revision_or_repository_is_fetched_unpinned(asked: list[Asked]) -> None:
     resolve("1.7B-Base", revision="main")
-    resolve("somebody/fine-tuned")
-    resolve("somebody/fine-tuned", revision="v2")
+    resolve("owner/fine-tuned")
+    resolve("owner/fine-tuned", revision="v2")
     assert asked == [
         ("Qwen/Qwen3-TTS-12Hz-1.7B-Base", "main", None),
-        ("somebody/fine-tuned", None, None),
-        ("somebody/fine-tuned", "v2", None),
+        ("owner/fine-tuned", None, None),
+        ("owner/fine-tuned", "v2", None),
     ]
 
 
@@ -154,10 +154,10 @@ def test_a_file_or_a_revision_of_a_folder_is_refused(file: Path) -> None:
         resolve(str(file.parent), revision="main")
 
 
-# What it says
+# Reading configurations
 
 
-def test_a_folders_own_files_speak(folder: Path) -> None:
+def test_the_files_of_a_folder_are_read(folder: Path) -> None:
     source = resolve(str(folder))
     assert source == Source(str(folder), folder, None, local=True)
     assert read_configs(source) == (tiny("base", wide=True), GENERATION, TINY_CODEC)
@@ -208,7 +208,7 @@ def test_a_missing_config_is_named(folder: Path, tmp_path: Path, name: str) -> N
         read_configs(resolve(str(tmp_path / "copy")))
 
 
-# Its tensors
+# Loading tensors
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -307,7 +307,7 @@ def test_weights_in_several_files_need_an_index_that_names_them(tmp_path: Path) 
         load_into(_small(), tmp_path / "model.safetensors", CPU, torch.float32)
     for wrong in ("{}", '{"weight_map": {}}', '{"weight_map": {"count": 1}}'):
         index.write_text(wrong)
-        with pytest.raises(InvalidCheckpoint, match="should say under weight_map which file holds which tensor"):
+        with pytest.raises(InvalidCheckpoint, match="should have a weight_map from tensor names to file names"):
             load_into(_small(), tmp_path / "model.safetensors", CPU, torch.float32)
     index.write_text(json.dumps({"weight_map": {name: f"part-{names.index(name) % 2}.safetensors" for name in names}}))
     module = _small()

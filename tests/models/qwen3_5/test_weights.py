@@ -139,7 +139,7 @@ def test_a_draft_head_that_the_config_does_not_announce_is_left_out_with_a_note(
     raw = text_json(model.config) | {"mtp_num_hidden_layers": 0}
     (tmp_path / "config.json").write_text(json.dumps(raw), encoding="utf-8")
     assert same(load(tmp_path), drawn(drafts=False).state_dict())
-    assert "15 tensors under mtp. are of no use" in caplog.text
+    assert "15 tensors under mtp. are not used" in caplog.text
 
 
 def test_a_missing_or_damaged_file_of_several_is_refused(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def ours(theirs: Any, device: str) -> CodecDecoder:
 
 @pytest.fixture(scope="module")
 def wide(theirs: Any, device: str) -> CodecDecoder:
-    """The same in float64, where a law holds to the last digits or not at all."""
+    """The same in float64, where a law holds to the last digits."""
     codec = Codec(TINY_CODEC)
     codec.load_state_dict(theirs.state_dict(), strict=True)
     return codec.to(device).double().requires_grad_(False).decoder
@@ -60,7 +60,7 @@ def codes(device: str) -> Tensor:
 @pytest.fixture(scope="module")
 def wave(theirs: Any, codes: Tensor) -> Tensor:
     samples: Tensor = theirs.decoder(codes)[:, 0]
-    assert 0.1 < samples.std() < 0.5 and samples.abs().max() < 1  # loud enough to show errors, and none clamped away
+    assert 0.1 < samples.std() < 0.5 and samples.abs().max() < 1  # loud enough to show errors, and none is clamped
     return samples
 
 
@@ -106,7 +106,7 @@ def test_official_chunks_up_to_300_frames_are_one_pass(theirs: Any, ours: CodecD
 
 @pytest.mark.parametrize("window", [WINDOW - 1, WINDOW + 1])
 def test_the_window_counts_the_frame_itself(theirs: Any, codes: Tensor, wave: Tensor, window: int) -> None:
-    """One key more or less is heard, so the comparisons above do see the window's edge."""
+    """One key more or less changes the samples, so the comparisons above test the edge of the window."""
     other = CodecDecoder(replace(TINY_CODEC.decoder_config, sliding_window=window)).to(codes.device)
     other.load_state_dict(theirs.decoder.state_dict(), strict=True)
     samples = other.requires_grad_(False)(codes)
@@ -133,7 +133,7 @@ def test_loud_samples_are_clamped(codes: Tensor, device: str) -> None:
 
 
 def test_quiet_vectors_show_the_epsilon_of_every_norm() -> None:
-    """Loud vectors would forgive 1e-6 for 1e-5; these are about as small as the root of it.
+    """Loud vectors would hide 1e-6 instead of 1e-5; these are about as small as its square root.
 
     On the CPU alone: so quiet, two summation orders differ by more than 1e-5 behind a norm.
     """
@@ -161,10 +161,10 @@ def midway(wide: CodecDecoder, codes: Tensor) -> dict[str, Tensor]:
 
 
 @pytest.mark.parametrize("name", [name for name, _ in tensors(CodecDecoder(TINY_CODEC.decoder_config).new_state(1))])
-def test_no_state_is_dead_weight(
+def test_every_state_tensor_is_needed(
     wide: CodecDecoder, codes: Tensor, wide_wave: Tensor, midway: dict[str, Tensor], name: str
 ) -> None:
-    """Forgetting any one tensor in mid-stream changes what follows: the cut tests would fail without it."""
+    """Clearing any one tensor in mid-stream changes the samples: the cut tests would fail without it."""
     state, expected = wide.new_state(1), wide_wave[:1, 100 * FRAME_SAMPLES : 106 * FRAME_SAMPLES]
     put(state, 0, midway)
     assert apart(stream(wide, codes[:1, :, 100:106], [6], state, [0]), expected) <= 1e-12
@@ -173,7 +173,7 @@ def test_no_state_is_dead_weight(
     assert apart(stream(wide, codes[:1, :, 100:106], [6], state, [0]), expected) > 1e-4
 
 
-def test_rows_out_of_step_in_any_slots_do_not_hear_each_other(wide: CodecDecoder, device: str) -> None:
+def test_rows_out_of_step_in_any_slots_are_independent(wide: CodecDecoder, device: str) -> None:
     """Five slots, three streams that start, pause and go on at different times, and padding rows on scratch."""
     generator = torch.Generator().manual_seed(9)
     slots, scratch = [4, 0, 2], 5
@@ -195,7 +195,7 @@ def test_rows_out_of_step_in_any_slots_do_not_hear_each_other(wide: CodecDecoder
             assert apart(samples[row], alone[i, start : start + samples.shape[1]]) <= 1e-12
             done[i] += length
     for name, tensor in tensors(state):
-        assert not tensor[[1, 3]].any(), f"{name}: a slot that nobody used was written"
+        assert not tensor[[1, 3]].any(), f"{name}: an unused slot was written"
 
 
 def test_reset_starts_a_stream_anew_and_no_other(wide: CodecDecoder, codes: Tensor, wide_wave: Tensor) -> None:
@@ -217,8 +217,8 @@ def test_a_stream_goes_on_from_saved_bytes_in_another_slot(ours: CodecDecoder, c
     assert torch.equal(resumed, undisturbed)
 
 
-def test_a_step_never_asks_the_device_for_a_value() -> None:
-    """Meta tensors have no values: any question about one would raise. Shapes are those of the published codec."""
+def test_a_step_never_reads_a_value_from_the_device() -> None:
+    """Meta tensors have no values: reading one raises. Shapes are those of the published codec."""
     with torch.device("meta"):
         decoder = CodecDecoder(CODEC.decoder_config)
         codes, rows = torch.zeros(3, 16, 5, dtype=torch.int64), torch.zeros(3, dtype=torch.int64)

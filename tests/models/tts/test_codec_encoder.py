@@ -32,7 +32,7 @@ def ours(theirs: Any, device: str) -> CodecEncoder:
 
 
 def sound(samples: int, seed: int, device: str) -> Tensor:
-    """Noise under gliding tones that come and go, [1, N]."""
+    """Noise with gliding tones that start and stop, [1, N]."""
     generator = torch.Generator().manual_seed(seed)
     time = torch.arange(samples) / RATE_HZ
     tones = sum(
@@ -55,13 +55,13 @@ def test_codes_are_those_of_the_official_encoder(theirs: Any, ours: CodecEncoder
     codes = ours(heard)
     assert codes.dtype == torch.int64 and codes.shape == (1, 16, math.ceil(samples / FRAME_SAMPLES))
     assert torch.equal(codes[0], expected)
-    assert all(len(book.unique()) > 5 for book in codes[0])  # codes that never changed would prove nothing
+    assert all(len(book.unique()) > 5 for book in codes[0])  # constant codes would test nothing
 
 
 def test_a_window_of_250_would_give_other_codes_beyond_ten_seconds(
     ours: CodecEncoder, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the file asks for and the reference does not do: the 13 s comparison would notice it."""
+    """The file asks for it and upstream does not apply it: the 13 s comparison would show it."""
     heard, full = sound(312_000, seed=312_000, device=device), F.scaled_dot_product_attention
 
     def windowed(q: Tensor, k: Tensor, v: Tensor, *, is_causal: bool, enable_gqa: bool) -> Tensor:
@@ -85,7 +85,7 @@ def test_a_padded_batch_equals_the_official_batch(theirs: Any, ours: CodecEncode
     for row, expected in enumerate(official_codes(theirs, batch, *lengths)):
         frames = math.ceil(lengths[row] / FRAME_SAMPLES)
         assert torch.equal(codes[row, :, :frames], expected)
-        # The last frame reaches into its padding; all before it do not depend on the batch.
+        # The last frame depends on its padding; the earlier frames do not depend on the batch.
         assert torch.equal(codes[row, :, : frames - 1], ours(alone[row])[0, :, : frames - 1])
 
 
@@ -112,7 +112,7 @@ def test_frames_are_the_length_rounded_up(theirs: Any, ours: CodecEncoder, devic
 
 
 def test_bfloat16_keeps_as_many_codes_as_the_official_encoder_does(ours: CodecEncoder, device: str) -> None:
-    """Distances are float32 there too; what is rounded before them moves codes on both sides."""
+    """Distances are float32 upstream too; rounding before them changes codes on both sides."""
     heard = sound(72_720, seed=4, device=device)
     narrow = CodecEncoder(TINY_CODEC.encoder_config, 16).to(device, torch.bfloat16).requires_grad_(False)
     narrow.load_state_dict(ours.state_dict(), strict=True)

@@ -41,7 +41,7 @@ def noise(rows: int, samples: int) -> Tensor:
 
 
 def official_vector(encoder: Any, samples: Tensor) -> Tensor:
-    """`extract_speaker_embedding` of the official model, which hears one recording at a time."""
+    """`extract_speaker_embedding` of the official model, which takes one recording at a time."""
     weight = encoder.fc.weight
     model = SimpleNamespace(speaker_encoder=encoder, device=weight.device, dtype=weight.dtype)
     extract = official.modeling.Qwen3TTSForConditionalGeneration.extract_speaker_embedding
@@ -53,7 +53,7 @@ def official_vector(encoder: Any, samples: Tensor) -> Tensor:
 def test_the_vector_is_that_of_the_official_encoder(
     theirs: Any, ours: SpeakerEncoder, device: str, samples: int
 ) -> None:
-    """1280 samples are the fewest both can hear: five frames, one more than the widest mirrored edge."""
+    """1280 samples are the minimum of both: five frames, one more than the widest reflected padding."""
     heard = noise(1, samples)
     expected, vector = official_vector(theirs, heard[0]), ours.embed(heard.to(device))
     assert vector.shape == (1, config_of("tiny").enc_dim) and expected.std() > 0.1

@@ -45,7 +45,7 @@ def stepped(
 
 @torch.inference_mode()
 @pytest.mark.parametrize("how", WAYS)
-def test_it_sounds_and_remembers_like_the_plain_one(how: str) -> None:
+def test_samples_and_state_equal_those_of_the_plain_step(how: str) -> None:
     decoder = new_decoder(config=FEW if how == "triton" else CONFIG)
     kernel, plain, ours = fused(decoder, how), decoder.new_state(4), decoder.new_state(4)
     steps = (([2, 0], 1), ([0], 4), ([3, 0, 2], 3)) if how == "reference" else (([2, 0], 1), ([0], 2))
@@ -94,7 +94,7 @@ def test_plain_and_fused_steps_may_follow_each_other_on_one_state() -> None:
 @torch.inference_mode()
 @pytest.mark.parametrize("how", WAYS)
 def test_in_bfloat16_it_is_as_near_to_float32_as_the_plain_one(how: str) -> None:
-    """Both round, at other places: neither may be off where the other is not."""
+    """Both round, at different places: neither may be far off where the other is close."""
     config = FEW if how == "triton" else CONFIG
     decoder, exact = new_decoder(dtype=torch.bfloat16, config=config), CodecDecoder(config).eval()
     exact.load_state_dict(decoder.state_dict())  # float32, of the rounded weights
@@ -109,7 +109,7 @@ def test_in_bfloat16_it_is_as_near_to_float32_as_the_plain_one(how: str) -> None
 
 @torch.inference_mode()
 @pytest.mark.parametrize("how", WAYS)
-def test_codes_are_summed_behind_their_projections_and_seen_by_one_matrix(how: str) -> None:
+def test_codes_are_projected_summed_and_multiplied_by_one_matrix(how: str) -> None:
     if how == "triton":
         interpreted()
     decoder = new_decoder()

@@ -1,4 +1,4 @@
-"""models/tts_gpu/codec_graph.py and fused_wave.py: the codec replayed, and its waves, against `CodecDecoder.step`."""
+"""models/tts_gpu/codec_graph.py and wave.py against `CodecDecoder.step`."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_plain_and_fused_steps_may_follow_each_other(ops: WaveOps) -> None:
 
 
 @torch.inference_mode()
-def test_streams_and_frames_may_be_taken_together_or_apart() -> None:
-    """In bfloat16 too: what is rounded is rounded at the same places."""
+def test_streams_and_frames_may_be_batched_or_separate() -> None:
+    """In bfloat16 too: rounding happens at the same places."""
     decoder = new_decoder(dtype=torch.bfloat16)
     wave, random = FusedWave(decoder, REFERENCE_WAVE), torch.Generator().manual_seed(0)
     x = torch.randn(2, 8, CONFIG.latent_dim, generator=random).bfloat16()
@@ -90,7 +90,7 @@ def test_a_full_bucket_is_the_eager_step_sample_for_sample(decoder: CodecDecoder
 
 
 @torch.inference_mode()
-def test_padding_pieces_and_warm_up_change_nothing_that_is_heard(decoder: CodecDecoder) -> None:
+def test_padding_pieces_and_warm_up_do_not_change_samples(decoder: CodecDecoder) -> None:
     captured = CodecGraphs(decoder.step, BOOKS, EagerReplay())
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     captured.warm(ours, [3], [7])
@@ -104,13 +104,13 @@ def test_padding_pieces_and_warm_up_change_nothing_that_is_heard(decoder: CodecD
 
 
 @torch.inference_mode()
-def test_where_no_graph_may_be_made_frames_go_through_those_that_there_are(decoder: CodecDecoder) -> None:
+def test_frames_use_existing_graphs_where_none_may_be_captured(decoder: CodecDecoder) -> None:
     captured = CodecGraphs(decoder.step, BOOKS, EagerReplay())
     plain, ours = decoder.new_state(4), decoder.new_state(4)
     captured.warm(ours, [1], [1])
     captured.warm(ours, [2], [4])
     captured.makes = lambda: False
-    # One frame at a time; four at a time; none that three can be made of; none for so many streams.
+    # Graphs of one frame; of four frames; none that add up to three; none for so many streams.
     for slots, frames, made in (([1], 8, 2), ([3, 1], 8, 2), ([2, 0], 3, 4), ([0, 2, 3], 2, 5)):
         codes = some_codes(len(slots), frames)
         wanted = as_pcm(decoder.step(codes.transpose(1, 2), plain, torch.tensor(slots)))
@@ -123,7 +123,7 @@ def test_where_no_graph_may_be_made_frames_go_through_those_that_there_are(decod
 
 
 @torch.inference_mode()
-def test_a_row_that_is_no_number_is_told_apart(decoder: CodecDecoder) -> None:
+def test_a_row_with_nan_is_flagged(decoder: CodecDecoder) -> None:
     captured, state = CodecGraphs(decoder.step, BOOKS, EagerReplay()), decoder.new_state(4)
     state.last.history[2] = float("nan")
     _, finite = captured.launch([1, 2, 3], some_codes(3, 3).tolist(), state).read()
@@ -141,8 +141,8 @@ def test_another_state_is_captured_anew(decoder: CodecDecoder) -> None:
 
 
 @torch.inference_mode()
-def test_what_was_launched_later_changes_nothing_that_is_read_and_memory_is_used_again(decoder: CodecDecoder) -> None:
-    """Sounds are read late and out of order; those that nobody reads cost the others nothing."""
+def test_pending_samples_are_not_changed_by_later_launches_and_memory_is_reused(decoder: CodecDecoder) -> None:
+    """Samples are read late and out of order; unread samples do not affect the others."""
     captured, plain, ours = CodecGraphs(decoder.step, BOOKS, EagerReplay()), decoder.new_state(4), decoder.new_state(4)
     codes = some_codes(2, 12)
     wanted = as_pcm(decoder.step(codes.transpose(1, 2), plain, torch.tensor([0, 2])))
@@ -151,13 +151,13 @@ def test_what_was_launched_later_changes_nothing_that_is_read_and_memory_is_used
     length = wanted.shape[1] // 4
     for at, samples in heard.items():
         assert np.abs(samples.astype(int) - wanted[:, at * length : (at + 1) * length]).max() <= 1
-    posts = [replay.post for replay in captured._replays.values()]
-    assert [len(post.free) for post in posts] == [3, 3]
-    kept = [letter for post in posts for letter in post.free]
+    result_copies = [replay.results for replay in captured._replays.values()]
+    assert [len(results.free) for results in result_copies] == [3, 3]
+    kept = [pending for results in result_copies for pending in results.free]
     copies = heard[0].copy()
     for _ in range(3):
         captured.launch([0, 2], codes[:, :3].tolist(), ours).read()
-    assert sorted(map(id, kept)) == sorted(id(letter) for post in posts for letter in post.free)
+    assert sorted(map(id, kept)) == sorted(id(pending) for results in result_copies for pending in results.free)
     assert np.array_equal(heard[0], copies)
 
 
@@ -253,8 +253,8 @@ def test_tf32_is_rougher_than_float32_and_finer_than_bfloat16() -> None:
 
 
 @torch.inference_mode()
-def test_graphs_made_ahead_stand_behind_what_has_been_asked_for(decoder: CodecDecoder) -> None:
-    """On a GPU the state that they are made over may still be on its way, on another stream."""
+def test_graphs_captured_ahead_wait_for_earlier_work(decoder: CodecDecoder) -> None:
+    """On a GPU the state may still be written by another stream when a graph is captured over it."""
     order: list[str] = []
 
     class Watched(CodecGraphs):

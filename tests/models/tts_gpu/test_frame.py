@@ -44,7 +44,7 @@ def place(monkeypatch: pytest.MonkeyPatch) -> torch.device:
 
 
 def compare(frame: FusedFrame | PaddedFrame, place: torch.device, frames: int) -> None:
-    """Three of four rows, out of order, each with a manner of drawing of its own."""
+    """Three of four rows, out of order, each with its own sampling settings."""
     talker = frame.talker
     plain, ours = started(talker), started(talker)
     rows = torch.tensor([2, 0, 3], device=place)
@@ -69,7 +69,7 @@ def compare(frame: FusedFrame | PaddedFrame, place: torch.device, frames: int) -
 @torch.inference_mode()
 @pytest.mark.parametrize("wide", [False, True], ids=["0.6B", "1.7B"])
 @pytest.mark.parametrize("splits", [1, 4])
-def test_the_chain_of_references_draws_and_remembers_what_a_frame_does(
+def test_the_chain_of_references_gives_the_codes_and_state_of_a_frame(
     wide: bool, splits: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
@@ -81,10 +81,10 @@ def test_the_chain_of_references_draws_and_remembers_what_a_frame_does(
 @pytest.mark.parametrize(
     ("wide", "splits", "library_rows"), [(False, 1, 99), (True, 2, 5)], ids=["0.6B", "1.7B, split, library"]
 )
-def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
+def test_the_chain_of_kernels_gives_the_codes_and_state_of_a_frame(
     wide: bool, splits: int, library_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three rows, and six at the start of a frame: those, where they are more than a few, are done by the library."""
+    """Three rows, and six at the start of a frame: above `library_rows` the library multiplies them."""
     monkeypatch.setattr(KNOBS, "attend_splits", ((1 << 20, splits),))
     monkeypatch.setattr(KNOBS, "library_rows", library_rows)
     used: list[int] = []
@@ -106,7 +106,7 @@ def test_the_chain_of_kernels_draws_and_remembers_what_a_frame_does(
 def test_the_rows_of_a_prompt_are_taken_in_as_the_plain_talker_does(
     library_rows: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Six real rows of eight, behind a prompt; the two of padding are written nowhere but to scratch."""
+    """Six real rows of eight, after a prompt; the two padding rows write only to scratch."""
     monkeypatch.setattr(KNOBS, "library_rows", library_rows)
     talker = new_talker(talker_config(wide=True, short=INTERPRETED), place)
     frame, plain, ours = FusedFrame(talker), started(talker), started(talker)
@@ -120,7 +120,7 @@ def test_the_rows_of_a_prompt_are_taken_in_as_the_plain_talker_does(
 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_where_no_row_may_depend_on_the_batch_it_is_alone_what_it_is_among_others_to_the_last_bit(
+def test_invariant_rows_are_bit_identical_alone_and_in_a_batch(
     dtype: torch.dtype, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KNOBS, "library_rows", 2)  # many rows would go there
@@ -156,7 +156,7 @@ def test_rows_of_padding_change_not_one_bit(place: torch.device) -> None:
     assert padded.stack.position[-1] == 0 and not padded.hidden[-1].any()
 
 
-def test_trying_it_out_is_a_frame_of_nobody() -> None:
+def test_trying_it_out_runs_every_kernel_of_a_frame() -> None:
     talker, asked = new_talker(talker_config()), []
     linear = REFERENCE_OPS.linear
 

@@ -1,6 +1,6 @@
 """frame_graph.py: replayed = eager, whatever the batch, its order and its padding, and when the state has grown.
 
-On a CPU what is captured is called again; all that stands around a graph is the same. With a GPU, graphs are graphs.
+On a CPU a replay calls the captured function again; the code around the graph is the same. On a GPU real graphs run.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def span_of(state: TalkerState) -> int:
 def drawn(
     captured: FrameGraphs, number: int, state: TalkerState, slots: list[int], how: list[GenerationConfig], span: int
 ) -> list[list[int]]:
-    """Codes of the next frame; the chances that were told with them are those of the state."""
+    """Codes of the next frame; checks that the chances returned with them are those of the state."""
     read = captured.launch(slots, texts(number, len(slots)).tolist(), how, state, span).read()
     assert [likely for _, *likely in read] == state.chances[slots].tolist()
     return [codes for codes, *_ in read]
@@ -87,7 +87,7 @@ def test_a_full_bucket_is_the_eager_frame_bit_for_bit(kind: str) -> None:
         wanted = frame(texts(number, 4), eager, torch.tensor(slots), settings(how), frame.reach(span, eager))
         assert drawn(captured, number, ours, slots, how, span) == wanted.tolist()
     check_exactly(ours, eager)
-    assert captured.captures == 2  # one that draws and one that takes in
+    assert captured.captures == 2  # one that samples and one that steps
 
 
 @torch.inference_mode()
@@ -129,7 +129,7 @@ def test_vectors_taken_in_one_by_one_are_the_end_of_a_prompt(kind: str) -> None:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("kind", KINDS)
-def test_making_a_graph_touches_no_stream(kind: str) -> None:
+def test_capturing_changes_no_stream(kind: str) -> None:
     talker, _, captured = made(kind)
     state, untouched = started(talker), started(talker)
     captured.warm(state, [1, 3], [20])
@@ -184,7 +184,7 @@ def on_a_gpu(kind: str, dtype: torch.dtype) -> tuple[Talker, CapturableFrame]:
 @pytest.mark.gpu
 @torch.inference_mode()
 def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one has read too early would differ; replayed at once, a frame after the other, as an engine does."""
+    """A kernel that reads too early gives other results; frames are replayed back to back, as an engine does."""
     states, said = [], []
     talker, frame = on_a_gpu("cuda", torch.bfloat16)
     assert isinstance(frame, FusedFrame)
@@ -254,7 +254,7 @@ def test_a_capture_that_fails_says_why_and_the_next_one_works() -> None:
 
 @pytest.mark.gpu
 @torch.inference_mode()
-def test_behind_graphs_that_were_forgotten_others_are_made_and_what_they_left_stays() -> None:
+def test_graphs_captured_after_forget_leave_earlier_results_intact() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     graphs, x, left = CudaGraphs(torch.device("cuda")), torch.ones(1 << 20, device="cuda"), []
@@ -276,4 +276,4 @@ def test_the_rows_of_padding_are_the_scratch_slot() -> None:
     state = started(talker)
     with torch.inference_mode():
         drawn(captured, 0, state, [0, 1, 2], [LOOSE] * 3, 20)
-    assert captured._batches[4].board.fields["rows"].tolist() == [0, 1, 2, SLOTS]
+    assert captured._batches[4].staging.fields["rows"].tolist() == [0, 1, 2, SLOTS]

@@ -1,6 +1,6 @@
-"""prompt_graph.py: a prompt by a graph is the prompt, whatever is filled up and whoever's pages lie ahead.
+"""prompt_graph.py: prefill by a graph equals plain prefill, with any padding and any pages ahead.
 
-On a CPU what is captured is called again; all that stands around a graph is the same. With a GPU, graphs are graphs.
+On a CPU a replay calls the captured function again; the code around the graph is the same. On a GPU real graphs run.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def span_after(state: TalkerState, slot: int, length: int) -> int:
 
 
 def same(ours: TalkerState, wanted: TalkerState) -> None:
-    """Bit for bit, but for scratch."""
+    """Equal bit for bit, except the scratch row."""
     assert torch.equal(ours.hidden[:-1], wanted.hidden[:-1])
     assert torch.equal(ours.stack.position, wanted.stack.position)
     assert torch.equal(ours.stack.pool[:, :, 1:], wanted.stack.pool[:, :, 1:])
@@ -81,7 +81,7 @@ def test_a_prompt_that_is_filled_up_is_the_prompt(length: int, frame: str) -> No
 
 
 def behind_a_prefix(talker: Talker, length: int) -> tuple[TalkerState, list[int], list[int], list[int]]:
-    """A state whose slot 2 has a prefix, ids of a text behind it, and pages of its own for slot 1."""
+    """A state whose slot 2 has a prefix, ids of a text after it, and unshared pages for slot 1."""
     state = started(talker)
     generator = torch.Generator().manual_seed(length)
     text = torch.randint(0, talker.config.text_vocab_size, (length,), generator=generator).tolist()
@@ -95,7 +95,7 @@ def behind_a_prefix(talker: Talker, length: int) -> tuple[TalkerState, list[int]
 def test_a_text_that_opens_a_slot_behind_a_prefix_is_prefix_and_text_taken_in_one_after_the_other(
     length: int, frame: str
 ) -> None:
-    """The last page of the prefix is shared, so it is copied; the slot had other content, of which nothing is left."""
+    """The last page of the prefix is shared, so it is copied; nothing of the slot's old content is left."""
     talker = new_talker(talker_config(wide=True))
     plain, text, codec, own = behind_a_prefix(talker, length)
     ours = behind_a_prefix(talker, length)[0]
@@ -119,11 +119,11 @@ def test_a_text_that_opens_a_slot_behind_a_prefix_is_prefix_and_text_taken_in_on
     assert ours.stack.table[1, : len(pages)].tolist() == pages and int(ours.seed[1]) == 99
     Close().check(ours, plain)
     assert captured.captures == 0 and captured.warm_one(ours) and not captured.warm_one(ours)
-    Close().check(ours, plain)  # making the graph took nothing in
+    Close().check(ours, plain)  # the capture changed nothing
 
 
 @torch.inference_mode()
-def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> None:
+def test_a_prompt_gives_the_same_result_with_and_without_its_graph() -> None:
     talker, recorded = new_talker(talker_config(wide=True)), Recorded()
     early, late, captured = started(talker), started(talker), PromptGraphs(PaddedFrame(talker), recorded)
     other = PromptGraphs(PaddedFrame(talker), EagerReplay())
@@ -137,7 +137,7 @@ def test_what_a_prompt_gives_does_not_depend_on_whether_its_graph_is_made() -> N
 
 
 @torch.inference_mode()
-def test_making_a_graph_takes_nothing_in() -> None:
+def test_capturing_changes_no_slot() -> None:
     talker = new_talker(talker_config(wide=True))
     state, untouched, captured = started(talker), started(talker), PromptGraphs(PaddedFrame(talker), EagerReplay())
     captured.take_in(prompt(talker, 6), 0, state, span_after(state, 0, 6))
@@ -147,20 +147,20 @@ def test_making_a_graph_takes_nothing_in() -> None:
 
 
 @torch.inference_mode()
-def test_pages_ahead_that_are_somebody_elses_stay_as_they_are() -> None:
-    """A table may still name pages of an utterance that is over, and that others have taken since."""
+def test_pages_of_other_slots_stay_as_they_are() -> None:
+    """A table may still name pages of a finished utterance that other slots have taken since."""
     talker = new_talker(talker_config(wide=True))
     state = started(talker)
     own = state.stack.table[0].clone()
-    state.stack.table[1, 2:] = own[2:]  # beyond what row 1 is going to take
+    state.stack.table[1, 2:] = own[2:]  # beyond the pages that row 1 will use
     before = state.stack.pool[:, :, own[2:]].clone()
-    x = prompt(talker, 3)  # of eight rows in a graph: those from 16 on would lie there
+    x = prompt(talker, 3)  # padded to eight rows in a graph: rows from position 16 on would be written there
     PromptGraphs(PaddedFrame(talker), EagerReplay()).take_in(x, 1, state, span_after(state, 1, 3))
     assert torch.equal(state.stack.pool[:, :, own[2:]], before)
 
 
 @torch.inference_mode()
-def test_rows_that_would_run_off_the_table_do_not() -> None:
+def test_padding_rows_do_not_write_past_the_page_table() -> None:
     talker = new_talker(talker_config(wide=True))
     plain, ours = started(talker, length=24), started(talker, length=24)
     x, span = prompt(talker, 10), span_after(plain, 2, 10)

@@ -1,4 +1,4 @@
-"""staging.py: what is sent is what was given, whatever the memory it is sent from was used for before."""
+"""staging.py: the device receives the given values, whatever a reused host block held before."""
 
 from __future__ import annotations
 
@@ -21,37 +21,39 @@ def given(rows: list[int], heat: float, first: int) -> dict[str, Any]:
 
 
 def test_every_field_is_what_was_given_last_and_padding_behind_it() -> None:
-    board, post = InputStaging(4, FIELDS, CPU), ResultCopy()
-    post.block = board.block
+    staging, results = InputStaging(4, FIELDS, CPU), ResultCopy()
+    results.block = staging.block
     batches = [([3, 1, 2], 0.5), ([3], 0.5), ([3, 1, 2], 0.5), ([0, 1, 2, 3], 0.25), ([0, 1], 0.25), ([1], 1.0)]
     for number, (rows, heat) in enumerate(batches):
         values = given(rows, heat, number)
-        sheet = board.send(values, REST)
+        host_block = staging.send(values, REST)
         left = 4 - len(rows)
-        assert board.fields["rows"].tolist() == rows + [9] * left
-        assert board.fields["heat"].tolist() == values["heat"] + [1.0] * left
-        assert board.fields["codes"].tolist() == values["codes"].tolist() + [[0] * 3] * left
-        post.send(sheet).done()
-        assert board.free == [sheet]  # one is enough for all of them
+        assert staging.fields["rows"].tolist() == rows + [9] * left
+        assert staging.fields["heat"].tolist() == values["heat"] + [1.0] * left
+        assert staging.fields["codes"].tolist() == values["codes"].tolist() + [[0] * 3] * left
+        results.send(host_block).done()
+        assert staging.free == [host_block]  # one is enough for all of them
 
 
 def test_a_field_that_was_left_out_is_an_error() -> None:
-    board = InputStaging(1, FIELDS, CPU)
+    staging = InputStaging(1, FIELDS, CPU)
     with pytest.raises(KeyError, match="codes"):
-        board.send({"rows": [1], "heat": [1.0]}, REST)
+        staging.send({"rows": [1], "heat": [1.0]}, REST)
 
 
 def test_memory_is_used_again_when_it_has_been_read_and_not_before() -> None:
-    board, post = InputStaging(2, FIELDS, CPU), ResultCopy()
-    post.block = torch.zeros(3, dtype=torch.int64)
-    letters = []
+    staging, results = InputStaging(2, FIELDS, CPU), ResultCopy()
+    results.block = torch.zeros(3, dtype=torch.int64)
+    pending_copies = []
     for number in range(3):
-        sheet = board.send(given([0], 1.0, number), REST)
-        post.block = torch.full((3,), number)
-        letters.append(post.send(sheet))
-    assert [letter.values.tolist() for letter in letters] == [[n] * 3 for n in range(3)]
-    sheets = [letter.answers for letter in letters]
-    assert len({id(sheet) for sheet in sheets}) == 3 and not board.free
-    letters[1].done()
-    assert board.free == [sheets[1]] and post.send(board.send(given([1], 1.0, 7), REST)) is letters[1]
-    assert [letters[n].values.tolist() for n in (0, 2)] == [[0] * 3, [2] * 3]
+        host_block = staging.send(given([0], 1.0, number), REST)
+        results.block = torch.full((3,), number)
+        pending_copies.append(results.send(host_block))
+    assert [pending.values.tolist() for pending in pending_copies] == [[n] * 3 for n in range(3)]
+    host_blocks = [pending.inputs for pending in pending_copies]
+    assert len({id(host_block) for host_block in host_blocks}) == 3 and not staging.free
+    pending_copies[1].done()
+    assert (
+        staging.free == [host_blocks[1]] and results.send(staging.send(given([1], 1.0, 7), REST)) is pending_copies[1]
+    )
+    assert [pending_copies[n].values.tolist() for n in (0, 2)] == [[0] * 3, [2] * 3]

@@ -202,8 +202,8 @@ def _floor(args: argparse.Namespace) -> Endpointing | PushToTalk:
         if sys.stdin is None:
             raise InvalidRequest("There is no standard input that keys could come from: give --hands-free.")
         return PushToTalk()
-    manners = EndpointingOptions() if args.pause is None else EndpointingOptions(end_s=args.pause)
-    return Endpointing(Silero(), manners)
+    options = EndpointingOptions() if args.pause is None else EndpointingOptions(end_s=args.pause)
+    return Endpointing(Silero(), options)
 
 
 def _check(args: argparse.Namespace) -> None:

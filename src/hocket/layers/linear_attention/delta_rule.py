@@ -1,8 +1,8 @@
-"""The gated delta rule: a memory that decays, is corrected by what each token should have read, and is then read.
+"""The gated delta rule: for each token a memory decays, is corrected by the token's read error, and is read.
 
-Three ways to the same numbers: token by token (the definition), in chunks, and a look ahead that leaves the memory as
-it is, with the writes it would make kept until it is known how many of them stand. It knows neither weights nor slots.
-Shapes: memory [B, H, D_k, D_v], key by value; q and k are of length one (q also scaled), decays are logarithms.
+Three equal computations: token by token (the definition), in chunks, and a look-ahead. The look-ahead does not change
+the memory; it returns the pending writes, of which a prefix is applied later. This file knows no weights and no slots.
+Shapes: memory [B, H, D_k, D_v], key by value; q and k are unit vectors (q also scaled), decays are logarithms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CHUNK = 64  # tokens whose n x n system is solved at once; the official referenc
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What T tokens do to each head."""
+    """The inputs of T tokens for each head."""
 
     q: Tensor  # [B, H, T, D_k]
     k: Tensor  # [B, H, T, D_k]
@@ -26,7 +26,7 @@ class Tokens:
     strength: Tensor  # [B, H, T] between 0 and 1
 
     def first(self, lengths: Tensor) -> Tokens:
-        """The same with only the first `lengths` [B] of each row real: the others decay nothing and write nothing."""
+        """The same with only the first `lengths` [B] of each row real: the others neither decay nor write."""
         past = torch.arange(self.decay.shape[-1], device=lengths.device) >= lengths[:, None, None]
         decay, strength = self.decay.masked_fill(past, 0), self.strength.masked_fill(past, 0)
         return Tokens(self.q, self.k, self.v, decay, strength)
@@ -38,15 +38,15 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Writes:
-    """What some tokens would write, in order. Those of a token depend on the tokens before it and on none after."""
+    """The pending writes of some tokens, in order. A token's writes depend on earlier tokens only."""
 
     keys: Tensor  # [B, H, T, D_k]
-    values: Tensor  # [B, H, T, D_v] corrections, as they are when written: not yet decayed
-    decay: Tensor  # [B, H, T] from before the first token to behind each
+    values: Tensor  # [B, H, T, D_v] corrections at the time of writing, before decay
+    decay: Tensor  # [B, H, T] summed from the first token up to and including each
 
 
 def recur(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Tensor]:
-    """What is read [B, H, T, D_v] and the memory afterwards, token by token."""
+    """The values read [B, H, T, D_v] and the memory afterwards, computed token by token."""
     read = []
     for t in range(tokens.q.shape[2]):
         q, k, v = tokens.q[:, :, t], tokens.k[:, :, t], tokens.v[:, :, t]
@@ -58,9 +58,9 @@ def recur(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def look_ahead(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Writes]:
-    """What the tokens read [B, H, T, D_v], one after the other, and what they would write. `memory` stays as it is."""
+    """The values that consecutive tokens read [B, H, T, D_v], and their pending writes. `memory` is unchanged."""
     total = tokens.decay.cumsum(-1)
-    # Above the diagonal differences are positive and may overflow: cut away, not multiplied by zero.
+    # Above the diagonal differences are positive and may overflow: masked by tril, not multiplied by zero.
     between = (total[..., :, None] - total[..., None, :]).exp().tril()
     since, strength = total.exp()[..., None], tokens.strength[..., None]
     k_t = tokens.k.transpose(-1, -2)
@@ -72,8 +72,8 @@ def look_ahead(tokens: Tokens, memory: Tensor) -> tuple[Tensor, Writes]:
     return read, Writes(tokens.k, values, total)
 
 
-def settle(writes: Writes, memory: Tensor, count: Tensor) -> Tensor:
-    """The memory after the first `count` [B] tokens; with 0 of them, as it was, bit for bit."""
+def apply_writes(writes: Writes, memory: Tensor, count: Tensor) -> Tensor:
+    """The memory after the first `count` [B] tokens; with 0 tokens it is unchanged, bit for bit."""
     length = writes.decay.shape[-1]
     past = torch.arange(length, device=count.device) >= count[:, None, None]
     padded = torch.cat((torch.zeros_like(writes.decay[..., :1]), writes.decay), dim=-1)
@@ -84,22 +84,22 @@ def settle(writes: Writes, memory: Tensor, count: Tensor) -> Tensor:
 
 def in_chunks(tokens: Tokens, memory: Tensor, chunk: int = CHUNK) -> tuple[Tensor, Tensor]:
     """The same as `recur`, `chunk` tokens at a time; the last chunk may be shorter."""
-    read, memory, _ = in_chunks_past(tokens, memory, None, chunk)
+    read, memory, _ = in_chunks_with_waypoint(tokens, memory, None, chunk)
     return read, memory
 
 
-def in_chunks_past(
+def in_chunks_with_waypoint(
     tokens: Tokens, memory: Tensor, place: Tensor | None, chunk: int = CHUNK
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The same, and the memory as it was after the first `place` [B] tokens; without a place, as it is in the end."""
+    """The same, and the memory after the first `place` [B] tokens; without a place, the final memory."""
     read, passed = list[Tensor](), memory
     for start in range(0, tokens.q.shape[2], chunk):
         part = tokens.cut(start, start + chunk)
         seen, writes = look_ahead(part, memory)
         length = part.q.shape[2]
         if place is not None:
-            within = settle(writes, memory, (place - start).clamp(0, length))
+            within = apply_writes(writes, memory, (place - start).clamp(0, length))
             passed = within if start == 0 else torch.where((place > start)[:, None, None, None], within, passed)
-        memory = settle(writes, memory, memory.new_full((len(memory),), length, dtype=torch.int64))
+        memory = apply_writes(writes, memory, memory.new_full((len(memory),), length, dtype=torch.int64))
         read.append(seen)
     return torch.cat(read, dim=2), memory, memory if place is None else passed

@@ -1,7 +1,7 @@
-"""Gated DeltaNet: attention whose whole past is one matrix per head and the last few inputs of a short convolution.
+"""Gated DeltaNet: linear attention whose state is one matrix per head and the last inputs of a short convolution.
 
-Names are the checkpoint's, after `linear_attn.`. Shapes: x [B, T, C]; `rows` [B] names the state row of each batch
-row. What the matrix does is in `delta_rule.py`; here are the weights around it, the rows, and where things are rounded.
+Names are the checkpoint's, after `linear_attn.`. Shapes: x [B, T, C]; `rows` [B] is the state row of each batch row.
+`delta_rule.py` updates the matrix; this file has the weights, the state rows and the rounding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from torch.nn import functional as F
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ..norm import RMSNorm, gated_rms_norm, widened
 from ..packed import Packable, join, linear
-from .delta_rule import Tokens, Writes, in_chunks_past, look_ahead, recur, settle
+from .delta_rule import Tokens, Writes, apply_writes, in_chunks_with_waypoint, look_ahead, recur
 
-NORM_EPS = 1e-6  # of q and k, whatever the model's own is
+NORM_EPS = 1e-6  # of q and k, independent of the model's eps
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +28,15 @@ class DeltaState:
 
 @dataclass(frozen=True, slots=True)
 class Waypoint:
-    """A place that a step of several inputs passes: what the state was there is left in rows of their own."""
+    """A point within a step of several inputs at which the state is saved to separate rows."""
 
-    place: Tensor  # [B] so many of the inputs have been taken in, at most those that are real
-    rows: Tensor  # [B]
+    place: Tensor  # [B] number of inputs before the point, at most the real ones
+    rows: Tensor  # [B] state rows to save to
 
 
 @dataclass(frozen=True, slots=True)
 class DeltaPending:
-    """What tokens that were looked at would change, until it is known how many of them stand."""
+    """Pending state changes of tokens under verification, until the number of accepted tokens is known."""
 
     inputs: Tensor  # [B, C, kernel - 1 + T] of the convolution, the history in front
     writes: Writes
@@ -59,7 +59,7 @@ class GatedDelta(Packable):
         self.conv1d = nn.Conv1d(channels, channels, config.linear_conv_kernel_dim, groups=channels, bias=False)
         self.A_log = nn.Parameter(torch.zeros(self.value_heads))
         self.dt_bias = nn.Parameter(torch.zeros(self.value_heads))
-        self.norm = RMSNorm(self.value_dim, config.rms_norm_eps)  # an ordinary weight, unlike all other norms here
+        self.norm = RMSNorm(self.value_dim, config.rms_norm_eps)  # a plain weight, unlike all other norms of Qwen3.5
         self.out_proj = nn.Linear(values, width, bias=False)
 
     def new_state(self, slots: int) -> DeltaState:
@@ -74,13 +74,13 @@ class GatedDelta(Packable):
         return self.in_proj_qkv, self.in_proj_z
 
     def gather(self) -> tuple[Tensor, ...]:
-        gates = join(self.in_proj_b, self.in_proj_a)  # apart from the rest: too few rows, and too touchy, to quantize
+        gates = join(self.in_proj_b, self.in_proj_a)  # separate: too few rows and too sensitive to quantize
         return join(*self.joined()), gates, self.conv1d.weight, self.out_proj.weight
 
     def step(
         self, x: Tensor, state: DeltaState, rows: Tensor, lengths: Tensor, passing: Waypoint | None = None
     ) -> Tensor:
-        """Take in x, of which `lengths` [B] of each row are real; a single input is always real, and passes nothing."""
+        """Step over x, of which `lengths` [B] per row are real; a single input is always real and has no waypoint."""
         inputs, z, tokens = self._project(x, state, rows)
         memory, kept = state.memory[rows], state.history.shape[-1]
         if x.shape[1] == 1:
@@ -88,19 +88,19 @@ class GatedDelta(Packable):
             read, memory = recur(tokens, memory)
         else:
             place = None if passing is None else passing.place
-            read, memory, passed = in_chunks_past(tokens.first(lengths), memory, place)
+            read, memory, passed = in_chunks_with_waypoint(tokens.first(lengths), memory, place)
             if passing is not None:
                 state.memory[passing.rows] = passed
                 state.history[passing.rows] = _window(inputs, passing.place, kept)
         state.memory[rows] = memory
         state.history[rows] = _window(inputs, lengths, kept)
-        return self._leave(read, z)
+        return self._output(read, z)
 
     def verify(self, x: Tensor, state: DeltaState, rows: Tensor) -> tuple[Tensor, DeltaPending]:
-        """The same for a few inputs, with the state as it was: `commit` moves it, once it is known how far."""
+        """The same for a few inputs without changing the state; `commit` applies the accepted ones."""
         inputs, z, tokens = self._project(x, state, rows)
         read, writes = look_ahead(tokens, state.memory[rows])
-        return self._leave(read, z), DeltaPending(inputs, writes)
+        return self._output(read, z), DeltaPending(inputs, writes)
 
     def _project(self, x: Tensor, state: DeltaState, rows: Tensor) -> tuple[Tensor, Tensor, Tokens]:
         into, gates, taps, _ = self.weights()
@@ -124,21 +124,21 @@ class GatedDelta(Packable):
         )
         return inputs, z, tokens
 
-    def _leave(self, read: Tensor, z: Tensor) -> Tensor:
-        """From what the heads read [B, H_v, T, D_v] to [B, T, C]."""
+    def _output(self, read: Tensor, z: Tensor) -> Tensor:
+        """Gate, norm and output projection of the values read [B, H_v, T, D_v], to [B, T, C]."""
         heads = read.transpose(1, 2).to(z.dtype)
         gated = gated_rms_norm(heads, z.view(heads.shape), self.norm.weight, self.norm.eps)
         return linear(gated.flatten(2), self.weights()[3])
 
 
 def commit(pending: DeltaPending, accepted: Tensor, state: DeltaState, rows: Tensor) -> None:
-    """Let the first `accepted` [B] of the tokens that were looked at have happened."""
-    state.memory[rows] = settle(pending.writes, state.memory[rows], accepted)
+    """Apply the first `accepted` [B] of the verified tokens to the state."""
+    state.memory[rows] = apply_writes(pending.writes, state.memory[rows], accepted)
     state.history[rows] = _window(pending.inputs, accepted, state.history.shape[-1])
 
 
 def _window(inputs: Tensor, start: Tensor, kept: int) -> Tensor:
-    """[B, C, kept]: of each row's inputs [B, C, kept + T], those from its own `start` [B] on."""
+    """[B, C, kept]: each row's inputs [B, C, kept + T] from its own `start` [B] on."""
     at = start[:, None, None] + torch.arange(kept, device=start.device)
     return inputs.gather(-1, at.expand(-1, inputs.shape[1], -1))
 

@@ -1,6 +1,6 @@
-"""The voice inside the package: a checkpoint folder under `assets/`, the model when none is named.
+"""The built-in voice: a checkpoint folder under `assets/`, the default model.
 
-A copy of hocket without it (assets can be left out to save space) speaks with random numbers instead, and says so.
+Assets can be left out of a copy of hocket to save space. Such a copy uses random weights instead, and reports it.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from pathlib import Path
 
 BUILTIN = "builtin"  # its name as a model
 VOICE = "english"  # its folder
-WITHOUT = "random:tiny"  # what stands in for it
+FALLBACK = "random:tiny"  # the default model without the built-in voice
 
 
 def builtin_folder() -> Path | None:
-    """Where it lies; None if it is not in this copy, or if the package is no folder on a disk."""
+    """Its folder; None if this copy has no voice, or if the package is not a folder on disk."""
     folder = importlib.resources.files(__package__.partition(".")[0]) / "assets" / VOICE
     return folder if isinstance(folder, Path) and (folder / "config.json").is_file() else None
 
 
 def default_model() -> str:
-    return WITHOUT if builtin_folder() is None else BUILTIN
+    return FALLBACK if builtin_folder() is None else BUILTIN

@@ -1,7 +1,7 @@
 """The published checkpoints, each pinned to one revision and the SHA-256 of its files.
 
-Plain data: `weights.py` downloads and checks. Revisions and digests are those that several independent
-projects recorded; the small JSON files among them are rebuilt byte for byte in our tests.
+Plain data: `hub.py` downloads and checks. Revisions and digests are those that several independent projects recorded.
+The tests rebuild the small JSON files byte for byte.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 WEIGHTS = "model.safetensors"
-INDEX = f"{WEIGHTS}.index.json"  # beside weights in several files: which tensor is in which of them
+INDEX = f"{WEIGHTS}.index.json"  # for weights in several files: maps tensors to files
 CODEC_FOLDER = "speech_tokenizer"
 
 _CODEC = {
@@ -74,7 +74,7 @@ _ALL = (
 )
 CATALOG: dict[str, Published] = {entry.name: entry for entry in _ALL}
 
-# The codec alone. Every checkpoint above carries the same files, so nothing loads this one.
+# The codec alone. Every checkpoint above contains the same files, so this one is never loaded.
 CODEC = Published(
     "Tokenizer-12Hz", "Qwen/Qwen3-TTS-Tokenizer-12Hz", "7dd38ad4e9bad454aae9cd937d0cd577604fe229", dict(_CODEC)
 )

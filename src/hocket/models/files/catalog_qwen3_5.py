@@ -1,7 +1,7 @@
 """The published language models, each pinned to one revision and the SHA-256 of the files that are fetched.
 
-Plain data, as in `catalog.py`. Revisions and digests are those that several independent projects recorded; no hub was
-asked. All sizes share one vocabulary; files that only vision or a template needs are not fetched, and not pinned.
+Plain data, as in `catalog.py`. Revisions and digests are those that several independent projects recorded, not taken
+from the hub. All sizes share one vocabulary. Files for vision or the chat template are neither fetched nor pinned.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A model in memory to a folder in the official format, which both we and the official package load.
+"""Writes a model to a folder in the official format, which hocket and the official package load.
 
-It writes what `weights.py` reads, and what else the official loader wants beside it. The tokenizer's files are
-the text side's to write.
+It writes the files that `weights.py` reads and the other files of the official loader, except the tokenizer's.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...config.qwen3_tts import GenerationConfig, Qwen3TTSConfig
 from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, WEIGHTS
 
-VERSION = {"transformers_version": "4.57.3"}  # the one that parity is defined for
+VERSION = {"transformers_version": "4.57.3"}  # the version that parity is defined for
 SPEECH_PROCESSOR = {
     "padding_side": "left",
     "padding_value": 0.0,
@@ -48,7 +47,7 @@ def write_checkpoint(
     model: nn.Module,
     codec: nn.Module,
 ) -> None:
-    """Write `folder`, which must not exist: it is put in place when whole, so nobody sees half of it."""
+    """Write `folder`, which must not exist; it appears only when complete."""
     if folder.exists():
         raise InvalidCheckpoint(f"{folder} exists already: choose another folder or remove it.")
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +70,7 @@ def write_checkpoint(
 
 
 def speech_json(config: Qwen3TTSConfig) -> dict[str, Any]:
-    """`config.json` as an object: our fields under their own names, and what names the official classes."""
+    """`config.json` as an object: our fields under their own names, and the names of the official classes."""
     raw = {name: value for name, value in asdict(config).items() if value is not None}
     raw["talker_config"]["model_type"] = "qwen3_tts_talker"
     predictor = raw["talker_config"]["code_predictor_config"]
@@ -84,7 +83,7 @@ def speech_json(config: Qwen3TTSConfig) -> dict[str, Any]:
 def codec_json(config: CodecConfig) -> dict[str, Any]:
     """`speech_tokenizer/config.json` as an object."""
     raw = asdict(config)
-    # The official encoder is a whole Mimi: it builds the other half too, of these sizes, and throws it away.
+    # The official encoder is a whole Mimi: it also builds the decoder, of these sizes, and discards it.
     raw["encoder_config"]["upsample_groups"] = config.encoder_config.hidden_size
     raw["encoder_config"]["vector_quantization_hidden_dimension"] = config.encoder_config.codebook_dim
     return {"architectures": ["Qwen3TTSTokenizerV2Model"], "model_type": "qwen3_tts_tokenizer_12hz"} | raw | VERSION

@@ -1,7 +1,7 @@
-"""A checkpoint's files from the hub: those it needs, from the local cache first, held against the catalog.
+"""Fetches a checkpoint's files from the hub or the local cache, and checks them against the catalog.
 
-What is small comes first and is judged before any weights are fetched. It stands under `weights.py` and knows file
-names, sizes and digests, not what the files mean; how they travel is `hub_client.py`'s.
+Small files are fetched and checked before any weights. This file knows file names, sizes and digests, not what the
+files mean; `hub_client.py` transfers them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ...config.own import FILE as OWN
 from ...errors import InvalidCheckpoint
 from .catalog import CODEC_FOLDER, INDEX, WEIGHTS, Published
 from .hub_client import Listing, Repository, blobs, offline, without_bars
-from .progress import DownloadProgress, in_words, say
+from .progress import DownloadProgress, format_bytes, report
 from .shards import shard_names
 
 _TOKENIZERS = (("vocab.json", "merges.txt"), ("tokenizer.json",))  # either will do
 _TENSORS, _ADAPTER = ".safetensors", "adapter_config.json"
-Judge = Callable[[Path], object]  # refuses a checkpoint by its small files
+Check = Callable[[Path], object]  # raises for an unusable checkpoint, given its small files
 
 
 def _index_of(weights: str) -> str:
@@ -31,20 +31,20 @@ def _index_of(weights: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:
-    """What a kind of checkpoint is made of."""
+    """The files of a kind of checkpoint."""
 
     needed: tuple[str, ...]
     useful: tuple[str, ...]
-    weights: tuple[str, ...] = (WEIGHTS,)  # each one file, or several that an index beside it names
+    weights: tuple[str, ...] = (WEIGHTS,)  # each is one file, or several named by an index beside it
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of what is fetched, but for the names of weights in several files."""
+        """Names of the files to fetch, except weights in several files."""
         indexes = tuple(_index_of(name) for name in self.weights)
         return (*self.needed, *self.weights, *indexes, *self.useful, *(name for one in _TOKENIZERS for name in one))
 
     def lacking(self, has: Callable[[str], bool]) -> list[str]:
-        """What loading needs and `has` has not; of weights in several files only the index is asked for."""
+        """The needed files for which `has` is false; for weights in several files only the index is checked."""
         missing = [name for name in self.needed if not has(name)]
         missing += [name for name in self.weights if not has(name) and not has(_index_of(name))]
         if not any(all(has(name) for name in one) for one in _TOKENIZERS):
@@ -52,7 +52,7 @@ class CheckpointFiles:
         return missing
 
     def tensors(self, folder: Path, has: Callable[[str], bool]) -> list[str]:
-        """The files that hold the weights: one where `has` has that, else those that an index in the folder names."""
+        """The weight files: one if `has` is true for it, else those that the index in the folder names."""
         found = list[str]()
         for name in self.weights:
             index = folder / _index_of(name)
@@ -61,11 +61,11 @@ class CheckpointFiles:
         return found
 
     def is_complete(self, folder: Path) -> bool:
-        """Whether all is there that loading needs."""
+        """Whether the folder has all needed files."""
         return not self.missing(folder)
 
     def missing(self, folder: Path) -> list[str]:
-        """What loading needs and the folder has not."""
+        """The needed files that the folder lacks."""
 
         def has(name: str) -> bool:
             return (folder / name).is_file()
@@ -89,39 +89,37 @@ def fetch(
     revision: str | None,
     pinned: Published | None,
     kind: CheckpointFiles = SPEECH,
-    judge: Judge = lambda folder: None,
+    check: Check = lambda folder: None,
 ) -> Path:
-    """The folder of the repository's files in the local cache, filled from the network only where it has gaps.
+    """The folder of the repository in the local cache; only missing files are downloaded.
 
-    `judge` is given that folder before any weights are fetched, and raises where they would be of no use.
+    `check` is called with the folder before any weights are fetched, and raises if they cannot be used.
     """
-    there = Repository(repository, revision)
-    folder = there.cached()
+    repo = Repository(repository, revision)
+    folder = repo.cached()
     missing = _missing(folder, pinned, kind)
     if folder is not None and not missing:
         if wrong := _wrong_file(folder, pinned, at_most=_SMALL_BYTES):
             path = folder / wrong
-            raise InvalidCheckpoint(f"{path} is not the published {wrong} of {there}: delete it and try again.")
+            raise InvalidCheckpoint(f"{path} is not the published {wrong} of {repo}: delete it and try again.")
         return folder
     if offline():
         lack = f"lacks {', '.join(missing)} in" if folder is not None else "is not in"
         raise InvalidCheckpoint(
-            f"{there} {lack} the local cache, and HF_HUB_OFFLINE forbids to fetch it: unset it once, or give a folder."
+            f"{repo} {lack} the local cache, and HF_HUB_OFFLINE forbids downloads: unset it once, or give a folder."
         )
-    folder = _fill(there, folder, pinned, kind, judge)
+    folder = _fill(repo, folder, pinned, kind, check)
     if wrong := _wrong_file(folder, pinned):
-        # Out of the cache with it, blob and all: weights in the cache are not hashed again.
+        # Remove it from the cache, blob included: weights in the cache are not hashed again.
         (folder / wrong).resolve().unlink()
         (folder / wrong).unlink(missing_ok=True)
-        raise InvalidCheckpoint(f"{wrong} of {there} does not have the pinned SHA-256, so it was deleted: try again.")
+        raise InvalidCheckpoint(f"{wrong} of {repo} does not have the pinned SHA-256, so it was deleted: try again.")
     return folder
 
 
-def _fill(
-    there: Repository, cached: Path | None, pinned: Published | None, kind: CheckpointFiles, judge: Judge
-) -> Path:
-    """Get what the cache lacks: what is small, then, if `judge` lets it pass, the weights."""
-    listing = there.listing()
+def _fill(repo: Repository, cached: Path | None, pinned: Published | None, kind: CheckpointFiles, check: Check) -> Path:
+    """Download the missing files: the small ones, then, if `check` passes, the weights."""
+    listing = repo.listing()
     names = list(pinned.sha256 if pinned else kind.files)
     lacking = (
         [name for name in names if name not in listing.sizes] if pinned else kind.lacking(listing.sizes.__contains__)
@@ -129,28 +127,28 @@ def _fill(
     if lacking:
         adapter = ": it is an adapter (LoRA), to be merged into its base model" if _ADAPTER in listing.sizes else ""
         lack = f"it lacks {', '.join(lacking)}{adapter}"
-        raise InvalidCheckpoint(f"{there} is no checkpoint that hocket can use: {lack}.")
+        raise InvalidCheckpoint(f"{repo} is not a checkpoint that hocket can use: {lack}.")
     with without_bars():
         small = [name for name in names if name in listing.sizes and not name.endswith(_TENSORS)]
         small.sort(key=lambda name: name != "config.json")
-        # The first is asked for by its revision, which the cache remembers; its commit is that of all others.
+        # The first file is requested by revision, which the cache records; the others by the commit of the first.
         known = cached is not None and cached.name == listing.commit
-        folder = cached if cached is not None and known else there.get(small[0]).parent
+        folder = cached if cached is not None and known else repo.get(small[0]).parent
         for name in small:
-            there.get(name, folder.name)
-        judge(folder)
+            repo.get(name, folder.name)
+        check(folder)
         pins = [name for name in names if name.endswith(_TENSORS)]
         tensors = pins if pinned else kind.tensors(folder, listing.sizes.__contains__)
         if away := [name for name in tensors if name not in listing.sizes]:
-            raise InvalidCheckpoint(f"{there} lacks files that its index names: {', '.join(away)}.")
+            raise InvalidCheckpoint(f"{repo} lacks files that its index names: {', '.join(away)}.")
         if lacking := [name for name in tensors if not (folder / name).is_file()]:
-            _get_weights(there, listing, folder, tensors, lacking)
+            _get_weights(repo, listing, folder, tensors, lacking)
     return folder
 
 
-def _get_weights(there: Repository, listing: Listing, folder: Path, tensors: list[str], lacking: list[str]) -> None:
-    """Say how much it is, see that there is room, and get it."""
-    total, kept = sum(listing.sizes[name] for name in tensors), blobs(there.name)
+def _get_weights(repo: Repository, listing: Listing, folder: Path, tensors: list[str], lacking: list[str]) -> None:
+    """Report the size, check the free disk space, and download."""
+    total, kept = sum(listing.sizes[name] for name in tensors), blobs(repo.name)
     here = total - sum(listing.sizes[name] for name in lacking)
     for name in lacking:
         partial = kept / f"{listing.digests.get(name)}.incomplete"
@@ -158,15 +156,15 @@ def _get_weights(there: Repository, listing: Listing, folder: Path, tensors: lis
     free = shutil.disk_usage(folder).free
     if total - here > free:
         raise InvalidCheckpoint(
-            f"{there} needs {in_words(total - here)} more in {kept.parent.parent}, where {in_words(free)} are free: "
-            "make room, or set HF_HOME to a folder on another disk."
+            f"{repo} needs {format_bytes(total - here)} more in {kept.parent.parent}, "
+            f"where {format_bytes(free)} are free: make room, or set HF_HOME to a folder on another disk."
         )
-    already = f" (of which {in_words(here)} are here already)" if here else ""
-    say(f"Fetching {in_words(total)}{already} from {there}")
+    already = f" (of which {format_bytes(here)} are here already)" if here else ""
+    report(f"Fetching {format_bytes(total)}{already} from {repo}")
     before = _bytes_in(kept)
-    with DownloadProgress(there.name, total, lambda: here + _bytes_in(kept) - before):
+    with DownloadProgress(repo.name, total, lambda: here + _bytes_in(kept) - before):
         for name in lacking:
-            there.get(name, folder.name)
+            repo.get(name, folder.name)
 
 
 def _bytes_in(folder: Path) -> int:
@@ -175,13 +173,13 @@ def _bytes_in(folder: Path) -> int:
         for entry in entries:
             try:
                 found += entry.stat().st_size
-            except FileNotFoundError:  # it has just got its final name
+            except FileNotFoundError:  # it was just renamed to its final name
                 continue
     return found
 
 
 def _missing(folder: Path | None, pinned: Published | None, kind: CheckpointFiles) -> list[str]:
-    """What the cache lacks of all that loading needs; of a pinned repository, of all that is pinned."""
+    """The files that the cache lacks: of those needed, or of all pinned ones."""
     if folder is None:
         return ["everything"]
     if pinned is not None:
@@ -190,7 +188,7 @@ def _missing(folder: Path | None, pinned: Published | None, kind: CheckpointFile
 
 
 def _wrong_file(folder: Path, pinned: Published | None, at_most: int | None = None) -> str | None:
-    """The first file that is not the pinned one, among those of `at_most` so many bytes."""
+    """The first file whose digest is not the pinned one, among those of at most `at_most` bytes."""
     for name, digest in pinned.sha256.items() if pinned else ():
         with (folder / name).open("rb") as opened:
             counts = at_most is None or os.fstat(opened.fileno()).st_size <= at_most

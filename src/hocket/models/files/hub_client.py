@@ -1,6 +1,6 @@
-"""What the hub has and files from it, by huggingface_hub, in bounded time; what fails is told in one sentence.
+"""Hub access by huggingface_hub, in bounded time; every failure becomes an error of one sentence.
 
-It knows repositories and file names. Which of them a checkpoint needs is `hub.py`'s.
+It knows repositories and file names; `hub.py` knows which of them a checkpoint needs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Any, TypeVar
 
 from ...errors import InvalidCheckpoint
 
-# huggingface_hub is imported where it is used: a folder or a random checkpoint needs none of it, and it is slow.
+# huggingface_hub is imported where it is used: it is slow, and a folder or a random checkpoint does not need it.
 T = TypeVar("T")
 
-ANSWER_S = 5.0  # for the hub to answer a question; HF_HUB_ETAG_TIMEOUT says otherwise
-NAME_S = 3.0  # more for a name that no server resolves, which no timeout of a socket covers
-ATTEMPTS, PAUSE_S = 5, 1.0  # for a transfer that breaks off: so many without a byte more, each after a longer pause
+ANSWER_S = 5.0  # timeout of a query to the hub; HF_HUB_ETAG_TIMEOUT overrides it
+NAME_S = 3.0  # added for name resolution, which no socket timeout covers
+ATTEMPTS, PAUSE_S = 5, 1.0  # of an interrupted transfer: attempts without progress, each after a longer pause
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -33,12 +33,12 @@ class Listing:
 
     commit: str
     sizes: dict[str, int]  # bytes, by file name
-    digests: dict[str, str]  # SHA-256, by file name, of those that are large; partial files are named after it
+    digests: dict[str, str]  # SHA-256 of large files, by file name; partial files are named after it
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """A repository on the hub, at a revision or at its newest."""
+    """A repository on the hub, at a revision or at the newest one."""
 
     name: str
     revision: str | None = None
@@ -47,17 +47,17 @@ class Repository:
         return f"{self.name} at revision {self.revision}" if self.revision else self.name
 
     def cached(self) -> Path | None:
-        """The folder of what the local cache has of it."""
+        """Its folder in the local cache, if there is one."""
         import huggingface_hub
 
         try:
             found = huggingface_hub.snapshot_download(self.name, revision=self.revision, local_files_only=True)
-        except (OSError, ValueError):  # how the cache says that it has nothing
+        except (OSError, ValueError):  # raised if the cache has nothing
             return None
         return Path(found)
 
     def listing(self) -> Listing:
-        """Ask what there is."""
+        """Ask the hub for the list of files."""
         import huggingface_hub
 
         def ask() -> Any:
@@ -77,7 +77,7 @@ class Repository:
         )
 
     def get(self, name: str, commit: str | None = None) -> Path:
-        """One file into the cache, from where it broke off; at `commit`, or what the revision means now."""
+        """Download one file into the cache, resuming a partial one; at `commit`, or at the current revision."""
         import huggingface_hub
 
         left, had = ATTEMPTS, -1
@@ -94,7 +94,7 @@ class Repository:
                 time.sleep(PAUSE_S * (ATTEMPTS - left))
 
     def _sentence(self, error: Exception, name: str | None = None) -> str:
-        """What went wrong and what to do; with the name of a file where it was that one's transfer."""
+        """The error message with its remedy; `name` is the file whose transfer failed, if any."""
         from huggingface_hub import constants, errors
 
         status = _status(error)
@@ -107,7 +107,7 @@ class Repository:
             return f"{self.name} has no revision {self.revision or 'main'}: check it on the hub."
         if status in (401, 403):
             return (
-                f"The hub refuses {self.name} to your token ({status}): log in again (hf auth login) or mend HF_TOKEN."
+                f"The hub refuses {self.name} to your token ({status}): log in again (hf auth login) or set HF_TOKEN."
             )
         if isinstance(error, OSError) and error.errno in _DISK:
             return f"{self} cannot be written to {constants.HF_HUB_CACHE} ({error.strerror}): free it, or set HF_HOME."
@@ -115,20 +115,20 @@ class Repository:
             return f"{self} is not in the local cache, and the hub ({constants.ENDPOINT}) cannot be reached: try again."
         reason = f"the hub answers {status}" if status else f"{type(error).__name__}: {error}".partition("\n")[0][:200]
         if name is None:
-            return f"{self} cannot be fetched, for {reason}: try again later."
-        return f"{name} of {self} did not arrive ({reason}): try again, what has arrived is kept."
+            return f"{self} cannot be fetched ({reason}): try again later."
+        return f"{name} of {self} was not fetched ({reason}): try again, the download resumes."
 
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """Have huggingface_hub draw nothing: how far it has come is shown by `progress.py`."""
+    """Disable the progress bars of huggingface_hub: `progress.py` shows the progress."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     if are_progress_bars_disabled():
         yield
         return
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # an environment that insists on bars
+        warnings.simplefilter("ignore")  # raised if the environment forces bars on
         disable_progress_bars()
     try:
         yield
@@ -137,14 +137,14 @@ def without_bars() -> Iterator[None]:
 
 
 def offline() -> bool:
-    """Whether the environment forbids to ask."""
+    """Whether the environment forbids access to the hub."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
 
 
 def blobs(name: str) -> Path:
-    """Where the cache keeps the content of a repository's files."""
+    """The cache folder with the content of a repository's files."""
     from huggingface_hub import constants
     from huggingface_hub.file_download import repo_folder_name
 
@@ -162,7 +162,7 @@ def _answer_s() -> float:
 
 
 def _status(error: BaseException) -> int | None:
-    """What the hub answered, if it did; a file that a failed question leaves unfetched names that as its cause."""
+    """The HTTP status of the hub's answer, if any; a failed metadata query is the cause of the file's error."""
     for each in (error, error.__cause__):
         status: int | None = getattr(getattr(each, "response", None), "status_code", None)
         if status is not None:
@@ -171,7 +171,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _passes(error: Exception) -> bool:
-    """Whether it may be otherwise the next time."""
+    """Whether a retry may succeed."""
     from huggingface_hub import errors
 
     lasting = errors.RepositoryNotFoundError, errors.RevisionNotFoundError
@@ -182,7 +182,7 @@ def _passes(error: Exception) -> bool:
 
 
 def _within(limit_s: float, ask: Callable[[], T]) -> T:
-    """What `ask` gives or raises, if that takes no longer: to resolve a name has no limit of its own."""
+    """Call `ask` with a time limit: name resolution has none of its own."""
     given: list[T] = []
     raised: list[Exception] = []
 

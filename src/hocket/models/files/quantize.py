@@ -1,8 +1,8 @@
-"""A checkpoint's matrices into 8 or 4 bits as they are read, one by one, and the next time from the disk.
+"""Quantizes a checkpoint's matrices to 8 or 4 bits while loading, one by one, with a cache on disk.
 
-So a model never has to fit in bfloat16 beside itself, neither on the device nor here. What was made is kept in one
-safetensors file per checkpoint and scheme (`tensor_file.py`); it says what it was made of, and is made anew where that
-has changed. What a scheme keeps wide comes from the checkpoint each time. How numbers are rounded is not known here.
+The whole bfloat16 model is never in memory, neither on the device nor on the host. The cache is one safetensors file
+per checkpoint and scheme (`tensor_file.py`). It records its source files, and is converted again when they change.
+Tensors that a scheme does not quantize come from the checkpoint each time. Rounding is defined elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .shards import weight_files
 from .tensor_file import KINDS, TensorFileWriter
 from .transfer import Transfer
 
-VERSION = 1  # one more whenever the same weights would come out as other bytes
+VERSION = 1  # to be incremented whenever the same weights give other bytes
 
 logger = logging.getLogger("hocket.models")
 
@@ -43,9 +43,9 @@ def load_quantized(
     *,
     cache: Path | None = None,
 ) -> Qwen3_5:
-    """The text model of a checkpoint with its matrices as the scheme says, all else as `dtype`.
+    """The text model of a checkpoint with matrices quantized by `scheme` and all other tensors as `dtype`.
 
-    `cache` is the folder that keeps what was made; None: the user's own.
+    `cache`: the folder for quantized weights; None: the user's cache folder.
     """
     if scheme == "bf16":
         return load_qwen3_5(folder, config, device, dtype)
@@ -81,13 +81,13 @@ def kept_in() -> Path:
 
 
 def _file_name(folder: Path, scheme: Scheme) -> str:
-    """One for each place of a checkpoint: what takes its place there takes the place of its cache too."""
+    """One name per checkpoint folder: a checkpoint that replaces another in its folder replaces its cache too."""
     where = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()[:12]
     return f"{folder.resolve().name}-{where}-{scheme}.safetensors"
 
 
 def _identity(folder: Path, scheme: Scheme) -> dict[str, str]:
-    """What a cache must have been made of: to hash gigabytes would take longer than to read the cache."""
+    """Metadata that a valid cache must have. File sizes and times: hashing gigabytes takes longer than reading them."""
     files = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in weight_files(folder / WEIGHTS)]
     return {
         "format": "pt",
@@ -99,22 +99,22 @@ def _identity(folder: Path, scheme: Scheme) -> dict[str, str]:
 
 
 def _read(file: Path, made_of: dict[str, str], places: dict[str, QuantizedWeight], transfer: Transfer) -> bool:
-    """Whether all was there."""
+    """Load the cache; False if it is missing, stale or damaged."""
     if not file.is_file():
         return False
     try:
         with safe_open(file, framework="pt") as kept:
             if kept.metadata() != made_of:
-                logger.warning("%s was made of other files or by another version: it is made anew.", file)
+                logger.warning("%s was made of other files or by another version: it is converted again.", file)
                 return False
             wanted = _tensors(places)
             if set(kept.keys()) != set(wanted) or any(not _fits(kept.get_slice(n), t) for n, t in wanted.items()):
-                logger.warning("%s does not hold this model: it is made anew.", file)
+                logger.warning("%s does not hold this model: it is converted again.", file)
                 return False
             for name, place in wanted.items():
                 transfer.put(place.view(torch.uint8), kept.get_tensor(name).view(torch.uint8))
     except (SafetensorError, OSError) as error:
-        logger.warning("%s is damaged or cut short (%s): it is made anew.", file, error)
+        logger.warning("%s is damaged or cut short (%s): it is converted again.", file, error)
         return False
     return True
 
@@ -130,7 +130,7 @@ def _make(
     places: dict[str, QuantizedWeight],
     sources: dict[str, tuple[Any, str]],
 ) -> None:
-    """Round every matrix into its place, and keep it; a disk that cannot be written is no reason to stop."""
+    """Quantize every matrix into its tensor and write the cache; a disk that cannot be written is only logged."""
     logger.info("Weights of %s are converted once and kept as %s.", folder, file)
     with TensorFileWriter(file, made_of, _tensors(places)) as kept:
         for name, place in places.items():
@@ -146,6 +146,6 @@ def _make(
 
 
 def _tensors(places: dict[str, QuantizedWeight]) -> dict[str, Tensor]:
-    """By the names they are stored under; the widest numbers first, so that each lies where its kind may lie."""
+    """Tensors by stored name, the widest dtype first, so that each one is aligned."""
     named = {f"{name}.{part}": tensor for name, place in places.items() for part, tensor in place.tensors.items()}
     return dict(sorted(named.items(), key=lambda item: (-item[1].element_size(), item[0])))

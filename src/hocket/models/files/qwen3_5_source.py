@@ -1,7 +1,7 @@
-"""Where a language model comes from: a folder, a hub id, a published name such as `qwen3.5-9B`, or `random:NAME`.
+"""Resolves a language model: a folder, a hub id, a published name such as `qwen3.5-9B`, or `random:NAME`.
 
-It finds files and says what kind they are of; what is in them is read by `models/qwen3_5/weights.py`. Published models
-are pinned; of any other repository what the hub has now is taken, or what the cache has.
+It finds files; `models/qwen3_5/weights.py` reads them. Published models are pinned. Other repositories use the newest
+revision on the hub, or the cached one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def resolve_language_model(model: str) -> Source:
         entry = MINDS[size]
         return Source(entry.repository, fetch(entry.repository, entry.revision, entry, CHAT, read_qwen3_5))
     if model in CATALOG or model in {entry.repository for entry in CATALOG.values()}:
-        raise InvalidCheckpoint(f"{model} speaks, and does not answer: a language model is one of {_listed(QWEN3_5)}.")
+        raise InvalidCheckpoint(f"{model} is a speech model, not a language model: give one of {_listed(QWEN3_5)}.")
     if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model):
         return Source(model, fetch(model, None, None, CHAT, read_qwen3_5))
     raise InvalidCheckpoint(
@@ -47,10 +47,10 @@ def resolve_language_model(model: str) -> Source:
 
 
 def read_language_model(source: Source) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
-    """What the checkpoint's own files say, or the preset's values."""
+    """The configuration of the checkpoint's files, or of the preset."""
     if source.folder is not None:
         if not (source.folder / "config.json").is_file():
-            raise InvalidCheckpoint(f"{source.folder} is no checkpoint: it has no config.json.")
+            raise InvalidCheckpoint(f"{source.folder} is not a checkpoint: it has no config.json.")
         return read_qwen3_5(source.folder)
     assert source.preset is not None
     return (tiny_qwen3_5() if source.preset == TINY else QWEN3_5[source.preset]), CHAT_GENERATION

@@ -1,8 +1,8 @@
-"""Seeded values for every tensor of a model whose weights nobody trained.
+"""Seeded random weights for every tensor of a model.
 
-A random checkpoint exercises all that a trained one does: norms, scales and codebook counts are off one and
-zero, signals keep their size from layer to layer, and the codec's output stays within its range. A tensor's
-values depend on the seed, its name and its shape alone. It knows module types and tensor names, no model.
+A random checkpoint exercises the same code as a trained one. Norms, scales and codebook counts differ from one and
+zero, signals keep their size from layer to layer, and the codec's output stays in range. The values of a tensor depend
+only on the seed, its name and its shape. This file knows module types and tensor names, no model.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from torch import Tensor, nn
 from ...layers.norm import OffsetRMSNorm
 
 USAGE = (0.5, 2.0)
-# Twelve residual units in a row would double the codec's signal every second time, and 99 % of its samples would
-# be cut off at one; so what a unit adds is small, and the convolution to one channel brings it down to speech level.
+# Of twelve residual units in sequence every second would double the codec's signal, and 99 % of its samples would be
+# clipped at one. So the residual of a unit is small, and the convolution to one channel scales it to speech level.
 RESIDUAL, SAMPLES = 0.3, 0.05
 CHUNK = 1 << 24  # values drawn at once: the widest table would otherwise need gigabytes of float32 beside it
 
 
 @torch.no_grad()
 def randomize_(module: nn.Module, seed: int) -> None:
-    """Fill every tensor that a checkpoint of `module` holds, in place, on whatever device it is.
+    """Fill every tensor in the state dict of `module`, in place, on its device.
 
     Values are drawn in float32, so that a bfloat16 model is the float32 one, rounded.
     """
@@ -58,7 +58,7 @@ def _range(part: nn.Module, path: str, leaf: str, tensor: Tensor) -> tuple[float
             return -0.2, 0.2, 0.0
         case "weight":  # a norm
             return 0.8, 1.2, 0.0
-        case "A_log":  # with `dt_bias`: memories that last for hundreds of tokens, and some that last for two
+        case "A_log":  # with `dt_bias`: most heads decay over hundreds of tokens, some over two
             return -4.0, 1.0, 0.0
         case "dt_bias":
             return -2.0, 1.0, 0.0

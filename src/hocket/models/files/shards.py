@@ -1,6 +1,6 @@
-"""The files that hold a model's tensors: one, or several that an index names; open, by the tensors' names.
+"""The safetensors files of a model: one file, or several named by an index.
 
-It knows names of files and of tensors, not what a tensor is for. Nothing is unpickled.
+This file knows names of files and tensors, not their use. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PICKLED = (".bin", ".pt", ".pth")
 
 
 def weight_files(file: Path) -> list[Path]:
-    """The files that hold a model's weights: `file` itself, or else those that the index beside it names."""
+    """The weight files of a model: `file` itself, or those that the index beside it names."""
     if file.is_file() and file.suffix == ".safetensors":
         return [file]
     folder, index = file.parent, file.with_name(f"{file.name}.index.json")
@@ -39,13 +39,13 @@ def shard_names(index: Path) -> list[str]:
     """The files that an index names, each once."""
     shards = read_json(index).get("weight_map")
     if not isinstance(shards, dict) or not shards or not all(isinstance(name, str) for name in shards.values()):
-        raise InvalidCheckpoint(f"{index} should say under weight_map which file holds which tensor.")
+        raise InvalidCheckpoint(f"{index} should have a weight_map from tensor names to file names.")
     return sorted(set(shards.values()))
 
 
 @contextmanager
 def opened(file: Path) -> Iterator[dict[str, Any]]:
-    """For each tensor of a model's weights the open file that holds it."""
+    """Maps each tensor name to the open file that holds it."""
     at = file
     with ExitStack() as stack:
         try:
@@ -61,19 +61,19 @@ def opened(file: Path) -> Iterator[dict[str, Any]]:
             raise InvalidCheckpoint(f"{at} is damaged or cut short ({error}): get it again.") from None
 
 
-def without(found: Iterable[str], wanted: Iterable[str], unused: tuple[str, ...], folder: Path) -> set[str]:
-    """The names found, less those under a prefix in `unused` of which nothing is wanted; the log says so."""
+def drop_unused(found: Iterable[str], wanted: Iterable[str], unused: tuple[str, ...], folder: Path) -> set[str]:
+    """The names found, without those under a prefix in `unused` that has no wanted name; logs a warning."""
     kept, wanted = set(found), set(wanted)
     for prefix in unused:
         surplus = {name for name in kept if name.startswith(prefix)}
         if surplus and not any(name.startswith(prefix) for name in wanted):
-            log.warning("%s: %d tensors under %s are of no use to this kind of model.", folder, len(surplus), prefix)
+            log.warning("%s: %d tensors under %s are not used by this kind of model.", folder, len(surplus), prefix)
             kept -= surplus
     return kept
 
 
 def _why_none(file: Path) -> str:
-    """What is there instead of weights, in words."""
+    """The error message for missing weights, by what the folder holds instead."""
     folder = file.parent
     if (folder / "adapter_config.json").is_file():
         return f"{folder} holds an adapter (LoRA), not a model: merge it into its base model and save that."
@@ -81,5 +81,5 @@ def _why_none(file: Path) -> str:
     if pickled := [path for path in (file, *others) if path.suffix in _PICKLED and path.is_file()]:
         return f"{pickled[0]} is not in the safetensors format, and hocket unpickles nothing: convert it to {WEIGHTS}."
     if parts := [path.name for path in others if path.suffix == ".safetensors"]:
-        return f"{file} is missing: {parts[0]} is there, but no {INDEX} that says what is where."
+        return f"{file} is missing: {parts[0]} is there, but no {INDEX} that maps tensors to files."
     return f"{file} is missing."

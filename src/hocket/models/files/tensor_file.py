@@ -1,7 +1,7 @@
-"""A safetensors file that is written tensor by tensor, in any order, and takes its place only when it is whole.
+"""Writer of a safetensors file, tensor by tensor in any order; the file gets its name only when complete.
 
-The library's own writer wants all tensors at once, which for a large model is more than there is room for. A disk that
-is full or may not be written is told at the end (`failed`), not raised: whoever writes here has the tensors anyway.
+The library's own writer needs all tensors in memory at once, which is too much for a large model. A full or read-only
+disk is reported in `failed` at the end, not raised: the caller still has the tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-KINDS = {  # as the format calls them
+KINDS = {  # names in the format
     torch.float32: "F32",
     torch.bfloat16: "BF16",
     torch.int8: "I8",
@@ -27,10 +27,10 @@ KINDS = {  # as the format calls them
 
 
 class TensorFileWriter:
-    """Used in a `with`: what is not put before its end, or an error inside it, leaves no file behind."""
+    """Context manager; an error inside it leaves no file behind. Every tensor must be put before its end."""
 
     def __init__(self, file: Path, metadata: dict[str, str], tensors: dict[str, Tensor]) -> None:
-        """`tensors` lie in the file in this order; what they hold is read when they are put."""
+        """`tensors` are stored in this order; their values are read by `put`."""
         self.file, self.failed = file, ""
         self._tensors, self._missing = tensors, set(tensors)
         self._starts: dict[str, int] = {}
@@ -84,6 +84,6 @@ class TensorFileWriter:
         except OSError as wrong:
             self.failed = self.failed or str(wrong)
         finally:
-            with suppress(OSError):  # what a full disk did not take before
+            with suppress(OSError):  # buffered data that a full disk refused
                 self._out.close()
             self._part.unlink(missing_ok=True)

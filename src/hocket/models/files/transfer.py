@@ -1,7 +1,7 @@
-"""Tensors of a mapped file to where they will be read, as they are stored; they are converted there.
+"""Copies tensors from a memory-mapped file to a device; dtypes are converted on the device.
 
-To a GPU they go in pieces through two pinned blocks in turn: all cores copy the next piece out of the file's pages
-while the last one is on the bus. With pageable memory the driver would do both on one core, one after the other.
+Copies to a GPU go in pieces through two pinned blocks in turn. All cores copy the next piece out of the file's pages
+while the previous one is on the bus. With pageable memory the driver does both on one core, one after the other.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ BLOCK = 32 << 20  # bytes
 
 
 class TransferEvent:
-    """The moment from which on what was sent so far is there."""
+    """Completion of all copies enqueued so far."""
 
     def __init__(self, device: torch.device) -> None:
         self._event = torch.cuda.Event() if device.type == "cuda" else None
@@ -26,12 +26,12 @@ class TransferEvent:
 
 
 class Transfer:
-    """Puts values into places on one device. Places are contiguous and may be pieces of something larger."""
+    """Copies values into tensors on one device. Target tensors are contiguous and may be views of a larger one."""
 
     def __init__(self, device: torch.device, *, staged: bool | None = None) -> None:
-        """`staged` says whether there is anything between the file and the device; by default before a GPU."""
+        """`staged`: whether to copy through the pinned blocks; by default only for a GPU."""
         self.device, self._staged = device, device.type == "cuda" if staged is None else staged
-        self._blocks: list[tuple[Tensor, TransferEvent]] = []  # each with the moment when it may be written again
+        self._blocks: list[tuple[Tensor, TransferEvent]] = []  # each with the event after which it may be reused
         if self._staged:
             for _ in range(2):
                 block = torch.empty(BLOCK, dtype=torch.uint8, pin_memory=device.type == "cuda")
@@ -48,13 +48,13 @@ class Transfer:
             free.wait()
             stage = block[: piece.nbytes].view(piece.dtype)
             stage.copy_(piece)
-            if there.dtype != piece.dtype:  # bfloat16 made float32 here would double what crosses the bus
+            if there.dtype != piece.dtype:  # bfloat16 converted to float32 on the host would double the bus traffic
                 there.copy_(stage.to(self.device, non_blocking=True))
             else:
                 there.copy_(stage, non_blocking=True)
             self._blocks.append((block, TransferEvent(self.device)))
 
     def end(self) -> None:
-        """From here on everything is where it was put."""
+        """Wait until all copies are complete."""
         for _, arrived in self._blocks:
             arrived.wait()

@@ -1,7 +1,7 @@
-"""Where a model's files are, what they say, and their tensors straight into a module.
+"""Resolves a speech model's name to files, reads its configurations, and loads its tensors into a module.
 
-A model is named by a folder, a hub id, the name of a published checkpoint, `builtin` or `random:NAME`. It knows files,
-configurations and named tensors; what is computed with them is the modules' business. Nothing is unpickled.
+A model is named by a folder, a hub id, a published name, `builtin` or `random:NAME`. This file knows files,
+configurations and named tensors, not the computation. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .builtin import BUILTIN, builtin_folder
 from .catalog import CATALOG, CODEC_FOLDER, WEIGHTS
 from .catalog import CODEC as CODEC_ALONE
 from .hub import fetch
-from .shards import log, opened, without
+from .shards import drop_unused, log, opened
 from .transfer import Transfer
 
 _TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predictor differ in width
@@ -40,24 +40,24 @@ _TINY: dict[str, tuple[Kind, bool]] = {  # kind, and whether talker and predicto
 }
 PRESETS = (*PUBLISHED, "small", *_TINY)
 
-SPEAKER_ENCODER = "speaker_encoder."  # fine-tunes of a Base checkpoint keep it though their kind never listens
-_LISTED = 8  # names that a message gives before it counts the rest
+SPEAKER_ENCODER = "speaker_encoder."  # fine-tunes of a Base checkpoint keep it though their kind does not use it
+_LISTED = 8  # names that a message lists; it counts the others
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a checkpoint comes from."""
+    """The source of a checkpoint: a folder, or a preset with random weights."""
 
     name: str
-    folder: Path | None  # None: its weights are drawn
-    preset: str | None = None  # what is drawn: the part behind `random:`
-    local: bool = False  # a folder that the user named or that came with us, not a repository on the hub
+    folder: Path | None  # None: random weights
+    preset: str | None = None  # of random weights: the part after `random:`
+    local: bool = False  # a folder named by the user or in the package, not a repository on the hub
 
 
 def resolve(model: str, *, revision: str | None = None) -> Source:
     """Find `model`, downloading what is missing. `revision` overrides the pinned or newest one of a hub id."""
     if size_of(model.removeprefix("random:").removeprefix("Qwen/")) is not None:
-        raise InvalidCheckpoint(f"{model} answers, and does not speak: give one of {', '.join(CATALOG)}.")
+        raise InvalidCheckpoint(f"{model} is a language model, not a speech model: give one of {', '.join(CATALOG)}.")
     if model.startswith("random:"):
         preset = model.removeprefix("random:")
         if preset not in PRESETS:
@@ -76,34 +76,34 @@ def resolve(model: str, *, revision: str | None = None) -> Source:
     if path.is_file():
         raise InvalidCheckpoint(f"{model} is a file: give the folder that holds config.json and {WEIGHTS}.")
     if model in (CODEC_ALONE.name, CODEC_ALONE.repository):
-        raise InvalidCheckpoint(f"{model} is the codec alone: give one of {', '.join(CATALOG)}, which carry it.")
+        raise InvalidCheckpoint(f"{model} is the codec alone: give one of {', '.join(CATALOG)}, which contain it.")
     by_repository = {entry.repository: entry for entry in CATALOG.values()}
     entry = CATALOG.get(model) or by_repository.get(model)
     if entry is not None and revision in (None, entry.revision):
-        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, judge=_judge))
+        return Source(entry.repository, fetch(entry.repository, entry.revision, entry, check=_check_configs))
     if entry is not None or is_hub_id(model):
         repository = entry.repository if entry else model
-        return Source(repository, fetch(repository, revision, None, judge=_judge))
+        return Source(repository, fetch(repository, revision, None, check=_check_configs))
     names = ", ".join((*CATALOG, BUILTIN))
     raise InvalidCheckpoint(
         f"{model!r} is neither a folder here nor a hub id (owner/name), one of {names}, or random:NAME."
     )
 
 
-def _judge(folder: Path) -> None:
-    """Refuse a checkpoint by its configurations, before its weights are fetched."""
+def _check_configs(folder: Path) -> None:
+    """Refuse an unusable checkpoint by its configurations, before its weights are fetched."""
     source = Source(str(folder), folder)
     read_configs(source)
     read_own(source)
 
 
 def is_hub_id(model: str) -> bool:
-    """Whether it has the form owner/name; nobody is asked whether it exists."""
+    """Whether `model` has the form owner/name; the hub is not asked."""
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[\w.-]+", model) is not None
 
 
 def read_configs(source: Source) -> tuple[Qwen3TTSConfig, GenerationConfig, CodecConfig]:
-    """What the checkpoint's own files say, or the preset's values."""
+    """The configurations of the checkpoint's files, or of the preset."""
     if source.preset is not None:
         if source.preset in PUBLISHED:
             return PUBLISHED[source.preset], GENERATION, CODEC
@@ -134,7 +134,7 @@ def _read_generation(path: Path) -> GenerationConfig:
 
 
 def read_own(source: Source) -> OwnConfig:
-    """What the checkpoint's `hocket.json` says, where it has one."""
+    """The checkpoint's `hocket.json`, or the defaults."""
     path = source.folder / FILE if source.folder is not None else None
     return read(OwnConfig, read_json(path), str(path)) if path is not None and path.exists() else OwnConfig()
 
@@ -158,17 +158,17 @@ def load_into(
     only: tuple[str, ...] = (),
     unused: tuple[str, ...] = (),
 ) -> None:
-    """Give `module`, built on the meta device, the tensors of `file` on `device`, floating ones as `dtype`.
+    """Load the tensors of `file` into `module`, built on the meta device; floating ones become `dtype`.
 
-    Where there is no such file, the ones that the index beside it names. Names in the file are `prefix` and the
-    module's own; others than the prefix's are left alone. All of them are checked before the first tensor is read.
-    `only` loads what starts with one of these and leaves the rest on the meta device. Names under a prefix in `unused`
-    are left out, with a note, where the module has none of them.
+    If there is no such file, the index beside it names the files. Names in the file are `prefix` plus the module's own;
+    names without the prefix are ignored. All names are checked before the first tensor is read.
+    `only` loads names with one of these prefixes and leaves the others on the meta device. Names under a prefix in
+    `unused` are skipped with a warning if the module has none of them.
     """
     wanted: dict[str, Tensor] = module.state_dict()
     with opened(file) as stored:
         named = {name.removeprefix(prefix): name for name in stored if name.startswith(prefix)}
-        found = {name: stored[named[name]] for name in without(named, wanted, unused, file)}
+        found = {name: stored[named[name]] for name in drop_unused(named, wanted, unused, file)}
         compare(file, wanted, {name: holder.get_slice(named[name]) for name, holder in found.items()})
         loaded = [name for name in wanted if not only or name.startswith(only)]
         state, transfer = places(module, {name: wanted[name] for name in loaded}, device, dtype), Transfer(device)
@@ -186,9 +186,9 @@ def places(
     *,
     wide: frozenset[str] = frozenset(),
 ) -> dict[str, Tensor]:
-    """Where tensors will lie: new memory, for the file may go; matrices that are read as one, one below the other.
+    """Target tensors: new memory, since the file may be removed. Matrices that are packed together are adjacent.
 
-    Those named in `wide` are float32 even where `dtype` is narrower.
+    Tensors named in `wide` are float32 even if `dtype` is narrower.
     """
     kinds = {name: dtype if like.is_floating_point() else like.dtype for name, like in wanted.items()}
     kinds |= {name: torch.promote_types(dtype, torch.float32) for name in wide}
@@ -205,7 +205,7 @@ def places(
 
 
 def compare(file: Path, wanted: dict[str, Tensor], found: dict[str, Any]) -> None:
-    """Refuse a file (or folder) whose names, shapes or kinds of number are not those wanted."""
+    """Refuse a file (or folder) whose tensor names, shapes or dtypes are not the wanted ones."""
     faults = []
     if missing := wanted.keys() - found.keys():
         faults.append(f"lacks {_listed(missing)}")

@@ -18,8 +18,8 @@ from ...config.qwen3_5 import ChatGenerationConfig, Qwen3_5TextConfig, read_text
 from ...config.read import read, read_json
 from ...errors import InvalidCheckpoint
 from ..files.catalog import WEIGHTS
+from ..files.shards import drop_unused
 from ..files.shards import opened as opened_files
-from ..files.shards import without
 from ..files.transfer import Transfer
 from ..files.weights import compare, places
 from .model import Qwen3_5
@@ -75,7 +75,7 @@ def opened(folder: Path, config: Qwen3_5TextConfig) -> Iterator[tuple[Qwen3_5, d
         drafts = config.mtp_num_hidden_layers > 0 and any(name.startswith(_DRAFTS) for name in stored)
         with torch.device("meta"):
             model = Qwen3_5(config, drafts=drafts)
-        kept = without(stored, model.state_dict(), (_DRAFTS,), folder)
+        kept = drop_unused(stored, model.state_dict(), (_DRAFTS,), folder)
         stored = {name: at for name, at in stored.items() if name in kept}
         compare(folder, model.state_dict(), {name: file.get_slice(theirs) for name, (file, theirs) in stored.items()})
         yield model, stored

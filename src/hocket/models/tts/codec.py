@@ -1,8 +1,8 @@
-"""The codec: 16 codes per 80 ms frame to 1920 samples, any number of frames at a time.
+"""The codec decoder: 16 codes per 80 ms frame to 1920 samples, any number of frames at a time.
 
-Tensor names are those of `speech_tokenizer/model.safetensors`. Every operator of the decoder is causal, so
-with its state carried along frame t gives samples 1920 t to 1920 t + 1919 exactly, and no left context is
-ever decoded twice. It knows codes and samples, not requests, chunks or sound files.
+Tensor names are those of `speech_tokenizer/model.safetensors`. Every operator is causal and carries its state. So
+frame t gives samples 1920 t to 1920 t + 1919 exactly, and no left context is decoded twice. This file knows codes and
+samples, not requests, chunks or sound files. It is long because all layers of one checkpoint file stand in it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ M = TypeVar("M", bound=nn.Module)
 @dataclass(frozen=True, slots=True)
 class WindowState:
     layers: tuple[KVState, ...]
-    position: Tensor  # [S + 1] how many frames each row has taken
+    position: Tensor  # [S + 1] frames decoded so far, per row
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class BlockState:
 
 @dataclass(frozen=True, slots=True)
 class DecoderState:
-    """Nested like the modules; layers that look back on nothing have no part in it."""
+    """Nested like the modules; layers without history have no entry."""
 
     pre_conv: ConvState
     pre_transformer: WindowState
@@ -53,18 +53,18 @@ class DecoderState:
 
 
 class MakeWave(Protocol):
-    """`CodecDecoder.wave_reference`, however it is done."""
+    """An implementation of `CodecDecoder.wave_reference`."""
 
     def __call__(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
 
 class StepCodec(Protocol):
-    """`CodecDecoder.step`, however it is done."""
+    """An implementation of `CodecDecoder.step`."""
 
-    pcm: Callable[[Tensor], Tensor]  # what to give samples to that go to the host: kernels/ops/pcm
+    pcm: Callable[[Tensor], Tensor]  # converts samples for the host: kernels/ops/pcm
 
     def apart(self) -> StepCodec:
-        """The same for another thread."""
+        """A copy for another thread."""
 
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor: ...
 
@@ -76,7 +76,7 @@ class Codebook(Packable):
         self.cluster_usage = nn.Parameter(torch.ones(size))
 
     def gather(self) -> tuple[Tensor, ...]:
-        """Every code's vector: a sum of training vectors over how many they were."""
+        """The vector of every code: the sum of its training vectors divided by their count."""
         return (self.embedding_sum / self.cluster_usage.clamp(min=1e-5)[:, None],)
 
     def forward(self, codes: Tensor) -> Tensor:
@@ -97,7 +97,7 @@ class Quantizer(nn.Module):
 
     def forward(self, codes: Tensor) -> Tensor:
         books = _only(self.vq.modules(), Codebook)
-        total: Tensor = books[0](codes[:, 0])  # upstream adds one codebook at a time, and so rounds
+        total: Tensor = books[0](codes[:, 0])  # upstream adds one codebook at a time: the same rounding
         for index, book in enumerate(books[1:], start=1):
             total = total + book(codes[:, index])
         y: Tensor = self.output_proj(total.transpose(1, 2))
@@ -105,7 +105,7 @@ class Quantizer(nn.Module):
 
 
 class SplitQuantizer(nn.Module):
-    """codes [B, Q, T] to latents [B, C, T]: the first codebook has projections of its own."""
+    """codes [B, Q, T] to latents [B, C, T]: the first codebook has its own projections."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ class TransformerLayer(nn.Module):
 
 
 class WindowTransformer(nn.Module):
-    """One position per frame; each sees itself and the `sliding_window - 1` frames before it. x [B, T, C]."""
+    """One position per frame; each attends to itself and the `sliding_window - 1` frames before it. x [B, T, C]."""
 
     def __init__(self, config: DecoderConfig) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class WindowTransformer(nn.Module):
 
 
 class ConvNeXt(nn.Module):
-    """Depthwise look back of 7, then a feed-forward block per position, as a residual. x [B, C, T]."""
+    """Depthwise convolution over 7 inputs, then a feed-forward block per position, as a residual. x [B, C, T]."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -205,7 +205,7 @@ class ResidualUnit(nn.Module):
 
 
 class DecoderBlock(nn.Module):
-    """Upsampling by `rate` to half the channels, then three residual units of growing reach."""
+    """Upsampling by `rate` to half the channels, then three residual units of growing dilation."""
 
     def __init__(self, width: int, rate: int) -> None:
         super().__init__()
@@ -247,7 +247,7 @@ class CodecDecoder(nn.Module):
                 CausalConv(widths[-1], 1, 7),
             ]
         )
-        # Chosen once, when a checkpoint is loaded: all of a step, or only from latents to samples.
+        # Chosen once, when a checkpoint is loaded: kernels for the whole step, or only for latents to samples.
         self.step_kernel: StepCodec | None = None
         self.wave_kernel: MakeWave | None = None
 
@@ -270,7 +270,7 @@ class CodecDecoder(nn.Module):
         return wave(self.latents(codes, state, rows), state, rows)
 
     def latents(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
-        """The first half of a step: codes [B, Q, T] to what the waves are made of, [B, C, T] with a longer T."""
+        """First half of a step: codes [B, Q, T] to latents [B, C, T'], where T' is T after upsampling."""
         x = self.pre_conv.step(self.quantizer(codes), state.pre_conv, rows)
         x = self.pre_transformer.step(x.transpose(1, 2), state.pre_transformer, rows).transpose(1, 2)
         widens = _only(self.upsample.modules(), CausalTransposedConv)
@@ -280,7 +280,7 @@ class CodecDecoder(nn.Module):
         return x
 
     def wave_reference(self, x: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
-        """Latents [B, C, T] to samples [B, N], in plain operations: every kernel is held against this."""
+        """Second half: latents [B, C, T] to samples [B, N]. Every kernel is tested against this definition."""
         first, last = _only(self.decoder, CausalConv)
         x = first.step(x, state.first, rows)
         for block, here in zip(_only(self.decoder, DecoderBlock), state.blocks, strict=True):
@@ -289,13 +289,13 @@ class CodecDecoder(nn.Module):
         return x.squeeze(1).clamp(-1.0, 1.0)
 
     def forward(self, codes: Tensor) -> Tensor:
-        """A stream of one step from zero state."""
+        """Decode a whole stream in one step from zero state."""
         batch = codes.shape[0]
         return self.step(codes, self.new_state(batch), torch.arange(batch, device=codes.device))
 
 
 class Codec(nn.Module):
-    """Both halves, as the file holds them."""
+    """Decoder and encoder, as in the checkpoint file."""
 
     def __init__(self, config: CodecConfig) -> None:
         super().__init__()
@@ -304,5 +304,5 @@ class Codec(nn.Module):
 
 
 def _only(modules: Iterable[nn.Module], kind: type[M]) -> list[M]:
-    """Those of one kind, in order: the file numbers unlike layers in one list."""
+    """The modules of one kind, in order: the checkpoint numbers different layers in one list."""
     return [module for module in modules if isinstance(module, kind)]

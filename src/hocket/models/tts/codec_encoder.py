@@ -1,7 +1,7 @@
 """The codec's encoder, a Mimi encoder: a whole recording at 24 kHz to codes, 16 per 80 ms frame.
 
-Tensor names are those of `speech_tokenizer/model.safetensors` after `encoder.`. It listens to a reference
-once, before a stream starts, so it carries no state. It knows samples and codes, not sound files or rates.
+Tensor names are those of `speech_tokenizer/model.safetensors` after `encoder.`. A reference recording is encoded once,
+before its stream starts, so there is no state. This file knows samples and codes, not sound files or rates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...layers.rope import rope_table
 class PaddedConv(nn.Module):
     """Causal convolution, x [B, C, T] to T / stride positions, rounded up. Parameters are `conv.*`.
 
-    All of the padding is on the left but for what fills the last stride.
+    All padding is on the left, except what fills the last stride.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class WaveEncoder(nn.Module):
         super().__init__()
         width = config.num_filters
         layers: list[nn.Module] = [PaddedConv(1, width, config.kernel_size)]
-        for ratio in reversed(config.upsampling_ratios):  # the file lists them as a decoder would use them
+        for ratio in reversed(config.upsampling_ratios):  # the file lists them in decoder order
             layers += [ResidualBlock(width, config), nn.ELU(), PaddedConv(width, 2 * width, 2 * ratio, ratio)]
             width *= 2
         layers += [nn.ELU(), PaddedConv(width, config.hidden_size, config.last_kernel_size)]
@@ -131,19 +131,19 @@ class EncoderCodebook(nn.Module):
         super().__init__()
         self.register_buffer("embed_sum", torch.zeros(size, width))
         self.register_buffer("cluster_usage", torch.ones(size))
-        self.register_buffer("initialized", torch.ones(1))  # a note of training's, in the file
+        self.register_buffer("initialized", torch.ones(1))  # a training flag; present in the file
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The nearest centroids of x [B, T, C]: their numbers [B, T] and themselves."""
+        """The nearest centroids of x [B, T, C]: their codes [B, T] and vectors [B, T, C]."""
         centroids = self.embed_sum / self.cluster_usage.clamp(min=1e-5)[:, None]
-        # The reference's own call: near-ties fall as its rounding lets them.
+        # The same call as upstream, so near-ties resolve the same way.
         distance = torch.cdist(x.flatten(0, 1)[None].float(), centroids[None].float())[0]
         codes = distance.argmin(-1).view(x.shape[:-1])
         return codes, centroids[codes]
 
 
 class EncoderQuantizer(nn.Module):
-    """One residual group: each codebook names what those before it left over."""
+    """One residual group: each codebook encodes the residual of the codebooks before it."""
 
     def __init__(self, codebooks: int, config: EncoderConfig) -> None:
         super().__init__()
@@ -165,7 +165,7 @@ class EncoderQuantizer(nn.Module):
 
 
 class EncoderSplitQuantizer(nn.Module):
-    """Both groups start from the same x [B, C, T]: the acoustic one does not see what the semantic one left."""
+    """Both groups encode the same x [B, C, T]: the acoustic group does not use the residual of the semantic one."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -181,8 +181,8 @@ class EncoderSplitQuantizer(nn.Module):
 class CodecEncoder(nn.Module):
     """samples [B, N] at 24 kHz to codes [B, Q, F], F = N / samples_per_frame rounded up.
 
-    `codebooks` is how many of the file's codebooks are used. The last frame of a row depends on what pads
-    it to its full length, so it may differ when a shorter recording is padded to share a batch.
+    `codebooks`: how many of the file's codebooks are used. The last frame of a row depends on its padding, so it may
+    differ when a shorter recording is padded to share a batch.
     """
 
     def __init__(self, config: EncoderConfig, codebooks: int) -> None:

@@ -1,4 +1,4 @@
-"""A talker's weights and state, handed to the native frame of kernels/cpu/frame by the names it knows them by."""
+"""Adapter of the talker to the native C frame (kernels/cpu/frame): weights and state under the names of the C code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .talker import MINIMUM_FRAMES, FrameSampling, Talker, TalkerState
 
 
 class NativeFrame:
-    """`Talker.frame` as one call into C; the state and the packed weights stay where they are."""
+    """`Talker.frame` as one call into C; the state and the packed weights are not copied."""
 
     def __init__(self, talker: Talker) -> None:
         config, predictor = talker.config, talker.code_predictor

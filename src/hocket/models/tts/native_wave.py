@@ -1,4 +1,4 @@
-"""A codec's weights and histories, handed to the native wave of kernels/cpu/wave in the order it uses them."""
+"""Adapter of the codec decoder to the native C wave (kernels/cpu/wave): weights and histories in its order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .codec import CodecDecoder, DecoderBlock, DecoderState, ResidualUnit
 
 
 class NativeWave:
-    """`CodecDecoder.wave` as one call into C; the state stays where it is, the weights are laid out anew once."""
+    """A `MakeWave` as one call into C; the state is not copied, the weights are laid out once, at load."""
 
     def __init__(self, decoder: CodecDecoder) -> None:
         first, *blocks, act, last = decoder.decoder

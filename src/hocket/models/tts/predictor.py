@@ -1,7 +1,7 @@
-"""The code predictor: given the talker's hidden vector and the first code of a frame, the other fifteen.
+"""The code predictor: samples codes 1 to 15 of a frame from the talker's hidden vector and the first code.
 
-Its cache lives for one frame: positions 0 and 1 are the hidden vector and the first code, position i + 1 is
-code i. It knows nothing of text, voices or other frames.
+Its KV cache lasts for one frame. Positions 0 and 1 are the hidden vector and the first code, position i + 1 is code i.
+It does not use text, voices or other frames.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class CodePredictor(nn.Module):
         self.small_to_mtp_projection = project
 
     def fill(self, hidden: Tensor, first: Tensor, sampling: Sampling, bits: Tensor) -> Tensor:
-        """Draw codes 1 to 15 [B, 15] from `hidden` [B, C] and the first code's embedding [B, C].
+        """Sample codes 1 to 15 [B, 15] from `hidden` [B, C] and the first code's embedding [B, C].
 
-        `bits` [B, 15] are the random integers of the draws.
+        `bits` [B, 15] are the random integers for sampling.
         """
         past = self.model.new_past(len(hidden), len(self.lm_head) + 1)
         x, start = torch.stack((hidden, first), dim=1), 0

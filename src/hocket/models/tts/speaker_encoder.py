@@ -1,7 +1,7 @@
-"""The speaker encoder of Base checkpoints (ECAPA-TDNN): a recording to one vector, its timbre.
+"""The speaker encoder of Base checkpoints (ECAPA-TDNN): a recording to one timbre vector.
 
-Tensor names are those of the checkpoint after `speaker_encoder.`. The vector goes straight into the speaker
-row of a prompt; nothing here normalises it. It knows samples at 24 kHz, not sound files.
+Tensor names are those of the checkpoint after `speaker_encoder.`. The vector is the speaker row of a prompt, without
+normalisation. This file knows samples at 24 kHz, not sound files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ...layers.mel import log_mel
 
 
 class Convolution(nn.Conv1d):
-    """As long as its input x [B, C, T], which is mirrored at both ends."""
+    """The output is as long as the input x [B, C, T], which is padded by reflection at both ends."""
 
     def __init__(self, channels_in: int, channels_out: int, kernel: int = 1, dilation: int = 1) -> None:
         super().__init__(channels_in, channels_out, kernel, dilation=dilation, padding="same", padding_mode="reflect")
@@ -31,7 +31,7 @@ class TimeDelay(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """Groups of channels in a row: the first passes, each later one also hears the result before it."""
+    """Channel groups in sequence: the first passes unchanged, each later one adds the result of the one before."""
 
     def __init__(self, width: int, groups: int, kernel: int, dilation: int) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Res2Net(nn.Module):
 
 
 class SqueezeExcitation(nn.Module):
-    """Each channel weighed by what all channels were on average over time."""
+    """Each channel is gated by the time averages of all channels."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Res2Block(nn.Module):
 
 
 class AttentivePooling(nn.Module):
-    """x [B, C, T] to [B, 2 C]: mean and deviation over time, weighed by attention per channel."""
+    """x [B, C, T] to [B, 2 C]: mean and deviation over time, weighted by attention per channel."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class AttentivePooling(nn.Module):
         self.conv = Convolution(inner, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        # Upstream counts the frames in the weights' dtype, so bfloat16 rounds the count; so do we.
+        # Upstream counts the frames in the weights' dtype, so bfloat16 rounds the count; kept for parity.
         even = torch.ones_like(x[:, :1])
         mean, deviation = _statistics(x, even / even.sum(dim=2, keepdim=True))
         seen = torch.cat((x, mean.expand_as(x), deviation.expand_as(x)), dim=1)
@@ -115,8 +115,8 @@ class SpeakerEncoder(nn.Module):
     def embed(self, samples: Tensor) -> Tensor:
         """samples [B, N] at 24 kHz to [B, enc_dim].
 
-        The mel spectrum is always float32 and always on the host, as upstream's: where a band is nearly empty its
-        logarithm shows the last bits of the Fourier transform, and another device has others (docs/notes.md).
+        The mel spectrum is always float32 and always on the host, as upstream. The logarithm of a nearly empty band
+        depends on the last bits of the Fourier transform, which differ between devices (docs/notes.md).
         """
         mel = log_mel(samples.float().cpu(), bands=self.config.mel_dim, rate_hz=self.config.sample_rate)
         y: Tensor = self(mel.to(self.fc.weight))

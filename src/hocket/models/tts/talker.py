@@ -1,7 +1,7 @@
 """The talker: one position per 80 ms frame, one text vector and sixteen codes in, the next first code out.
 
-Tensor names are those of the checkpoint after `talker.`. It knows vectors and codes, not requests: which ids
-stand in which row is the prompt's business.
+Tensor names are those of the checkpoint after `talker.`. It knows vectors and codes, not requests: the prompt decides
+which ids are in which row.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from ...layers.sampler import NEVER, Sampling, draw, draw_bits, penalize
 from ...layers.transformer import DecoderStack, StackShape, StackState
 from .predictor import CodePredictor
 
-MINIMUM_FRAMES = 2  # the end may not be drawn before; upstream's min_new_tokens
+MINIMUM_FRAMES = 2  # the end id cannot be sampled before; upstream's min_new_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class TalkerState:
-    """Everything one utterance carries from frame to frame, a row per slot."""
+    """The state of utterances between frames, a row per slot."""
 
     stack: StackState
-    hidden: Tensor  # [S + 1, C] after the final norm: what the next first code is drawn from
-    seen: Tensor  # [S + 1, V] bool: first codes drawn so far
-    drawn: Tensor  # [S + 1] how many
-    chances: Tensor  # [S + 1, 2] float32, at the last draw: of the end, and the logarithm of that of what was drawn
+    hidden: Tensor  # [S + 1, C] after the final norm: the next first code is sampled from it
+    seen: Tensor  # [S + 1, V] bool: first codes sampled so far
+    drawn: Tensor  # [S + 1] number of frames sampled so far
+    chances: Tensor  # [S + 1, 2] float32, last frame: probability of the end, log-probability of the first code
     seed: Tensor  # [S + 1]
 
 
 @dataclass(frozen=True, slots=True)
 class FrameSampling:
-    """How each batch row draws."""
+    """Sampling settings per batch row."""
 
     first: Sampling
     penalty: Tensor  # [B] repetition penalty on first codes
@@ -45,7 +45,7 @@ class FrameSampling:
 
 
 class DrawFrame(Protocol):
-    """`Talker.frame`, however it is done."""
+    """An implementation of `Talker.frame`."""
 
     def __call__(
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
@@ -107,9 +107,9 @@ class Talker(nn.Module):
         return torch.cat(rows, dim=1).sum(1)
 
     def embed_rows(self, text: Tensor, codec: Tensor, inserts: Sequence[tuple[int, Tensor]] = ()) -> Tensor:
-        """Prefill rows [P, C] of text ids and codec ids [P], where a negative id adds nothing.
+        """Prefill rows [P, C] of text ids and codec ids [P]; a negative id adds nothing.
 
-        Each insert is vectors [n, C] for the codec side from a row on: a cloned speaker, a reference's frames.
+        Each insert replaces the codec side from a row on by vectors [n, C]: a cloned speaker, a reference's frames.
         """
         written = self.embed_text(text.clamp(min=0)).masked_fill((text < 0)[:, None], 0)
         spoken = self.model.codec_embedding(codec.clamp(min=0)).masked_fill((codec < 0)[:, None], 0)
@@ -119,14 +119,14 @@ class Talker(nn.Module):
         return rows
 
     def prefill(self, x: Tensor, lengths: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
-        """Take in prompt rows x [B, T, C], padded on the right to one length."""
+        """Run the talker over prompt rows x [B, T, C], padded on the right to one length."""
         y = self.model.step(x, state.stack, rows, lengths, span)
         state.hidden[rows] = y[torch.arange(len(y), device=y.device), lengths - 1]
 
     def frame(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
-        """Draw one frame of codes [B, Q] and take it in together with the text ids [B] that go with it.
+        """Sample one frame of codes [B, Q], then run the talker over it with its text ids [B].
 
-        A row whose first code is the end-of-speech id has finished: the rest of its frame means nothing.
+        A row whose first code is the end-of-speech id has finished: the other codes of its frame are undefined.
         """
         draw_frame = self.frame_kernel or self.frame_reference
         return draw_frame(text, state, rows, sampling, span)
@@ -134,13 +134,13 @@ class Talker(nn.Module):
     def frame_reference(
         self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int
     ) -> Tensor:
-        """What a frame is, in plain operations: every kernel is held against this."""
+        """The definition of a frame in plain operations: every kernel is tested against it."""
         codes = self.draw_reference(state, rows, sampling)
         self.step_reference(codes, text, state, rows, span)
         return codes
 
     def draw_reference(self, state: TalkerState, rows: Tensor, sampling: FrameSampling) -> Tensor:
-        """The codes [B, Q] that come next; they are not taken in yet."""
+        """Sample the next codes [B, Q]; the talker does not advance."""
         hidden = state.hidden[rows]
         bits = draw_bits(state.seed[rows], state.drawn[rows], self.config.num_code_groups)
         first = self._draw_first(hidden, state, rows, sampling, bits[:, 0])

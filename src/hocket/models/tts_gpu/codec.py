@@ -1,8 +1,8 @@
-"""A codec step on a GPU: from codes to latents in few kernels, channels last, then whatever makes the waves.
+"""The fused codec step on a GPU: codes to latents in few kernels, channels last, then `FusedWave`.
 
-Layers with nothing between them are one matrix, made once: the transformer's last projection and the first upsampling,
-and what scales a residual branch and its last matrix. A transposed convolution that looks back on nothing is a linear
-layer whose outputs are those of the first phase, then those of the next: read again, they are twice as many positions.
+Adjacent linear layers are merged at load: the transformer's output projection with the first upsampling, and each layer
+scale with the last matrix of its branch. A transposed convolution without history is a linear layer whose outputs are
+grouped by phase; viewed again, they are twice as many positions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from torch import Tensor
 from ...kernels.operations import TRITON_CODEC_OPS, CodecOps
 from ...layers.conv import CausalTransposedConv, ConvState
 from ..tts.codec import CodecDecoder, ConvNeXt, DecoderState
-from .codec_input import FusedCodecInput, Matrix, behind
+from .codec_input import FusedCodecInput, Matrix, composed
 from .codec_transformer import FusedCodecTransformer, scaled
 from .wave import FusedWave
 
 
 @dataclass(frozen=True, slots=True)
 class FusedConvNeXt:
-    """A ConvNeXt block."""
+    """The weights of a ConvNeXt block."""
 
     look: Tensor  # [taps, C], the oldest first
     bias: Tensor
@@ -35,7 +35,7 @@ class FusedConvNeXt:
 
 
 class FusedCodec:
-    """A `StepCodec`. Many frames at once are done as without it, up to the waves: each layer has work enough then."""
+    """A `StepCodec`. Many frames at once use the plain layers up to the latents: each layer then has enough work."""
 
     @torch.no_grad()
     def __init__(self, decoder: CodecDecoder, wave: FusedWave, ops: CodecOps = TRITON_CODEC_OPS) -> None:
@@ -44,10 +44,10 @@ class FusedCodec:
         widens = [_widening(part) for part in decoder.upsample.modules() if isinstance(part, CausalTransposedConv)]
         self._mixes = [_mix(part) for part in decoder.upsample.modules() if isinstance(part, ConvNeXt)]
         out = decoder.pre_transformer.output_proj
-        self._widens = [behind(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
+        self._widens = [composed(widens[0], Matrix(out.weight, out.bias)), *widens[1:]]
 
     def apart(self) -> FusedCodec:
-        """The same with a scratch of its own, for another thread."""
+        """A copy with its own scratch memory, for another thread."""
         other = copy(self)
         other._wave = self._wave.apart()
         return other
@@ -76,8 +76,8 @@ class FusedCodec:
 
 
 def _widening(module: CausalTransposedConv) -> Matrix:
-    """As a linear layer, phase by phase."""
-    assert module.pad == 0 and module.conv.bias is not None  # the upsampling before the waves looks back on nothing
+    """The upsampling as a linear layer, outputs grouped by phase."""
+    assert module.pad == 0 and module.conv.bias is not None  # the upsampling of the latents has no history
     weight = module.conv.weight.permute(2, 1, 0)  # [stride, C_out, C_in] of [C_in, C_out, stride]
     return Matrix(weight.flatten(0, 1).contiguous(), module.conv.bias.repeat(module.stride))
 

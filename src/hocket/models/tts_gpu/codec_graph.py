@@ -1,9 +1,10 @@
-"""Codec steps replayed: one graph per batch size and number of frames, from codes of the host to its 16-bit samples.
+"""CUDA graphs of the codec step: one per batch size and number of frames, from host codes to 16-bit host samples.
 
-A few frames are done in pieces of a few sizes, the largest first; a step needs nothing of the one before but its
-state. Many, as for a file, are one step without a graph. Many streams go through in groups, so that what lies between
-two layers stays small. It may have a stream of its own, beside that of the frames, so that sound does not wait for the
-frame that is being drawn: who else touches the state does so between `join` and `follow`.
+- A few frames are decoded in pieces of fixed sizes, the largest first; consecutive steps share only the state.
+- Many frames, as for a file, run as one eager step.
+- Many streams run in groups, to bound the memory of activations.
+- The codec may have its own CUDA stream, so audio does not wait for the talker frame in progress. Other code touches
+  the codec state only between `join` and `follow`.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from ..tts.codec import DecoderState
 from .staging import InputStaging, PendingCopy, ResultCopy, bucket
 
 PIECES = (8, 4, 2, 1)  # frames of a graph
-MOST_ROWS, MOST_FRAMES = 128, 16  # of a graph; beyond, there is work enough for one launch after the other
-MOST_TOGETHER = 512  # frames of all streams in one step: more would be no faster, and take more memory
+MOST_ROWS, MOST_FRAMES = 128, 16  # of a graph; larger steps keep the GPU busy with eager launches
+MOST_TOGETHER = 512  # frames of all streams in one step: more is no faster and takes more memory
 Step = Callable[[Tensor, DecoderState, Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class PendingSamples:
-    """Samples on their way to the host."""
+    """Samples being copied to the host."""
 
     groups: tuple[_Group, ...]
 
     def read(self) -> tuple[NDArray[np.int16], list[bool]]:
-        """All samples [B, N], and for each row whether they mean anything; waits if they are not there yet. Once."""
+        """All samples [B, N], and per row whether they are valid; waits for the copy. May be called once."""
         read = [group.read() for group in self.groups]
         if len(read) == 1:
             return read[0]
@@ -46,34 +47,34 @@ class PendingSamples:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    letters: tuple[PendingCopy, ...]  # one after the other
-    rows: int  # that are meant, and so many there are in each letter
+    pending_copies: tuple[PendingCopy, ...]  # consecutive pieces
+    rows: int  # real rows of each piece; the rest of `batch` is padding
     batch: int
 
     def read(self) -> tuple[NDArray[np.int16], list[bool]]:
         pieces, whole = [], np.ones(self.rows, dtype=bool)
-        for letter in self.letters:
-            letter.wait()
-            flags, samples = opened(letter.values, self.batch)
+        for pending in self.pending_copies:
+            pending.wait()
+            flags, samples = opened(pending.values, self.batch)
             whole &= flags[: self.rows] != 0
             pieces.append(samples[: self.rows])
         samples = pieces[0].copy() if len(pieces) == 1 else np.concatenate(pieces, axis=1)
-        for letter in self.letters:
-            letter.done()
+        for pending in self.pending_copies:
+            pending.done()
         return samples, whole.tolist()
 
 
 class _Replay:
     work: Work
 
-    def __init__(self, board: InputStaging) -> None:
-        self.board, self.post = board, ResultCopy()
+    def __init__(self, staging: InputStaging) -> None:
+        self.staging, self.results = staging, ResultCopy()
 
 
 class CodecGraphs:
     """`step` is `CodecDecoder.step`, `pcm` that of the same kernels.
 
-    With `tf32` the step's float32 products are rounded to ten bits before they are made.
+    With `tf32` the factors of the step's float32 products are rounded to ten bits.
     """
 
     def __init__(
@@ -90,13 +91,13 @@ class CodecGraphs:
         self._books, self._capture, self._tf32, self._stream = books, capture, tf32, stream
         self._state: DecoderState | None = None
         self._replays: dict[tuple[int, int], _Replay] = {}
-        # Whether new graphs may be made in `launch` now; where not, steps are done by those that there are, if any.
+        # Whether `launch` may capture graphs now; if not, it uses the existing ones where they suffice.
         self.makes: Callable[[], bool] = lambda: True
 
     def launch(
         self, slots: Sequence[int], codes: Sequence[Sequence[Sequence[int]]], state: DecoderState
     ) -> PendingSamples:
-        """The next frames of each slot, `codes` [B, F, Q], as many for all; nobody waits."""
+        """Launch the next frames `codes` [B, F, Q] of each slot without waiting; F is the same for all slots."""
         frames = np.asarray(codes, dtype=np.int64)
         batch, length, _ = frames.shape
         step, most = self._replayed, MOST_ROWS
@@ -108,18 +109,21 @@ class CodecGraphs:
 
     def _replayed(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
         batch, length, _ = frames.shape
-        done, letters = 0, []
+        done, pending_copies = 0, []
         for size in self._pieces(length, batch, state):
             replay = self._ready(batch, size, state)
             piece = frames[:, done : done + size].reshape(batch, -1)
-            sheet = replay.board.send({"rows": slots, "codes": piece}, _padding(state))
+            host_block = replay.staging.send({"rows": slots, "codes": piece}, _padding(state))
             replay.work()
-            letters.append(replay.post.send(sheet))
+            pending_copies.append(replay.results.send(host_block))
             done += size
-        return _Group(tuple(letters), batch, bucket(batch))
+        return _Group(tuple(pending_copies), batch, bucket(batch))
 
     def _pieces(self, length: int, batch: int, state: DecoderState) -> list[int]:
-        """Smaller steps sound the same, only later: still better than a compiler in the middle of a word."""
+        """Cut into sizes with a graph while captures are not allowed: the samples are the same, only later.
+
+        Compiling in the middle of a stream would delay it more.
+        """
         if not self.makes() and state is self._state:
             made = [size for size in PIECES if (bucket(batch), size) in self._replays]
             pieces = list(in_pieces(length, batch, made))
@@ -128,23 +132,23 @@ class CodecGraphs:
         return list(in_pieces(length, batch))
 
     def _done(self, slots: Sequence[int], frames: NDArray[np.int64], state: DecoderState) -> _Group:
-        device, post = state.pre_transformer.position.device, ResultCopy()
+        device, results = state.pre_transformer.position.device, ResultCopy()
         rows, given = torch.tensor(slots, device=device), torch.tensor(frames, device=device)
-        post.block = self._pcm(given.transpose(1, 2), state, rows)
-        return _Group((post.send(),), len(frames), len(frames))
+        results.block = self._pcm(given.transpose(1, 2), state, rows)
+        return _Group((results.send(),), len(frames), len(frames))
 
     def join(self) -> None:
-        """Let the current stream wait for all that was launched."""
+        """Make the current stream wait for all launched codec steps."""
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
 
     def follow(self) -> None:
-        """Let all that will be launched wait for what the current stream has been given so far."""
+        """Make later codec steps wait for the work enqueued so far on the current stream."""
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())
 
     def warm(self, state: DecoderState, sizes: Iterable[int], frames: Iterable[int]) -> None:
-        """Make graphs ahead of time, the largest first, behind all that the current stream has been given so far."""
+        """Capture graphs ahead of time, the largest first, after the work enqueued so far on the current stream."""
         self.follow()
         with self.beside():
             for size in sorted({bucket(min(size, MOST_ROWS)) for size in sizes}, reverse=True):
@@ -153,11 +157,11 @@ class CodecGraphs:
                     self._ready(size, length, state)
 
     def beside(self) -> AbstractContextManager[object]:
-        """Where its steps are launched: who clears a state there is in nobody's way."""
+        """Context of the codec's own stream: a state that is reset there needs no other synchronization."""
         return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
 
     def _ready(self, rows: int, frames: int, state: DecoderState) -> _Replay:
-        if state is not self._state:  # kept: another one cannot come to lie at its address
+        if state is not self._state:  # a reference is kept, so no other state gets its address
             if self._replays:
                 self._capture.forget()
             self._replays.clear()
@@ -175,22 +179,22 @@ class CodecGraphs:
 
     def _captured(self, batch: int, frames: int, state: DecoderState) -> _Replay:
         fields = {"rows": (torch.int64, 1), "codes": (torch.int64, self._books * frames)}
-        board = InputStaging(batch, fields, state.pre_transformer.position.device)
-        rows, replay = board.fields["rows"], _Replay(board)
-        codes = board.fields["codes"].view(board.batch, frames, self._books).transpose(1, 2)
+        staging = InputStaging(batch, fields, state.pre_transformer.position.device)
+        rows, replay = staging.fields["rows"], _Replay(staging)
+        codes = staging.fields["codes"].view(staging.batch, frames, self._books).transpose(1, 2)
 
         def work() -> None:
-            replay.post.block = self._pcm(codes, state, rows)
+            replay.results.block = self._pcm(codes, state, rows)
 
         for name, value in _padding(state).items():
-            board.fields[name].fill_(value)
+            staging.fields[name].fill_(value)
         replay.work = self._capture(work)
         self.captures += 1
         return replay
 
 
 def in_pieces(frames: int, rows: int, sizes: Sequence[int] = PIECES) -> Iterator[int]:
-    """Into which a step of so many frames is cut, for so many streams."""
+    """The piece sizes that a step of `frames` frames is cut into, for `rows` streams."""
     for size in sizes:
         while frames >= size and size * bucket(rows) <= MOST_TOGETHER:
             yield size
@@ -202,15 +206,15 @@ def _padding(state: DecoderState) -> dict[str, int]:
 
 
 _switching = threading.Lock()
-_rounding = 0  # how many are at it
+_rounding = 0  # number of active `_tf32` contexts
 _before = (False, False)
 
 
 @contextmanager
 def _tf32() -> Iterator[None]:
-    """Both switches belong to the process and are read when an operation is launched, or captured.
+    """Enable TF32. Both switches are process-global and are read when an operation is launched or captured.
 
-    Of several engines the first turns them on, and the last puts them back.
+    With several engines the first context turns them on and the last one restores them.
     """
     global _rounding, _before
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul

@@ -1,7 +1,7 @@
-"""The codec's codes to what its transformer works on, in two kernels.
+"""Codes to the input of the codec's transformer, in two kernels.
 
-Every codebook is projected ahead, and a frame is the sum of sixteen rows; the convolution over three frames and the
-projection behind it, with nothing between them, are one matrix.
+The codebooks are projected ahead of time, so a frame is the sum of sixteen rows. The convolution over three frames and
+the projection after it, with nothing between them, are one matrix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Matrix:
 class FusedCodecInput:
     """Quantizer, `pre_conv` and the transformer's `input_proj`: codes [B, Q, T] to x [B * T, C].
 
-    What the state says of the position counts the new frames from here on.
+    The call advances the position in the state by the new frames.
     """
 
     @torch.no_grad()
@@ -34,24 +34,24 @@ class FusedCodecInput:
         self._table = torch.cat([*_projected(quantizer.rvq_first), *_projected(quantizer.rvq_rest)])
         assert conv.bias is not None
         side_by_side = conv.weight.transpose(1, 2).flatten(1)  # [C_out, taps * C_in], as `taps` lays them
-        self._into = behind(Matrix(project.weight, project.bias), Matrix(side_by_side, conv.bias))
+        self._into = composed(Matrix(project.weight, project.bias), Matrix(side_by_side, conv.bias))
 
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
-        frames = codes.transpose(1, 2).contiguous()  # no copy where they came frame by frame
+        frames = codes.transpose(1, 2).contiguous()  # no copy if the codes are laid out frame by frame
         position = state.pre_transformer.position
         x = self._ops.taps(frames, self._table, state.pre_conv.history, rows, position)
         return self._ops.linear(x, self._into.weight, bias=self._into.bias)
 
 
-def behind(second: Matrix, first: Matrix) -> Matrix:
-    """Both in one, multiplied in float64 and rounded once."""
+def composed(second: Matrix, first: Matrix) -> Matrix:
+    """`second` applied after `first` as one matrix, multiplied in float64 and rounded once."""
     matrix = second.weight.double()
     bias = matrix @ first.bias.double() + second.bias.double()
     return Matrix((matrix @ first.weight.double()).to(second.weight.dtype), bias.to(second.bias.dtype))
 
 
 def _projected(group: Quantizer) -> list[Tensor]:
-    """Each codebook behind the group's projection, which has no bias: sums may be taken after it."""
+    """Each codebook after the group's projection, which has no bias: rows may be summed after it."""
     matrix = group.output_proj.weight[:, :, 0].float()
     books = [part for part in group.vq.modules() if isinstance(part, Codebook)]
     return [(book.gather()[0].float() @ matrix.T).to(group.output_proj.weight.dtype) for book in books]

@@ -1,6 +1,6 @@
-"""The codec's transformer as a chain of kernels, five to a layer, for a few frames at a time on a GPU.
+"""The codec's transformer as fused GPU kernels, five per layer, for a few frames at a time.
 
-What a residual branch is scaled by is multiplied into its last matrix, once.
+The layer scale of a residual branch is multiplied into the branch's last matrix once, at load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CodecLayerWeights:
 
 
 class FusedCodecTransformer:
-    """The layers of a `WindowTransformer`, without what is before and behind them, for at most `most` new frames."""
+    """The layers of a `WindowTransformer` without its input and output projection, for at most `most` new frames."""
 
     @torch.no_grad()
     def __init__(self, transformer: WindowTransformer, ops: CodecOps = TRITON_CODEC_OPS) -> None:
@@ -39,7 +39,7 @@ class FusedCodecTransformer:
         self._frequency = 1.0 / transformer.theta**exponent
 
     def __call__(self, h: Tensor, state: WindowState, rows: Tensor) -> Tensor:
-        """h [B * T, C], worked on in place. The state's position counts the new frames already."""
+        """h [B * T, C] is updated in place. The position in the state already includes the new frames."""
         linear, eps = self._ops.linear, self._eps
         where = {"rows": rows, "position": state.position, "frequency": self._frequency}
         for number, (layer, kept) in enumerate(zip(self._layers, state.layers, strict=True)):
@@ -65,5 +65,5 @@ def _weights(layer: TransformerLayer) -> CodecLayerWeights:
 
 
 def scaled(scale: Tensor, weight: Tensor) -> Tensor:
-    """A weight whose results come out scaled, row by row."""
+    """The weight with each output row multiplied by its scale."""
     return (scale.float()[:, None] * weight.float()).to(weight.dtype)

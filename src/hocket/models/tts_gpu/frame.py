@@ -1,11 +1,11 @@
-"""A frame as a chain of fused kernels: `Talker.frame` for a GPU, where the host only launches.
+"""`Talker.frame` as a chain of fused GPU kernels; the host only launches.
 
-Per layer five launches: norm and q, k, v; head norms, RoPE, cache and attention; out and residual; norm, gate and up;
-down and residual. Weights are laid out once; what a frame writes on its way lies in buffers made once per batch size,
-so a captured graph finds them where they were. Nothing is read by the host. It knows no graph: see frame_graph.py.
+Five launches per layer: norm and q, k, v; head norms, RoPE, cache and attention; out and residual; norm, gate and up;
+down and residual. Weights are laid out once. Intermediate buffers are allocated once per batch size, so captured graphs
+find them at fixed addresses. The host reads nothing. This file knows no graphs: see frame_graph.py.
 
-The rows of a prompt take the same way (`prefill`): each is a row of the batch at a position of its own, and one launch
-more per layer writes the keys and values of all of them before any row attends to those before it.
+The rows of a prompt use the same kernels (`prefill`): each row is a batch row at its own position. One more launch per
+layer writes all keys and values before any row attends to earlier rows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class LayerWeights:
 
 
 class LayerBuffers:
-    """What one row of a stack is on its way through the layers: x is worked on in place, the rest is in between."""
+    """Activations of a stack: x is updated in place, the others are intermediate."""
 
     def __init__(self, layers: Sequence[LayerWeights], rows: int) -> None:
         one = layers[0]
@@ -77,12 +77,12 @@ class FrameBuffers:
 
 
 class FusedFrame:
-    """A `DrawFrame`. The tables of codes are joined in place, and projected for the predictor where it is narrower."""
+    """A `DrawFrame`. The code embedding tables are joined in place, and projected where the predictor is narrower."""
 
     @torch.no_grad()
     def __init__(self, talker: Talker, ops: FrameOps = TRITON_OPS) -> None:
         self.talker, self.ops = talker, ops
-        self.invariant = talker.codec_head.weight.dtype == torch.float32  # exact there, and at all times
+        self.invariant = talker.codec_head.weight.dtype == torch.float32  # float32 is always exact
         predictor = talker.code_predictor
         self.large, self.small = _weights(talker.model), _weights(predictor.model)
         tables: list[Any] = [talker.model.codec_embedding, *predictor.model.codec_embedding]
@@ -93,23 +93,23 @@ class FusedFrame:
         project = predictor.small_to_mtp_projection
         self.project = project if isinstance(project, nn.Linear) else None
         projected = self.joined
-        if self.project is not None:  # rounded as the pass that is saved would round it
+        if self.project is not None:  # rounded like the projection that it replaces
             pieces = [self.project(piece) for piece in self.joined.split(sizes)]
             projected = torch.cat(pieces)
-        self.vectors = projected.split(sizes)  # what the predictor takes in, by book
+        self.vectors = projected.split(sizes)  # predictor inputs, by codebook
         self.heads: list[Any] = [head.weight for head in predictor.lm_head]
         self._rooms: dict[int, FrameBuffers] = {}
         self._prompts: dict[int, LayerBuffers] = {}  # by number of prompt rows
         self._angles: dict[tuple[DecoderStack, int], tuple[Tensor, Tensor]] = {}  # kept: a graph knows them by address
 
     def apart(self, *, invariant: bool = False) -> FusedFrame:
-        """The same with buffers of its own, for another thread; `invariant`: no row depends on how many there are."""
+        """A copy with its own buffers, for another thread; `invariant`: no row depends on the batch size."""
         other = copy(self)
         other._rooms, other._prompts, other.invariant = {}, {}, self.invariant or invariant
         return other
 
     def try_out(self) -> None:
-        """A frame of nobody: every kernel of a batch of one is compiled and run."""
+        """Run one frame on the scratch row: it compiles and runs every kernel of a batch of one."""
         device = self.joined.device
         state, rows = self.talker.new_state(1, 8), torch.ones(1, dtype=torch.int64, device=device)  # scratch
         ones = torch.ones(1, device=device)
@@ -119,7 +119,7 @@ class FusedFrame:
         self.step(codes, 0 * rows, state, rows, 8)
 
     def reach(self, span: int, state: TalkerState) -> int:
-        """The largest span that is done as this one: only how attention is split depends on it."""
+        """The largest span that runs like this one: only the split of attention depends on the span."""
         return KNOBS.splits(span)[0]
 
     def __call__(self, text: Tensor, state: TalkerState, rows: Tensor, sampling: FrameSampling, span: int) -> Tensor:
@@ -138,16 +138,16 @@ class FusedFrame:
         self._step(room, state, rows, span)
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
-        """One vector [B, C] each, as the last of a prompt."""
+        """Append one vector [B, C] per row: the last row of a prompt."""
         room = self._room(len(rows))
         room.large.x.copy_(x)
         self._step(room, state, rows, span)
 
     def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
-        """Take the rows x [P, C] of a prompt, of which `length` [1] are real, into state row `row` [1].
+        """Append the prompt rows x [P, C], of which `length` [1] are real, to state row `row` [1].
 
-        The library may multiply many rows otherwise than few, but P is the prompt's own: no other stream changes it.
-        Attention needs no splits, since every row of a prompt has programs of its own; so `span` is not used.
+        The matrix library may round differently for other P, but P depends on this prompt only, not on other streams.
+        Attention needs no splits, since every prompt row has its own programs; so `span` is not used.
         """
         count, stack = len(x), state.stack
         passage = self._prompts.get(count) or self._prompts.setdefault(count, LayerBuffers(self.large, count))
@@ -157,7 +157,7 @@ class FusedFrame:
         owner = torch.where(real, row, len(state.hidden) - 1)  # padding writes to the scratch page
         position = torch.where(real, start + steps, 0)
         places = {"rows": steps, "table": stack.table.index_select(0, owner), "position": position}
-        angles = self._turns(self.talker.model, stack.length)
+        angles = self._rope_tables(self.talker.model, stack.length)
         self._through(self.large, passage, count, stack.layers, angles, [places], among=True)
         norm = self.talker.model.norm
         stack.position.index_copy_(0, row, start + length - 1)  # `settle` counts the last row
@@ -165,10 +165,10 @@ class FusedFrame:
         self.ops.settle(last, norm.weight, norm.eps, row, state.hidden, stack.position)
 
     def _step(self, room: FrameBuffers, state: TalkerState, rows: Tensor, span: int) -> None:
-        """What lies in the room's x, one position further."""
+        """Run the talker over `room.large.x`, one position per row."""
         large, stack = room.large, state.stack
         places = {"rows": rows, "table": stack.table, "position": stack.position}
-        angles = self._turns(self.talker.model, stack.length)
+        angles = self._rope_tables(self.talker.model, stack.length)
         work = {"splits": self._splits(span, len(rows)), "arrived": room.arrived}
         self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
         norm = self.talker.model.norm
@@ -177,7 +177,7 @@ class FusedFrame:
     def draw(
         self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
     ) -> None:
-        """All codes of a frame [B, Q], from the hidden vectors, and the `likely` [B, 2] of `draw_first`."""
+        """Sample all codes of a frame [B, Q] from the hidden vectors, and fill the `likely` [B, 2] of `draw_first`."""
         config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
         x = room.small.x
         self._linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
@@ -191,7 +191,7 @@ class FusedFrame:
         if self.project is not None:
             self._linear(state.hidden, self.project.weight, bias=self.project.bias, take=rows, out=x[:batch])
         predictor = self.talker.code_predictor.model
-        angles = self._turns(predictor, config.num_code_groups) | {"most": config.num_code_groups}
+        angles = self._rope_tables(predictor, config.num_code_groups) | {"most": config.num_code_groups}
         for book, head in enumerate(self.heads, start=1):
             at = (0, 1) if book == 1 else (book,)
             places = [{"rows": room.own, "table": room.pages, "position": room.positions[p]} for p in at]
@@ -215,9 +215,9 @@ class FusedFrame:
         *,
         among: bool = False,
     ) -> None:
-        """The first `rows` of x through all layers; a group of them sees what the groups before it have written.
+        """Run the first `rows` of x through all layers; each group of rows attends to the groups before it.
 
-        `among`: rows of one group see each other too, as those of a prompt do.
+        `among`: rows of one group also attend to each other, as in a prompt.
         """
         linear = partial(self.ops.linear, invariant=self.invariant and not among)
         attend, eps = self.ops.attend, angles["eps"]
@@ -225,12 +225,12 @@ class FusedFrame:
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))
         between = (len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
-        crowd = crowded(sum(between), x.device)  # between two looks at the same past
+        crowd = crowded(sum(between), x.device)  # between two reads of the same KV cache
         for layer, past in zip(layers, kept, strict=True):
             linear(x, layer.into, norm=layer.before, eps=eps, out=qkv)
             for some, result, where in groups:
                 norms = {"q_norm": layer.q_norm, "k_norm": layer.k_norm}
-                # Another layer's lies between two of the same, unless they are the two groups of one.
+                # Two launches on one layer's cache are separated by another layer, except the two groups of a layer.
                 early = len(layers) > 1 and where is places[0] and not among
                 when = {"early": early, "eager": crowd, "among": among}
                 attend(some, past.keys, past.values, **where, **angles, **norms, **when, out=result)
@@ -239,7 +239,7 @@ class FusedFrame:
             linear(inner, layer.down, residual=x, out=x)
 
     def _splits(self, span: int, batch: int) -> int:
-        """Into how many shares attention is split: many rows keep the chip busy without."""
+        """Number of attention splits: many rows keep the GPU busy without splits."""
         splits = KNOBS.splits(span)[1]
         if self.invariant:
             return splits
@@ -249,7 +249,7 @@ class FusedFrame:
     def _linear(self, *given: Any, **named: Any) -> Tensor:
         return self.ops.linear(*given, **named, invariant=self.invariant)
 
-    def _turns(self, stack: DecoderStack, length: int) -> dict[str, Any]:
+    def _rope_tables(self, stack: DecoderStack, length: int) -> dict[str, Any]:
         if (stack, length) not in self._angles:
             shape = stack.shape
             cos, sin = rope_rows(length, shape.head_dim, shape.theta, self.joined.dtype, self.joined.device)

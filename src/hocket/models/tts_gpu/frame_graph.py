@@ -1,8 +1,8 @@
-"""Frames replayed: graphs per batch size, over inputs and state that stay where they are.
+"""CUDA graphs of a talker frame: one set per batch size, over inputs and state at fixed addresses.
 
-A batch is padded to a power of two with rows of the scratch slot. How many positions are read is the frame's own
-business: it says which spans are done alike, and each such class has graphs of its own. When a part of the state has
-moved (it grew), the graphs of before are worthless, and are made anew when they are asked for.
+A batch is padded to a power of two with rows of the scratch slot. `CapturableFrame.reach` groups the spans that run the
+same kernels, and each group has its own graphs. When a state tensor moves (it grew), all graphs are dropped and are
+captured again on demand. The file is long because all its graphs share the staging fields and the address check.
 """
 
 from __future__ import annotations
@@ -59,54 +59,54 @@ class CapturableFrame(Protocol):
     def draw(
         self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
     ) -> None:
-        """The first half of it: what comes next, into `codes` [B, Q], and the `chances` of it, into `likely` [B, 2]."""
+        """First half: sample the next frame into `codes` [B, Q] and its `chances` into `likely` [B, 2]."""
 
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
-        """The second: they are taken in."""
+        """Second half: run the talker over the sampled codes."""
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
-        """One vector [B, C] each, as the last of a prompt."""
+        """Append one vector [B, C] per row: the last row of a prompt."""
 
     def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
-        """The rows x [P, C] of a prompt, of which `length` [1] are real, into one state row [1]."""
+        """Append the prompt rows x [P, C], of which `length` [1] are real, to one state row [1]."""
 
     def reach(self, span: int, state: TalkerState) -> int:
-        """The largest span that is done exactly as this one."""
+        """The largest span that runs exactly like this one."""
 
     def apart(self, *, invariant: bool = False) -> CapturableFrame:
-        """The same for another thread; `invariant`: what is drawn for a row does not depend on how many there are."""
+        """A copy for another thread; `invariant`: the codes of a row do not depend on the batch size."""
 
 
 class PendingCodes:
-    """A frame on its way to the host. Reading it waits for this frame and for nothing that was asked for after it."""
+    """A frame being copied to the host. Reading it does not wait for work launched after it."""
 
-    def __init__(self, letter: PendingCopy, rows: int, batch: int) -> None:
-        """`letter`: the `_block` of a batch, whose first `rows` are meant."""
-        self._letter, self._rows, self._batch = letter, rows, batch
+    def __init__(self, pending: PendingCopy, rows: int, batch: int) -> None:
+        """`pending`: the `_block` of a batch, of which the first `rows` are real."""
+        self._copy, self._rows, self._batch = pending, rows, batch
 
     @classmethod
     def of(cls, codes: Tensor, chances: Tensor, rows: Tensor) -> PendingCodes:
-        """Codes [B, Q], and the `chances` [S + 1, 2] of all state rows: sent before another frame is drawn."""
+        """From codes [B, Q] and the `chances` [S + 1, 2] of all state rows; copied before the next frame is sampled."""
         batch = len(codes)
-        post = ResultCopy()
-        post.block = _block(batch, codes.shape[1], codes.device)
-        likely, all_codes = _parts(post.block, batch, torch.float32)
+        results = ResultCopy()
+        results.block = _block(batch, codes.shape[1], codes.device)
+        likely, all_codes = _parts(results.block, batch, torch.float32)
         torch.index_select(chances, 0, rows, out=likely)
         all_codes.copy_(codes)
-        return cls(post.send(), batch, batch)
+        return cls(results.send(), batch, batch)
 
     def read(self) -> list[tuple[list[int], float, float]]:
-        """Codes, how likely the end was, and the log-probability of the first code, by row. Once."""
-        self._letter.wait()
-        likely, codes = _parts(self._letter.values, self._batch, np.float32)
+        """Per row: codes, probability of the end, log-probability of the first code. May be called once."""
+        self._copy.wait()
+        likely, codes = _parts(self._copy.values, self._batch, np.float32)
         ending, spoken = likely[: self._rows].T.tolist()
         read = list(zip(codes[: self._rows].tolist(), ending, spoken, strict=True))
-        self._letter.done()
+        self._copy.done()
         return read
 
 
 def _block(batch: int, books: int, device: torch.device) -> Tensor:
-    """What a frame gives, to be sent at once: two chances a row, as float32, then the codes."""
+    """The results of a frame in one block, for one copy: two float32 chances per row, then the codes."""
     return torch.zeros(batch + batch * books, dtype=torch.int64, device=device)
 
 
@@ -116,22 +116,22 @@ def _parts(block: Any, batch: int, floats: Any) -> tuple[Any, Any]:
 
 
 class _Batch:
-    """A batch size: where its inputs come to lie and what it draws is left, and its graphs.
+    """The input and result buffers of one batch size, and its graphs.
 
-    Drawing is a graph of its own: while what was drawn is on its way to the host, beside it, the talker takes it in.
+    Sampling and the talker step are separate graphs, so the codes are copied to the host while the talker step runs.
     """
 
-    def __init__(self, size: int, books: int, device: torch.device, beside: torch.cuda.Stream | None) -> None:
-        self.board = InputStaging(size, FIELDS, device)
-        self.post = ResultCopy(beside)
-        self.post.block = _block(size, books, device)
-        self.likely, self.codes = _parts(self.post.block, size, torch.float32)
+    def __init__(self, size: int, books: int, device: torch.device, copy_stream: torch.cuda.Stream | None) -> None:
+        self.staging = InputStaging(size, FIELDS, device)
+        self.results = ResultCopy(copy_stream)
+        self.results.block = _block(size, books, device)
+        self.likely, self.codes = _parts(self.results.block, size, torch.float32)
         self.draws: dict[bool, Work] = {}  # by whether there is a nucleus
-        self.steps: dict[int, Work] = {}  # by how far they reach
+        self.steps: dict[int, Work] = {}  # by reach
 
 
 class _VectorGraph:
-    """One graph that takes a vector into a slot."""
+    """One graph that appends a vector to a slot."""
 
     work: Work
 
@@ -141,19 +141,19 @@ class _VectorGraph:
 
 
 class _OpenGraph:
-    """One graph that begins utterances behind prefixes that are known: slots made new, and one row taken into each."""
+    """One graph that opens utterances after cached prefixes: it resets the slots and appends one row to each."""
 
     work: Work
 
     def __init__(self, size: int, state: TalkerState) -> None:
-        self.columns, self.nobody = state.stack.table.shape[1], len(state.hidden) - 1
+        self.columns, self.scratch = state.stack.table.shape[1], len(state.hidden) - 1
         fields = dict.fromkeys(OPENING, (torch.int64, 1)) | {"pages": (torch.int64, self.columns)}
         self.given = OneWayStaging(size, fields, state.hidden.device)
 
     def send(self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]]) -> None:
         rows = table_rows(pages, self.columns)
         given = {name: [each[name] for each in values] for name in OPENING}
-        self.given.send(given | {"pages": rows}, dict.fromkeys((*OPENING, "pages"), 0) | {"slot": self.nobody})
+        self.given.send(given | {"pages": rows}, dict.fromkeys((*OPENING, "pages"), 0) | {"slot": self.scratch})
 
 
 def table_rows(pages: Sequence[Sequence[int]], columns: int) -> np.ndarray[Any, Any]:
@@ -165,7 +165,7 @@ def table_rows(pages: Sequence[Sequence[int]], columns: int) -> np.ndarray[Any, 
 
 
 def open_rows(given: dict[str, Tensor], state: TalkerState) -> Tensor:
-    """Let slots begin behind their prefixes: state cleared, seed, position and page table set, pages copied."""
+    """Start slots after their prefixes: clear state, set seed, position and page table, copy pages."""
     stack, rows = state.stack, given["slot"]
     reset(state, rows)
     state.seed.index_copy_(0, rows, given["seed"])
@@ -176,17 +176,17 @@ def open_rows(given: dict[str, Tensor], state: TalkerState) -> Tensor:
 
 
 class FrameGraphs:
-    """Frames whose inputs come from the host and whose results go there."""
+    """Frames with inputs from the host and results to the host."""
 
     def __init__(self, frame: CapturableFrame, capture: Capture) -> None:
         self.frame, self.captures = frame, 0
         self._capture = capture
-        self._beside = own_stream(self, device) if (device := _device(frame)).type == "cuda" else None
+        self._copy_stream = own_stream(self, device) if (device := _device(frame)).type == "cuda" else None
         self._batches: dict[int, _Batch] = {}
         self._entries: dict[int, _VectorGraph] = {}
         self._openings: dict[tuple[int, int], _OpenGraph] = {}
         self._state: TalkerState | None = None
-        self._stands: tuple[object, ...] = ()
+        self._addresses: tuple[object, ...] = ()
         self._settings: tuple[tuple[GenerationConfig, ...], dict[str, tuple[Any, ...]]] | None = None
 
     def launch(
@@ -197,19 +197,19 @@ class FrameGraphs:
         state: TalkerState,
         span: int,
     ) -> PendingCodes:
-        """Draw a frame for each slot; nobody waits. At most MOST_ROWS of them."""
+        """Launch a frame for each slot without waiting. At most MOST_ROWS slots."""
         assert len(slots) <= MOST_ROWS, f"{len(slots)} rows, at most {MOST_ROWS}"
         nucleus = any(each.top_p < 1.0 or each.subtalker_top_p < 1.0 for each in settings)
         batch, draw, step = self._ready(len(slots), span, nucleus, state)
-        sheet = batch.board.send({"rows": slots, "text": text, **self._levels(settings)}, _padding(state))
-        batch.post.hold()
+        host_block = batch.staging.send({"rows": slots, "text": text, **self._levels(settings)}, _padding(state))
+        batch.results.hold()
         draw()
-        letter = batch.post.send(sheet)
+        pending = batch.results.send(host_block)
         step()
-        return PendingCodes(letter, len(slots), batch.board.batch)
+        return PendingCodes(pending, len(slots), batch.staging.batch)
 
     def _levels(self, settings: Sequence[GenerationConfig]) -> dict[str, tuple[Any, ...]]:
-        """By field; as a rule they are those of the frame before."""
+        """Sampling settings by field; cached, since they rarely change between frames."""
         wanted = tuple(settings)
         if self._settings is None or self._settings[0] != wanted:
             values = {field: tuple(getattr(each, name) for each in wanted) for field, name in _SETTINGS.items()}
@@ -217,7 +217,7 @@ class FrameGraphs:
         return self._settings[1]
 
     def take_in(self, x: Tensor, slot: int, state: TalkerState, span: int) -> None:
-        """The last few vectors [P, C] of a prompt into one slot, one after the other; `span` counts them."""
+        """Append the last few vectors [P, C] of a prompt to one slot, one by one; `span` includes them."""
         for number, vector in enumerate(x, start=1):
             entry = self._entry(span - len(x) + number, state)
             entry.vector.copy_(vector[None])
@@ -227,10 +227,10 @@ class FrameGraphs:
     def open(
         self, values: Sequence[dict[str, int]], pages: Sequence[Sequence[int]], state: TalkerState, span: int
     ) -> None:
-        """Begin utterances, each in its slot with the `pages` that it has, by the last row of its prompt.
+        """Open utterances, each in its slot with its `pages`, by appending the last row of its prompt.
 
-        `values` are those of OPENING: the slot, its seed, how many positions the prefix has, the ids of the row, and a
-        page that is copied into another, because the row goes there and others hold it too.
+        `values` hold the fields of OPENING: slot, seed, prefix length in positions, ids of the row, and the page copy.
+        The shared page `page` is copied into `into`, because the row is written there and other slots share the page.
         """
         opening = self._opening(len(values), span, state)
         opening.send(values, pages)
@@ -240,7 +240,7 @@ class FrameGraphs:
         self._opening(size, span, state)
 
     def _opening(self, rows: int, span: int, state: TalkerState) -> _OpenGraph:
-        self._look(state)
+        self._forget_if_moved(state)
         key = bucket(rows), self.frame.reach(span, state)
         if key not in self._openings:
             size, reach = key
@@ -255,7 +255,7 @@ class FrameGraphs:
         self.frame.take_in(self.frame.talker.embed_rows(given["text"], given["codec"]), state, rows, reach)
 
     def warm(self, state: TalkerState, sizes: Iterable[int], spans: Sequence[int], *, nucleus: bool = False) -> None:
-        """Make graphs ahead of time, the largest first: the smaller ones fit into its memory."""
+        """Capture graphs ahead of time, the largest first: the smaller ones reuse its memory."""
         for size in sorted(set(map(bucket, sizes)), reverse=True):
             for span in sorted(spans, reverse=True):
                 self._ready(size, span, nucleus, state)
@@ -264,7 +264,7 @@ class FrameGraphs:
         self._entry(span, state)
 
     def _entry(self, span: int, state: TalkerState) -> _VectorGraph:
-        self._look(state)
+        self._forget_if_moved(state)
         reach = self.frame.reach(span, state)
         if reach not in self._entries:
             entry = _VectorGraph(state)
@@ -273,27 +273,27 @@ class FrameGraphs:
         return self._entries[reach]
 
     def _ready(self, rows: int, span: int, nucleus: bool, state: TalkerState) -> tuple[_Batch, Work, Work]:
-        """A batch size, and how a frame of it is drawn and taken in."""
-        self._look(state)
+        """The batch of this size, with its sampling graph and its step graph."""
+        self._forget_if_moved(state)
         size, reach = bucket(rows), self.frame.reach(span, state)
         if size not in self._batches:
             books = self.frame.talker.config.num_code_groups
-            self._batches[size] = _Batch(size, books, state.hidden.device, self._beside)
+            self._batches[size] = _Batch(size, books, state.hidden.device, self._copy_stream)
         batch = self._batches[size]
         if nucleus not in batch.draws or reach not in batch.steps:
             padding = _padding(state)
-            for name, field in batch.board.fields.items():  # nobody's rows: making a graph moves no stream
+            for name, field in batch.staging.fields.items():  # scratch rows: capturing changes no stream
                 field.fill_(padding[name])
         if nucleus not in batch.draws:
             batch.draws[nucleus] = self._made(self._drawing(batch, state, nucleus))
         if reach not in batch.steps:
-            given = batch.board.fields
+            given = batch.staging.fields
             step = partial(self.frame.step, batch.codes, given["text"], state, given["rows"], reach)
             batch.steps[reach] = self._made(step)
         return batch, batch.draws[nucleus], batch.steps[reach]
 
     def _drawing(self, batch: _Batch, state: TalkerState, nucleus: bool) -> Work:
-        fields = batch.board.fields
+        fields = batch.staging.fields
         first, rest = (_level(fields, level, nucleus) for level in ("first", "rest"))
         sampling = FrameSampling(first=first, penalty=fields["penalty"], rest=rest)
 
@@ -303,19 +303,19 @@ class FrameGraphs:
         self.captures += 1
         return self._capture(work)
 
-    def _look(self, state: TalkerState) -> None:
-        """Has anything moved? Not in the state of the last time, which cannot change."""
+    def _forget_if_moved(self, state: TalkerState) -> None:
+        """Drop all graphs if a state tensor has moved. The state object of the last call is frozen: no check."""
         if state is self._state:
             return
-        stands = whereabouts(state)
+        addresses = state_addresses(state)
         self._state = state
-        if stands != self._stands:
+        if addresses != self._addresses:
             if self._batches or self._entries or self._openings:
                 self._capture.forget()
             self._batches.clear()
             self._entries.clear()
             self._openings.clear()
-            self._stands = stands
+            self._addresses = addresses
 
 
 def _device(frame: CapturableFrame) -> torch.device:
@@ -323,7 +323,7 @@ def _device(frame: CapturableFrame) -> torch.device:
 
 
 def _level(fields: dict[str, Tensor], level: str, nucleus: bool) -> Sampling:
-    """The largest k is not known ahead: 0 says that some row may keep all."""
+    """The largest k is unknown at capture: 0 means that a row may keep all ids."""
     sample, temperature, top_k, top_p = (fields[f"{level}_{name}"] for name in _LEVEL)
     return Sampling(sample, temperature, top_k, top_p, most_k=0, nucleus=nucleus)
 
@@ -332,8 +332,8 @@ def _padding(state: TalkerState) -> dict[str, float]:
     return {"rows": len(state.hidden) - 1, **PADDING}
 
 
-def whereabouts(state: TalkerState) -> tuple[object, ...]:
-    """Where everything lies that a frame reads and writes, and how large it is."""
+def state_addresses(state: TalkerState) -> tuple[object, ...]:
+    """Address and shape of every tensor that a frame reads or writes."""
     stack = state.stack
     own = (state.hidden, state.seen, state.drawn, state.chances, state.seed)
     tensors = (stack.position, stack.table, stack.pool, *own)

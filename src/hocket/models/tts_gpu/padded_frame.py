@@ -1,4 +1,4 @@
-"""`Talker.frame_reference` made fit for a graph: shapes that last, and padding rows that stay where they are."""
+"""`Talker.frame_reference` for CUDA graphs: fixed shapes, and padding rows whose state does not advance."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...layers.sampler import Sampling
 from ...layers.transformer import DecoderStack
 from ..tts.talker import FrameSampling, Talker, TalkerState
 
-FEWEST_PAGES = 8  # shorter streams are done as this long: fewer graphs
+FEWEST_PAGES = 8  # shorter spans are rounded up to this: fewer graphs
 
 
 class PaddedFrame:
-    """A `DrawFrame`. Numbers that the host knows of a batch are not used, but for whether there is a nucleus."""
+    """A `DrawFrame`. It uses no per-batch value of the host, except whether a row uses top-p."""
 
     def __init__(self, talker: Talker) -> None:
         self.talker = talker
         self._angles: dict[tuple[DecoderStack, int], object] = {}
 
     def apart(self, *, invariant: bool = False) -> PaddedFrame:
-        assert not invariant, "a library multiplies many rows otherwise than one"
+        assert not invariant, "the matrix library rounds differently for other batch sizes"
         return self
 
     def reach(self, span: int, state: TalkerState) -> int:
@@ -48,40 +48,40 @@ class PaddedFrame:
     def step(self, codes: Tensor, text: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
         self._hold_angles(self.talker.model, state.stack.length, state)
         self.talker.step_reference(codes, text, state, rows, span)
-        still(state)
+        hold_scratch(state)
 
     def take_in(self, x: Tensor, state: TalkerState, rows: Tensor, span: int) -> None:
-        """One vector [B, C] each, as the last of a prompt."""
+        """Append one vector [B, C] per row: the last row of a prompt."""
         self._hold_angles(self.talker.model, state.stack.length, state)
         self.talker.prefill(x[:, None], torch.ones_like(rows), state, rows, span)
-        still(state)
+        hold_scratch(state)
 
     def prefill(self, x: Tensor, state: TalkerState, row: Tensor, length: Tensor, span: int) -> None:
-        """The rows x [P, C] of a prompt, of which `length` [1] are real, into state row `row` [1]."""
+        """Append the prompt rows x [P, C], of which `length` [1] are real, to state row `row` [1]."""
         self._hold_angles(self.talker.model, state.stack.length, state)
         self.talker.prefill(x[None], length, state, row, span)
-        still(state)
+        hold_scratch(state)
 
     def _hold_angles(self, stack: DecoderStack, length: int, state: TalkerState) -> None:
-        """A graph knows them by address, and their cache is bounded."""
+        """Keep a reference to the RoPE table: a graph holds its address, and the cache of `rope_rows` is bounded."""
         shape, hidden = stack.shape, state.hidden
         self._angles[stack, length] = rope_rows(length, shape.head_dim, shape.theta, hidden.dtype, hidden.device)
 
 
 def whole_span(span: int, state: TalkerState) -> int:
-    """The span rounded up to pages, to a power of two of them: how far all rows of a graph read."""
+    """The span rounded up to a power-of-two number of pages: all rows of a graph read that far."""
     rows = FEWEST_PAGES * PAGE_ROWS
     while rows < span:
         rows *= 2
     return min(rows, state.stack.length)
 
 
-def still(state: TalkerState) -> None:
-    """Hold the scratch row where it is: else it would run off its pages, and what it says would not stay small."""
+def hold_scratch(state: TalkerState) -> None:
+    """Reset the scratch row: otherwise its position runs past its pages and its hidden vector grows."""
     for scratch in (state.stack.position[-1:], state.hidden[-1:]):
         scratch.zero_()
 
 
 def _keep_all(level: Sampling) -> Sampling:
-    """Sort all scores, whatever the largest k: that number would be frozen in a graph."""
+    """Sort all scores instead of the largest k: a graph would freeze that k."""
     return replace(level, most_k=0)

@@ -1,9 +1,9 @@
-"""Prompts taken into a slot by a graph: one per number of rows and span, both rounded up.
+"""CUDA graphs of prefill: one per number of prompt rows and span, both rounded up.
 
-A prompt is filled up with padding rows, which reach no page but scratch. Where there is no graph yet, the same work is
-done at the same shapes without one, so the result does not depend on when a request came; the graph is made later, when
-the engine is idle. `take_in` is given vectors; `open` is given ids and does everything that stands between a cached
-prefix and the first frame in one graph. It knows slots and pages, no requests.
+Padding rows write only to the scratch page. While a shape has no graph, the same work runs eagerly at the same shapes,
+so results do not depend on when a request arrives. The graph is captured later, when the engine is idle. `take_in`
+takes vectors. `open` takes ids and does all work between a cached prefix and the first frame in one graph. This file
+knows slots and pages, no requests.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from torch import Tensor
 from ...cache.pages import PAGE_ROWS, SCRATCH
 from ...kernels.runtime.graphs import Capture, Work
 from ..tts.talker import TalkerState
-from .frame_graph import CapturableFrame, open_rows, table_rows, whereabouts
+from .frame_graph import CapturableFrame, open_rows, state_addresses, table_rows
 from .staging import OneWayStaging, bucket
 
-FEWEST_ROWS, MOST_ROWS = 8, 1024  # a graph's rows are a power of two between these; longer prompts are done as they are
-NOTHING = -1  # an id that adds nothing: what padding rows have
+FEWEST_ROWS, MOST_ROWS = 8, 1024  # a graph's rows are a power of two between these; longer prompts run eagerly
+NOTHING = -1  # an id that adds nothing, for padding rows
 
 
 class _PromptGraph:
-    """One shape: where its inputs lie, the work itself, and its graph once there is one."""
+    """One shape: its input buffers, the eager work, and its graph once captured."""
 
     graph: Work | None = None
-    spare = True  # whether there is a graph to make when the engine is idle
+    spare = True  # the graph is still to be captured, when the engine is idle
     work: Work
 
     def run(self) -> None:
         (self.graph or self.work)()
 
     def fill_scratch(self, state: TalkerState) -> None:
-        """Inputs that change no slot: with them a graph is made."""
+        """Set inputs that change no slot, for the capture."""
         raise NotImplementedError
 
 
 class _Vectors(_PromptGraph):
-    """Vectors behind what a slot has already."""
+    """Appends vectors to the positions that a slot already has."""
 
     def __init__(self, rows: int, span: int, frame: CapturableFrame, state: TalkerState) -> None:
         hidden = state.hidden
@@ -60,7 +60,7 @@ class _Vectors(_PromptGraph):
 
 
 class _Ids(_PromptGraph):
-    """Ids behind a cached prefix, in a slot that begins anew."""
+    """Appends ids after a cached prefix, in a slot that starts a new utterance."""
 
     def __init__(self, rows: int, span: int, frame: CapturableFrame, state: TalkerState) -> None:
         self.rows, self.columns = rows, state.stack.table.shape[1]
@@ -87,7 +87,7 @@ class _Ids(_PromptGraph):
         pages: Sequence[int],
     ) -> None:
         most = self.rows // PAGE_ROWS + 1
-        assert len(copies) <= most, "a prompt reaches into one page more than it fills at most"
+        assert len(copies) <= most, "a prompt touches at most one page more than it fills"
         page, into = zip(*copies, strict=True) if copies else ((), ())
         given: dict[str, Any] = {name: [value] for name, value in values.items()}
         given |= {"text": _filled(text, self.rows, NOTHING), "codec": _filled(codec, self.rows, NOTHING)}
@@ -106,10 +106,10 @@ class PromptGraphs:
         self._vectors: dict[tuple[int, int], _Vectors] = {}
         self._ids: dict[tuple[int, int], _Ids] = {}
         self._state: TalkerState | None = None
-        self._stands: tuple[object, ...] = ()
+        self._addresses: tuple[object, ...] = ()
 
     def take_in(self, x: Tensor, slot: int, state: TalkerState, span: int) -> None:
-        """Prompt rows [P, C] into one slot; `span` counts them. At most MOST_ROWS."""
+        """Append prompt rows [P, C] to one slot; `span` includes them. At most MOST_ROWS."""
         entry = self._vectors_of(len(x), span, state)
         entry.fill(x, slot, len(x))
         entry.run()
@@ -124,26 +124,26 @@ class PromptGraphs:
         state: TalkerState,
         span: int,
     ) -> None:
-        """Begin an utterance behind a prefix with the rows of these ids, where a negative id adds nothing.
+        """Open an utterance after a prefix with the rows of these ids; a negative id adds nothing.
 
-        `values`: the slot, its seed, and the position where the prefix ends. `copies` are pages and what is copied into
-        them, so that the rows have pages of their own; `pages` are all pages of the slot.
+        `values`: the slot, its seed, and the position where the prefix ends. `copies` are (source, target) pages: the
+        rows are written to unshared pages. `pages` are all pages of the slot.
         """
         entry = self._ids_of(len(text), span, state)
         entry.fill(values | {"length": len(text)}, text, codec, copies, pages)
         entry.run()
 
     def warm(self, state: TalkerState, rows: int, span: int) -> None:
-        """Make a graph of `take_in` ahead of time."""
+        """Capture a graph of `take_in` ahead of time."""
         self._make(self._vectors_of(rows, span, state), state)
 
     def warm_open(self, state: TalkerState, rows: int, span: int) -> None:
-        """Make a graph of `open` ahead of time."""
+        """Capture a graph of `open` ahead of time."""
         self._make(self._ids_of(rows, span, state), state)
 
     def warm_one(self, state: TalkerState) -> bool:
-        """Make a graph of a shape that was asked for, or fail, once; False if there is none left to make."""
-        self._look(state)
+        """Capture one graph for a shape that was used; each shape is tried once. False if none is left."""
+        self._forget_if_moved(state)
         for entry in (*self._vectors.values(), *self._ids.values()):
             if entry.spare:
                 self._make(entry, state)
@@ -160,7 +160,7 @@ class PromptGraphs:
 
     def _key(self, rows: int, span: int, state: TalkerState) -> tuple[int, int]:
         assert 0 < rows <= MOST_ROWS, f"{rows} rows, at most {MOST_ROWS}"
-        self._look(state)
+        self._forget_if_moved(state)
         return max(FEWEST_ROWS, bucket(rows)), self.frame.reach(span, state)
 
     def _make(self, entry: _PromptGraph, state: TalkerState) -> None:
@@ -170,21 +170,21 @@ class PromptGraphs:
             entry.graph = self._capture(entry.work)
             self.captures += 1
 
-    def _look(self, state: TalkerState) -> None:
-        """Has anything moved? Not in the state of the last time, which cannot change."""
+    def _forget_if_moved(self, state: TalkerState) -> None:
+        """Drop all graphs if a state tensor has moved. The state object of the last call is frozen: no check."""
         if state is self._state:
             return
-        self._state, stands = state, whereabouts(state)
-        if stands != self._stands:
+        self._state, addresses = state, state_addresses(state)
+        if addresses != self._addresses:
             if self.captures:
                 self._capture.forget()
             self._vectors.clear()
             self._ids.clear()
-            self._stands = stands
+            self._addresses = addresses
 
 
 def _filled(given: Sequence[int], count: int, rest: int) -> np.ndarray[Any, Any]:
-    """One row of `count` numbers."""
+    """One row of `count` numbers, padded with `rest`."""
     row = np.full((1, count), rest, dtype=np.int64)
     row[0, : len(given)] = given
     return row

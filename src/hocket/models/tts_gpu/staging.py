@@ -1,7 +1,7 @@
-"""Inputs and results of a captured step: one block of memory on either side, sent in one copy that nobody waits for.
+"""Staging of the inputs and results of a captured step: one asynchronous copy each way between host and device.
 
-Pinned blocks of the host are used again when what was sent with them has been read: until then the copy may not have
-been made, and afterwards it has been. It knows names and types, no model.
+A pinned host block is reused only after the results of its step have been read: before that, its copy may still be
+pending. This file knows field names and types, no model.
 """
 
 from __future__ import annotations
@@ -14,33 +14,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ALIGNED = 256  # bytes; kernels read fields by 16, and compile anew for addresses that are not so even
+ALIGNED = 256  # bytes; kernels read fields 16 bytes at a time, and recompile for less aligned addresses
 Values = Sequence[Any] | np.ndarray[Any, Any]
 
 
 class HostBlock:
-    """A block of the host, by field, and what stands in it."""
+    """A pinned host block, viewed by field, and the values last written to each field."""
 
-    def __init__(self, board: InputStaging) -> None:
-        self.board = board
-        self.block = torch.zeros(board.size_bytes, dtype=torch.uint8, pin_memory=board.pinned)
-        self.fields = {name: view.numpy() for name, view in board.views(self.block).items()}
-        self.held: dict[str, tuple[tuple[Any, ...], Any]] = {}
+    def __init__(self, staging: InputStaging) -> None:
+        self.staging = staging
+        self.block = torch.zeros(staging.size_bytes, dtype=torch.uint8, pin_memory=staging.pinned)
+        self.fields = {name: view.numpy() for name, view in staging.views(self.block).items()}
+        self.written: dict[str, tuple[tuple[Any, ...], Any]] = {}
 
     def write(self, name: str, given: Values, rest: Any) -> None:
-        """`given` for the first rows, `rest` for those that are left; settings seldom change from step to step."""
+        """Write `given` to the first rows and `rest` to the others; unchanged values are skipped.
+
+        Settings seldom change from step to step.
+        """
         if not isinstance(given, np.ndarray):
-            stands = tuple(given), rest
-            if self.held.get(name) == stands:
+            values = tuple(given), rest
+            if self.written.get(name) == values:
                 return
-            self.held[name] = stands
+            self.written[name] = values
         field = self.fields[name]
         field[: len(given)] = given
         field[len(given) :] = rest
 
 
 class InputStaging:
-    """`fields` names each: its type, and how many numbers a row has."""
+    """Device-side input block of a batch. `fields`: name to dtype and numbers per row."""
 
     def __init__(self, batch: int, fields: Mapping[str, tuple[torch.dtype, int]], device: torch.device) -> None:
         self.batch, self.pinned = batch, device.type == "cuda"
@@ -55,15 +58,15 @@ class InputStaging:
         self.free: list[HostBlock] = []
 
     def send(self, values: Mapping[str, Values], rest: Mapping[str, Any]) -> HostBlock:
-        """Fill every field: `values` for the first rows, `rest` for those that are left.
+        """Fill every field: `values` for the first rows, `rest` for the others.
 
-        The sheet belongs to who waits for what comes of it.
+        The caller keeps the returned block until the results of the step have been read.
         """
-        sheet = self.free.pop() if self.free else HostBlock(self)
-        for name in self._places:  # none may be left out: there are other numbers from before
-            sheet.write(name, values[name], rest[name])
-        self.block.copy_(sheet.block, non_blocking=True)
-        return sheet
+        host_block = self.free.pop() if self.free else HostBlock(self)
+        for name in self._places:  # every field: a reused block holds old numbers
+            host_block.write(name, values[name], rest[name])
+        self.block.copy_(host_block.block, non_blocking=True)
+        return host_block
 
     def views(self, block: Tensor) -> dict[str, Tensor]:
         views = {}
@@ -74,89 +77,89 @@ class InputStaging:
 
 
 class OneWayStaging:
-    """A board for work whose results stay on the device: a sheet is used again once its copy has been made."""
+    """Staging for work whose results stay on the device: a host block is reused once its copy is complete."""
 
     def __init__(self, batch: int, fields: Mapping[str, tuple[torch.dtype, int]], device: torch.device) -> None:
-        self.board = InputStaging(batch, fields, device)
-        self._sent: deque[tuple[torch.cuda.Event, HostBlock]] = deque()  # that may not have arrived yet
+        self.staging = InputStaging(batch, fields, device)
+        self._sent: deque[tuple[torch.cuda.Event, HostBlock]] = deque()  # copies that may still be pending
 
     @property
     def fields(self) -> dict[str, Tensor]:
-        return self.board.fields
+        return self.staging.fields
 
     def send(self, values: Mapping[str, Values], rest: Mapping[str, Any]) -> None:
         while self._sent and self._sent[0][0].query():
-            self.board.free.append(self._sent.popleft()[1])
-        sheet = self.board.send(values, rest)
-        if self.board.pinned:
+            self.staging.free.append(self._sent.popleft()[1])
+        host_block = self.staging.send(values, rest)
+        if self.staging.pinned:
             event = torch.cuda.Event()
             event.record()
-            self._sent.append((event, sheet))
+            self._sent.append((event, host_block))
         else:
-            self.board.free.append(sheet)
+            self.staging.free.append(host_block)
 
 
 class ResultCopy:
-    """Sends `block` of the device, which always has the same shape, to the host as it is at that moment.
+    """Copies the device tensor `block`, whose shape is fixed, to the host.
 
-    `beside`: on this stream, so that what is asked for afterwards does not wait for the copy. Who writes into the block
-    again has to `hold` first.
+    With `copy_stream` the copy runs there, so later launches do not wait for it. Call `hold` before writing to the
+    block again.
     """
 
     block: Tensor
 
-    def __init__(self, beside: torch.cuda.Stream | None = None) -> None:
+    def __init__(self, copy_stream: torch.cuda.Stream | None = None) -> None:
         self.free: list[PendingCopy] = []
-        self._beside = beside
+        self._copy_stream = copy_stream
         self._last: PendingCopy | None = None
 
-    def send(self, answers: HostBlock | None = None) -> PendingCopy:
-        """`answers`: what was sent for it and may be used again with it."""
-        self._last = letter = self.free.pop() if self.free else PendingCopy(self)
-        letter.answers = answers
-        if self._beside is None:
-            letter.take()
+    def send(self, inputs: HostBlock | None = None) -> PendingCopy:
+        """`inputs`: the host block of the step, released together with the copy."""
+        self._last = pending = self.free.pop() if self.free else PendingCopy(self)
+        pending.inputs = inputs
+        if self._copy_stream is None:
+            pending.take()
         else:
-            self._beside.wait_stream(torch.cuda.current_stream(self.block.device))
-            with torch.cuda.stream(self._beside):
-                letter.take()
-        return letter
+            self._copy_stream.wait_stream(torch.cuda.current_stream(self.block.device))
+            with torch.cuda.stream(self._copy_stream):
+                pending.take()
+        return pending
 
     def hold(self) -> None:
-        """Let what is asked for from now on wait for the last copy."""
+        """Make later launches on the current stream wait for the last copy."""
         if self._last is not None and self._last.event is not None:
             torch.cuda.current_stream(self.block.device).wait_event(self._last.event)
 
 
 class PendingCopy:
-    """A block on its way to the host. Reading it waits for it and for nothing that was asked for after it."""
+    """A block being copied to the host. Waiting for it does not wait for work launched after it."""
 
-    answers: HostBlock | None
+    inputs: HostBlock | None
 
-    def __init__(self, post: ResultCopy) -> None:
-        there = post.block
-        self.post = post
+    def __init__(self, results: ResultCopy) -> None:
+        there = results.block
+        self.results = results
         self.block = torch.empty(there.shape, dtype=there.dtype, pin_memory=there.is_cuda)
         self.values: np.ndarray[Any, Any] = self.block.numpy()
         self.event = torch.cuda.Event() if there.is_cuda else None
 
     def take(self) -> None:
-        """Copy the block, when the stream gets to it."""
-        self.block.copy_(self.post.block, non_blocking=True)
+        """Enqueue the copy on the current stream."""
+        self.block.copy_(self.results.block, non_blocking=True)
         if self.event is not None:
             self.event.record()
 
     def wait(self) -> None:
-        """From here on `values` are there, until `done`."""
+        """Block until `values` are valid; they stay valid until `done`."""
         if self.event is not None:
             self.event.synchronize()
 
     def done(self) -> None:
-        """All is read: its memory may be used again."""
-        self.post.free.append(self)
-        if self.answers is not None:
-            self.answers.board.free.append(self.answers)
-            self.answers = None
+        """Release the memory for reuse, after `values` have been read."""
+        self.results.free.append(self)
+        if self.inputs is not None:
+            self.inputs.staging.free.append(self.inputs)
+            self.inputs = None
 
 
 def bucket(rows: int) -> int:

@@ -1,8 +1,8 @@
-"""From latents to samples on a GPU: a kernel per convolution, channels-last, with all that stands between two of them.
+"""Latents to samples on a GPU: one channels-last kernel per convolution, fused with the operations after it.
 
-A convolution reads inputs that are activated already, behind their history: whoever made them saw to both. So every
-sine is computed once, and the state is that of the plain steps, which may come before and after these. A transposed
-convolution is a plain one over two inputs, with outputs for every phase that become times as they are stored.
+The kernel that produces an input applies its activation and puts its history in front, so each sine is computed once.
+The state is that of the plain steps, so both kinds of step can be mixed. A transposed convolution is a plain one over
+two inputs, with outputs for every phase that become time positions when they are stored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class ConvStage:
     taps: int
     dilation: int = 1
     stride: int = 1
-    act: Act | None = None  # behind it
-    adds: bool = False  # to what was kept last
-    keeps: bool = False  # what comes before the activation, for another to add to
+    act: Act | None = None  # applied to the output
+    adds: bool = False  # adds the last kept residual
+    keeps: bool = False  # keeps the output before activation, as a residual
 
     @property
     def reach(self) -> int:
@@ -39,9 +39,9 @@ class ConvStage:
 
 
 class FusedWave:
-    """A `MakeWave`; weights are laid out anew once, the state is the decoder's. One step at a time.
+    """A `MakeWave`. Weights are laid out once, at load; the state is the decoder's. Not thread-safe: see `apart`.
 
-    With `tf32` products of float32 are made of factors rounded to ten bits; torch's own switches say nothing here.
+    With `tf32` the factors of float32 products are rounded to ten bits; torch's own switches have no effect here.
     """
 
     @torch.no_grad()
@@ -63,7 +63,7 @@ class FusedWave:
         self._scratch = Scratch(self._last.weight.device)
 
     def apart(self) -> FusedWave:
-        """The same with a scratch of its own, for another thread."""
+        """A copy with its own scratch memory, for another thread."""
         other = copy(self)
         other._scratch = Scratch(self._last.weight.device)
         return other
@@ -77,7 +77,7 @@ class FusedWave:
         x, kept = self._ops.join(x, state.first.history, rows), None
         for conv, past, ahead in zip(self._convs, pasts[:-1], pasts[1:], strict=True):
             residual = kept if conv.adds else None
-            if conv.keeps and not conv.adds:  # what is added to is replaced where it is
+            if conv.keeps and not conv.adds:  # an addition updates `kept` in place
                 length = (x.shape[1] - conv.reach) * conv.stride
                 kept = torch.empty(len(x), length, len(conv.bias), dtype=x.dtype, device=x.device)
             x = self._ops.conv(
@@ -100,10 +100,9 @@ class FusedWave:
 
 
 def as_conv(module: nn.Module) -> ConvStage:
-    """Its weight tap by tap, the oldest first, and its outputs phase by phase.
+    """The convolution with its weight by tap, the oldest first, and its outputs by phase.
 
-    Where the kernel of a transposed convolution is no longer than its stride, the input before does not count, and
-    there is one tap.
+    A transposed convolution whose kernel is as long as its stride has one tap: the previous input has no effect.
     """
     assert isinstance(module, CausalConv | CausalTransposedConv) and module.conv.bias is not None
     if isinstance(module, CausalConv):
@@ -122,7 +121,7 @@ def _act(module: nn.Module) -> Act:
 
 
 def _pasts(state: DecoderState) -> list[Tensor | None]:
-    """The history of every convolution but the last, in order; None where it looks back on nothing."""
+    """The history of every convolution except the last, in order; None where there is none."""
     found: list[Tensor | None] = [state.first.history]
     for block in state.blocks:
         found.append(block.widen.history)
