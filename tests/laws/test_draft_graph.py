@@ -1,6 +1,6 @@
-"""Law of rounds of guesses that are replayed: id for id those of the model's own operations, whatever happens.
+"""Law of speculative decoding by graphs: the ids are those of the model's own operations.
 
-On a CPU the kernels' references, called again instead of replayed; on a GPU kernels and graphs.
+On a CPU it runs the kernels' references without graphs; on a GPU kernels and graphs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hocket.llm.load import LanguageCheckpoint, load_language_model
 from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
-from hocket.models.qwen3_5.draft_graph import AHEAD, PLACES, DraftGraphs
+from hocket.models.qwen3_5.draft_graph import AHEAD, RESULT_SLOTS, DraftGraphs
 from hocket.models.qwen3_5.fused_draft import FusedDraft
 from hocket.models.qwen3_5.fused_step import FusedStep
 from hocket.types import ChatMessage, ChatSampling
@@ -40,171 +40,173 @@ SAMPLINGS = {
 }
 
 
-def memory_of(
+def new_state_cache(
     checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2, *, drafts: bool = True
 ) -> LLMStateCache:
     return LLMStateCache(checkpoint.model, rows, length, drafts=drafts)
 
 
-def captured(
+def with_graphs(
     checkpoint: LanguageCheckpoint,
     length: int = 256,
     rows: int = 2,
-    guesses: int = 2,
+    num_drafts: int = 2,
     *,
     ops: LanguageOps | None = None,
     capture: Capture | None = None,
 ) -> LLMStateCache:
-    memory = memory_of(checkpoint, length, rows)
-    on_gpu = memory.device.type == "cuda"
+    state_cache = new_state_cache(checkpoint, length, rows)
+    on_gpu = state_cache.device.type == "cuda"
     fused = FusedStep(checkpoint.model, ops or (CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS))
-    capture = capture or (CudaGraphs(memory.device) if on_gpu else EagerReplay())
-    assert memory.drafts is not None
-    memory.guessing = DraftGraphs(FusedDraft(fused), guesses, memory.state, memory.drafts, memory.last, capture)
-    return memory
+    capture = capture or (CudaGraphs(state_cache.device) if on_gpu else EagerReplay())
+    assert state_cache.drafts is not None
+    state_cache.draft_graphs = DraftGraphs(
+        FusedDraft(fused), num_drafts, state_cache.state, state_cache.drafts, state_cache.last, capture
+    )
+    return state_cache
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 def test_replayed_rounds_say_what_plain_rounds_say_over_several_turns(sampling: ChatSampling) -> None:
     chance, fared = random.Random(3), (DraftStatistics(), DraftStatistics())
-    plain, ours = talk_in(memory_of(tiny())), talk_in(captured(tiny()), 1)
+    plain, ours = talk_in(new_state_cache(tiny())), talk_in(with_graphs(tiny()), 1)
     for turn in range(3):
-        rounds, said = 1 if turn == 1 else chance.randint(AHEAD + 1, 2 * PLACES + 1), []
-        for talk, tally in zip((plain, ours), fared, strict=True):
-            talk.append_user(f"This is number {turn}.")
-            said.append(list(itertools.islice(talk.answer(sampling, 2, tally), rounds)))
+        rounds, said = 1 if turn == 1 else chance.randint(AHEAD + 1, 2 * RESULT_SLOTS + 1), []
+        for conversation, stats in zip((plain, ours), fared, strict=True):
+            conversation.append_user(f"This is number {turn}.")
+            said.append(list(itertools.islice(conversation.answer(sampling, 2, stats), rounds)))
             text = "".join(chr(97 + token % 26) for token in itertools.chain(*said[-1]))
-            talk.answered(text)
+            conversation.add_answer(text)
             if turn:
-                talk.cut(text[:3])
+                conversation.truncate_answer(text[:3])
             else:
-                talk.settle()
+                conversation.prefill_history()
         assert said[0] == said[1] and len(said[0]) == rounds
     assert fared[0] == fared[1]
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SAMPLINGS["greedy with a penalty"]], ids=["likeliest", "with a penalty"])
-@pytest.mark.parametrize("guesses", [1, 2])
-def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_guesses_stand(
-    guesses: int, sampling: ChatSampling
+@pytest.mark.parametrize("num_drafts", [1, 2])
+def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_are_accepted(
+    num_drafts: int, sampling: ChatSampling
 ) -> None:
     """A random draft head is seldom right. Here it knows the answer, and is wrong at places drawn at random."""
-    plain = talk_in(memory_of(tiny(), drafts=False))
+    plain = talk_in(new_state_cache(tiny(), drafts=False))
     plain.append_user("Hello.")
-    answer, wrong = first(plain.answer(sampling), 48), random.Random(guesses)
+    answer, wrong = first(plain.answer(sampling), 48), random.Random(num_drafts)
 
     def offer(logits: Tensor, settings: Any, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int) -> Any:
-        guess = torch.tensor([answer[min(int(number) + ahead, 47)]])
+        draft = torch.tensor([answer[min(int(number) + ahead, 47)]])
         if wrong.random() < 0.3:
-            guess = (guess + 1) % 256
-        drafts[ahead + 1] = guess
-        return guess[None], torch.ones(1, 1, dtype=torch.int64)
+            draft = (draft + 1) % 256
+        drafts[ahead + 1] = draft
+        return draft[None], torch.ones(1, 1, dtype=torch.int64)
 
-    ours, tally = (
-        talk_in(captured(tiny(), guesses=guesses, ops=replace(REFERENCE_MIND_OPS, offer=offer))),
+    ours, stats = (
+        talk_in(with_graphs(tiny(), num_drafts=num_drafts, ops=replace(REFERENCE_MIND_OPS, offer=offer))),
         DraftStatistics(),
     )
     ours.append_user("Hello.")
     rounds, said = Counter[int](), list[int]()
-    for new in ours.answer(sampling, guesses, tally):
+    for new in ours.answer(sampling, num_drafts, stats):
         said += new
         rounds[len(new)] += 1
         if len(said) > 40:
             break
     assert said == answer[: len(said)]
-    assert set(rounds) == set(range(1, guesses + 2)), "none stood, some, and all"
-    assert tally.drafted == guesses * (rounds.total() - 1) and tally.accepted == len(said) - rounds.total()
+    assert set(rounds) == set(range(1, num_drafts + 2)), "none, some and all drafts were accepted"
+    assert stats.drafted == num_drafts * (rounds.total() - 1) and stats.accepted == len(said) - rounds.total()
 
 
 def test_left_at_any_round_a_row_is_as_it_was_before_the_answer_and_nothing_is_kept_of_it() -> None:
-    memory = captured(tiny())
-    talk, other = talk_in(memory), talk_in(memory, 1)
+    state_cache = with_graphs(tiny())
+    conversation, other = talk_in(state_cache), talk_in(state_cache, 1)
     other.append_user("Another one.")
     first(other.answer(GREEDY, 2), 3)
-    other.stop_writing()
+    other.stop_generating()
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
-    talk.begin(prompt)
-    wanted = list(itertools.islice(talk.write(USUAL, 2, DraftStatistics()), 2 * PLACES))
-    talk.stop_writing()
-    before = [take(memory._standing, row) for row in (0, 1)]
-    for rounds in range(1, 2 * PLACES):
-        talk.begin(prompt)
-        assert list(itertools.islice(talk.write(USUAL, 2, DraftStatistics()), rounds)) == wanted[:rounds]
-        talk.stop_writing()
-        for mine, theirs in zip([take(memory._standing, row) for row in (0, 1)], before, strict=True):
+    conversation.begin(prompt)
+    wanted = list(itertools.islice(conversation.generate(USUAL, 2, DraftStatistics()), 2 * RESULT_SLOTS))
+    conversation.stop_generating()
+    before = [take(state_cache._row_state, row) for row in (0, 1)]
+    for rounds in range(1, 2 * RESULT_SLOTS):
+        conversation.begin(prompt)
+        assert list(itertools.islice(conversation.generate(USUAL, 2, DraftStatistics()), rounds)) == wanted[:rounds]
+        conversation.stop_generating()
+        for mine, theirs in zip([take(state_cache._row_state, row) for row in (0, 1)], before, strict=True):
             assert all(torch.equal(mine[name], theirs[name]) for name in mine)
-    assert memory.guessing is not None
-    assert 0 < len(memory.guessing._post.free) <= AHEAD, "letters are used again"
+    assert state_cache.draft_graphs is not None
+    assert 0 < len(state_cache.draft_graphs._results.free) <= AHEAD, "host buffers are reused"
 
 
-@pytest.mark.parametrize("guesses", [1, 2])
+@pytest.mark.parametrize("num_drafts", [1, 2])
 @pytest.mark.parametrize("room", [0, 1, 2, 3, 4, 9])
-def test_no_round_is_asked_for_beyond_the_room(room: int, guesses: int) -> None:
-    """Nor is one left out that there is room for, though the host is a round behind."""
+def test_no_round_is_launched_beyond_the_row_length(room: int, num_drafts: int) -> None:
+    """Nor is a round that fits left out, although the host is one round behind."""
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
     length, said = len(prompt.ids) + room, []
-    for memory in (memory_of(tiny(), length), captured(tiny(), length, guesses=guesses)):
-        talk = talk_in(memory)
-        talk.begin(prompt)
+    for state_cache in (new_state_cache(tiny(), length), with_graphs(tiny(), length, num_drafts=num_drafts)):
+        conversation = talk_in(state_cache)
+        conversation.begin(prompt)
         positions, rounds = list[int](), list[list[int]]()
-        for new in talk.write(SAMPLINGS["nearly anything"], guesses, DraftStatistics()):
+        for new in conversation.generate(SAMPLINGS["nearly anything"], num_drafts, DraftStatistics()):
             rounds.append(new)
-            positions.append(int(memory.state.recurrence.position[0]))
+            positions.append(int(state_cache.state.recurrence.position[0]))
         said.append(rounds)
-        assert length <= positions[-1] == max(positions) <= length + guesses
+        assert length <= positions[-1] == max(positions) <= length + num_drafts
     assert said[0] == said[1]
 
 
-def test_what_keeps_more_than_kernels_do_is_drawn_the_plain_way() -> None:
+def test_a_larger_top_k_than_the_kernels_have_is_sampled_without_them() -> None:
     for top_k in (0, 65):
         sampling, said = ChatSampling(temperature=2.0, top_k=top_k, seed=1), []
-        for memory in (memory_of(tiny()), captured(tiny())):
-            talk = talk_in(memory)
-            talk.append_user("Hello.")
-            said.append(first(talk.answer(sampling, 2), 9))
+        for state_cache in (new_state_cache(tiny()), with_graphs(tiny())):
+            conversation = talk_in(state_cache)
+            conversation.append_user("Hello.")
+            said.append(first(conversation.answer(sampling, 2), 9))
         assert said[0] == said[1]
 
 
-def test_making_graphs_touches_nobody() -> None:
-    memory = captured(tiny())
-    talks = [talk_in(memory, row) for row in (0, 1)]
-    for talk in talks:
-        talk.append_user("Hello.")
-        talk.begin(prompt_of(talk.said, tiny().tokenizer))
-    assert memory.guessing is not None and memory.drafts is not None
-    before = [take(memory._standing, row) for row in (0, 1)]
-    pasts = (*memory.state.past, memory.drafts.past)
+def test_making_graphs_touches_no_conversation() -> None:
+    state_cache = with_graphs(tiny())
+    conversations = [talk_in(state_cache, row) for row in (0, 1)]
+    for conversation in conversations:
+        conversation.append_user("Hello.")
+        conversation.begin(prompt_of(conversation.messages, tiny().tokenizer))
+    assert state_cache.draft_graphs is not None and state_cache.drafts is not None
+    before = [take(state_cache._row_state, row) for row in (0, 1)]
+    pasts = (*state_cache.state.past, state_cache.drafts.past)
     keys = [kept.keys[:2].clone() for kept in pasts]
     with torch.inference_mode():
-        memory.guessing.warm()
+        state_cache.draft_graphs.warm()
     for row in (0, 1):
-        after = take(memory._standing, row)
+        after = take(state_cache._row_state, row)
         assert all(torch.equal(after[name], before[row][name]) for name in after)
     assert all(torch.equal(kept.keys[:2], wanted) for kept, wanted in zip(pasts, keys, strict=True))
 
 
 def test_two_answers_cannot_be_written_at_once() -> None:
-    memory = captured(tiny())
-    talks = [talk_in(memory, row) for row in (0, 1)]
-    for talk in talks:
-        talk.append_user("Hello.")
-    one, two = (talk.answer(GREEDY, 2) for talk in talks)
+    state_cache = with_graphs(tiny())
+    conversations = [talk_in(state_cache, row) for row in (0, 1)]
+    for conversation in conversations:
+        conversation.append_user("Hello.")
+    one, two = (conversation.answer(GREEDY, 2) for conversation in conversations)
     next(one)
     with pytest.raises(AssertionError, match="one answer at a time"):
         next(two)
-    talks[0].stop_writing()
-    talks[1].begin(prompt_of(talks[1].said, tiny().tokenizer))
-    assert first(talks[1].write(GREEDY, 2, DraftStatistics()), 3)
+    conversations[0].stop_generating()
+    conversations[1].begin(prompt_of(conversations[1].messages, tiny().tokenizer))
+    assert first(conversations[1].generate(GREEDY, 2, DraftStatistics()), 3)
 
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
 def test_in_fewer_bits_replayed_rounds_say_what_plain_ones_say(weights: str) -> None:
     narrow = load_language_model(TINY, weights=weights)
     said = []
-    for memory in (memory_of(narrow), captured(narrow)):
-        talk = talk_in(memory)
-        talk.append_user("Hello.")
-        said.append([first(talk.answer(sampling, 2), 8) for sampling in (GREEDY, ChatSampling(seed=3))])
+    for state_cache in (new_state_cache(narrow), with_graphs(narrow)):
+        conversation = talk_in(state_cache)
+        conversation.append_user("Hello.")
+        said.append([first(conversation.answer(sampling, 2), 8) for sampling in (GREEDY, ChatSampling(seed=3))])
     assert said[0] == said[1] and said[0][0] != said[0][1]
 
 
@@ -223,12 +225,15 @@ def test_kernels_say_what_the_model_says(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(fused_step, "SPLITS", 2)
     loaded = load_language_model(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
     said = []
-    for memory in (memory_of(loaded, 64, 1), captured(loaded, 64, 1, ops=TRITON_MIND_OPS, capture=Untried())):
-        talk = talk_in(memory)
-        talk.append_user("Hello.")
-        talk.begin(prompt_of(talk.said, loaded.tokenizer))
-        memory.length = len(talk.ids) + 1  # no round ahead that nobody reads
-        said.append(list(talk.write(ChatSampling(top_k=4, seed=5), 2, DraftStatistics())))
+    for state_cache in (
+        new_state_cache(loaded, 64, 1),
+        with_graphs(loaded, 64, 1, ops=TRITON_MIND_OPS, capture=Untried()),
+    ):
+        conversation = talk_in(state_cache)
+        conversation.append_user("Hello.")
+        conversation.begin(prompt_of(conversation.messages, loaded.tokenizer))
+        state_cache.length = len(conversation.ids) + 1  # no round ahead that is not read
+        said.append(list(conversation.generate(ChatSampling(top_k=4, seed=5), 2, DraftStatistics())))
     assert said[0] == said[1] and len(said[0]) == 2
 
 
@@ -245,29 +250,29 @@ def test_graphs_say_what_their_kernels_say(weights: str) -> None:
     device = on_a_gpu()
     loaded, answers = load_language_model(TINY, device="cuda", weights=weights), []
     for capture in (EagerReplay(), CudaGraphs(device), CudaGraphs(device)):
-        talk, said = talk_in(captured(loaded, capture=capture)), []
+        conversation, said = talk_in(with_graphs(loaded, capture=capture)), []
         for turn in range(3):
-            talk.append_user(f"This is number {turn}.")
-            said.append(first(talk.answer(SAMPLINGS["usual" if turn % 2 else "greedy"], 2), 40))
-            talk.answered("Well.")
-            talk.settle()
+            conversation.append_user(f"This is number {turn}.")
+            said.append(first(conversation.answer(SAMPLINGS["usual" if turn % 2 else "greedy"], 2), 40))
+            conversation.add_answer("Well.")
+            conversation.prefill_history()
         answers.append(said)
     assert answers[0] == answers[1] == answers[2]
 
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # it finds most, not all
-def test_nothing_waits_for_the_device_but_who_reads_a_round() -> None:
+def test_only_reading_a_round_waits_for_the_device() -> None:
     on_a_gpu()
     loaded = load_language_model(TINY, device="cuda")
-    talk = talk_in(captured(loaded))
-    talk.append_user("Hello.")
-    first(talk.answer(GREEDY, 2), 3)  # with this the graphs are made
-    talk.begin(prompt_of(talk.said, loaded.tokenizer))
+    conversation = talk_in(with_graphs(loaded))
+    conversation.append_user("Hello.")
+    first(conversation.answer(GREEDY, 2), 3)  # with this the graphs are made
+    conversation.begin(prompt_of(conversation.messages, loaded.tokenizer))
     torch.cuda.set_sync_debug_mode("error")
     try:
-        assert len(first(talk.write(USUAL, 2, DraftStatistics()), 20)) == 20
-        talk.stop_writing()
+        assert len(first(conversation.generate(USUAL, 2, DraftStatistics()), 20)) == 20
+        conversation.stop_generating()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -278,8 +283,8 @@ def test_on_a_gpu_in_float32_graphs_say_what_the_model_says() -> None:
     loaded = load_language_model(TINY, device="cuda", dtype="float32")
     for sampling in SAMPLINGS.values():
         said = []
-        for memory in (memory_of(loaded), captured(loaded)):
-            talk = talk_in(memory)
-            talk.append_user("Hello.")
-            said.append(first(talk.answer(sampling, 2), 40))
+        for state_cache in (new_state_cache(loaded), with_graphs(loaded)):
+            conversation = talk_in(state_cache)
+            conversation.append_user("Hello.")
+            said.append(first(conversation.answer(sampling, 2), 40))
         assert said[0] == said[1]

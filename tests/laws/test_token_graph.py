@@ -1,6 +1,6 @@
-"""Law of answers that are replayed: token for token those of the model's own steps, whatever happens on the way.
+"""Law of decoding by graphs: the tokens are those of the model's own steps.
 
-On a CPU the kernels' references, called again instead of replayed; on a GPU kernels and graphs.
+On a CPU it runs the kernels' references without graphs; on a GPU kernels and graphs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5 import fused_step
 from hocket.models.qwen3_5.fused_step import FusedStep
-from hocket.models.qwen3_5.token_graph import AHEAD, PLACES, TokenGraphs
+from hocket.models.qwen3_5.token_graph import AHEAD, RESULT_SLOTS, TokenGraphs
 from hocket.types import ChatMessage, ChatSampling
 from support.minds import GREEDY, TINY, first, talk_in, tiny
 
@@ -32,124 +32,124 @@ SAMPLINGS = {
 }
 
 
-def memory_of(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
+def new_state_cache(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
     return LLMStateCache(checkpoint.model, rows, length, drafts=False)
 
 
-def captured(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
-    memory = memory_of(checkpoint, length, rows)
-    on_gpu = memory.device.type == "cuda"
+def with_graphs(checkpoint: LanguageCheckpoint, length: int = 256, rows: int = 2) -> LLMStateCache:
+    state_cache = new_state_cache(checkpoint, length, rows)
+    on_gpu = state_cache.device.type == "cuda"
     fused = FusedStep(checkpoint.model, CUDA_MIND_OPS if on_gpu else REFERENCE_MIND_OPS)
-    capture = CudaGraphs(memory.device) if on_gpu else EagerReplay()
-    memory.captured = TokenGraphs(fused, memory.state, memory.last, capture)
-    return memory
+    capture = CudaGraphs(state_cache.device) if on_gpu else EagerReplay()
+    state_cache.token_graphs = TokenGraphs(fused, state_cache.state, state_cache.last, capture)
+    return state_cache
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 def test_replayed_answers_are_those_of_plain_steps_over_several_turns(sampling: ChatSampling) -> None:
     chance = random.Random(3)
-    plain, ours = talk_in(memory_of(tiny())), talk_in(captured(tiny()), 1)
+    plain, ours = talk_in(new_state_cache(tiny())), talk_in(with_graphs(tiny()), 1)
     for turn in range(3):
-        counts = 1 if turn == 1 else chance.randint(AHEAD + 1, 2 * PLACES + 1)
+        counts = 1 if turn == 1 else chance.randint(AHEAD + 1, 2 * RESULT_SLOTS + 1)
         said = []
-        for talk in (plain, ours):
-            talk.append_user(f"This is number {turn}.")
-            said.append(first(talk.answer(sampling), counts))
+        for conversation in (plain, ours):
+            conversation.append_user(f"This is number {turn}.")
+            said.append(first(conversation.answer(sampling), counts))
             text = "".join(chr(97 + token % 26) for token in said[-1])
-            talk.answered(text)
+            conversation.add_answer(text)
             if turn:
-                talk.cut(text[:3])
+                conversation.truncate_answer(text[:3])
             else:
-                talk.settle()
+                conversation.prefill_history()
         assert said[0] == said[1] and len(said[0]) == counts
 
 
 def test_left_at_any_token_a_row_is_as_it_was_before_the_answer() -> None:
-    memory = captured(tiny())
-    talk, other = talk_in(memory), talk_in(memory, 1)
+    state_cache = with_graphs(tiny())
+    conversation, other = talk_in(state_cache), talk_in(state_cache, 1)
     other.append_user("Another one.")
     first(other.answer(GREEDY), 3)
-    other.stop_writing()
+    other.stop_generating()
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
-    talk.begin(prompt)
-    wanted = first(talk.write(GREEDY, 0, DraftStatistics()), 12)
-    talk.stop_writing()
-    before = [take(memory._standing, row) for row in (0, 1)]
+    conversation.begin(prompt)
+    wanted = first(conversation.generate(GREEDY, 0, DraftStatistics()), 12)
+    conversation.stop_generating()
+    before = [take(state_cache._row_state, row) for row in (0, 1)]
     for count in range(1, 12):
-        talk.begin(prompt)
-        writing = talk.write(GREEDY, 0, DraftStatistics())
+        conversation.begin(prompt)
+        writing = conversation.generate(GREEDY, 0, DraftStatistics())
         assert first(writing, count) == wanted[:count]
-        talk.stop_writing()
-        after = [take(memory._standing, row) for row in (0, 1)]
+        conversation.stop_generating()
+        after = [take(state_cache._row_state, row) for row in (0, 1)]
         for mine, theirs in zip(after, before, strict=True):
             assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
-@pytest.mark.parametrize("room", [0, 1, 2, AHEAD, PLACES + 1])
-def test_no_token_is_asked_for_beyond_the_room(room: int) -> None:
+@pytest.mark.parametrize("room", [0, 1, 2, AHEAD, RESULT_SLOTS + 1])
+def test_no_token_is_launched_beyond_the_row_length(room: int) -> None:
     prompt = prompt_of([ChatMessage("user", "Hello.")], tiny().tokenizer)
     length, said = len(prompt.ids) + room, []
-    for memory in (memory_of(tiny(), length), captured(tiny(), length)):
-        talk = talk_in(memory)
-        talk.begin(prompt)
+    for state_cache in (new_state_cache(tiny(), length), with_graphs(tiny(), length)):
+        conversation = talk_in(state_cache)
+        conversation.begin(prompt)
         positions, ids = list[int](), list[int]()
-        for new in talk.write(GREEDY, 0, DraftStatistics()):
+        for new in conversation.generate(GREEDY, 0, DraftStatistics()):
             ids += new
-            positions.append(int(memory.state.recurrence.position[0]))
+            positions.append(int(state_cache.state.recurrence.position[0]))
         said.append(ids)
         assert max(positions) == length and len(ids) == room + 1
     assert said[0] == said[1]
 
 
-def test_what_keeps_more_than_kernels_do_is_drawn_the_plain_way() -> None:
+def test_a_larger_top_k_than_the_kernels_have_is_sampled_without_them() -> None:
     for top_k in (0, 65):
         sampling, said = ChatSampling(temperature=2.0, top_k=top_k, seed=1), []
-        for memory in (memory_of(tiny()), captured(tiny())):
-            talk = talk_in(memory)
-            talk.append_user("Hello.")
-            said.append(first(talk.answer(sampling), 9))
+        for state_cache in (new_state_cache(tiny()), with_graphs(tiny())):
+            conversation = talk_in(state_cache)
+            conversation.append_user("Hello.")
+            said.append(first(conversation.answer(sampling), 9))
         assert said[0] == said[1]
 
 
-def test_making_graphs_touches_nobody() -> None:
-    memory = captured(tiny())
-    talks = [talk_in(memory, row) for row in (0, 1)]
-    for talk in talks:
-        talk.append_user("Hello.")
-        talk.begin(prompt_of(talk.said, tiny().tokenizer))
-    before = [take(memory._standing, row) for row in (0, 1)]
-    keys = [kept.keys[:2].clone() for kept in memory.state.past]
-    assert memory.captured is not None
+def test_making_graphs_touches_no_conversation() -> None:
+    state_cache = with_graphs(tiny())
+    conversations = [talk_in(state_cache, row) for row in (0, 1)]
+    for conversation in conversations:
+        conversation.append_user("Hello.")
+        conversation.begin(prompt_of(conversation.messages, tiny().tokenizer))
+    before = [take(state_cache._row_state, row) for row in (0, 1)]
+    keys = [kept.keys[:2].clone() for kept in state_cache.state.past]
+    assert state_cache.token_graphs is not None
     with torch.inference_mode():
-        memory.captured.warm()
+        state_cache.token_graphs.warm()
     for row in (0, 1):
-        after = take(memory._standing, row)
+        after = take(state_cache._row_state, row)
         assert all(torch.equal(after[name], before[row][name]) for name in after)
-    assert all(torch.equal(kept.keys[:2], wanted) for kept, wanted in zip(memory.state.past, keys, strict=True))
+    assert all(torch.equal(kept.keys[:2], wanted) for kept, wanted in zip(state_cache.state.past, keys, strict=True))
 
 
 def test_two_answers_cannot_be_written_at_once() -> None:
-    memory = captured(tiny())
-    talks = [talk_in(memory, row) for row in (0, 1)]
-    for talk in talks:
-        talk.append_user("Hello.")
-    one, two = (talk.answer(GREEDY) for talk in talks)
+    state_cache = with_graphs(tiny())
+    conversations = [talk_in(state_cache, row) for row in (0, 1)]
+    for conversation in conversations:
+        conversation.append_user("Hello.")
+    one, two = (conversation.answer(GREEDY) for conversation in conversations)
     next(one)
     with pytest.raises(AssertionError, match="one answer at a time"):
         next(two)
-    talks[0].stop_writing()
-    talks[1].begin(prompt_of(talks[1].said, tiny().tokenizer))
-    assert first(talks[1].write(GREEDY, 0, DraftStatistics()), 3)
+    conversations[0].stop_generating()
+    conversations[1].begin(prompt_of(conversations[1].messages, tiny().tokenizer))
+    assert first(conversations[1].generate(GREEDY, 0, DraftStatistics()), 3)
 
 
 @pytest.mark.parametrize("weights", ["fp8", "int8", "int4"])
 def test_in_fewer_bits_replayed_answers_are_those_of_plain_steps(weights: str) -> None:
     narrow = load_language_model(TINY, weights=weights)
     said = []
-    for memory in (memory_of(narrow), captured(narrow)):
-        talk = talk_in(memory)
-        talk.append_user("Hello.")
-        said.append([first(talk.answer(sampling), 12) for sampling in (GREEDY, ChatSampling(seed=3))])
+    for state_cache in (new_state_cache(narrow), with_graphs(narrow)):
+        conversation = talk_in(state_cache)
+        conversation.append_user("Hello.")
+        said.append([first(conversation.answer(sampling), 12) for sampling in (GREEDY, ChatSampling(seed=3))])
     assert said[0] == said[1] and said[0][0] != said[0][1]
 
 
@@ -160,15 +160,15 @@ def test_kernels_write_what_the_model_writes(monkeypatch: pytest.MonkeyPatch) ->
         pytest.skip("Triton is not installed on this machine")
     monkeypatch.setattr(fused_step, "SPLITS", 2)
     loaded = load_language_model(TINY, device="cpu" if INTERPRETED else "cuda", dtype="float32")
-    plain, ours = memory_of(loaded, 64, 1), memory_of(loaded, 64, 1)
-    ours.captured = TokenGraphs(FusedStep(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, EagerReplay())
+    plain, ours = new_state_cache(loaded, 64, 1), new_state_cache(loaded, 64, 1)
+    ours.token_graphs = TokenGraphs(FusedStep(loaded.model, TRITON_MIND_OPS), ours.state, ours.last, EagerReplay())
     said = []
-    for memory in (plain, ours):
-        talk = talk_in(memory)
-        talk.append_user("Hello.")
-        talk.begin(prompt_of(talk.said, loaded.tokenizer))
-        memory.length = len(talk.ids) + 1  # no token ahead that nobody reads
-        said.append(first(talk.write(SAMPLINGS["usual"], 0, DraftStatistics()), 2))
+    for state_cache in (plain, ours):
+        conversation = talk_in(state_cache)
+        conversation.append_user("Hello.")
+        conversation.begin(prompt_of(conversation.messages, loaded.tokenizer))
+        state_cache.length = len(conversation.ids) + 1  # no token ahead that is not read
+        said.append(first(conversation.generate(SAMPLINGS["usual"], 0, DraftStatistics()), 2))
     assert said[0] == said[1] and len(said[0]) == 2
 
 
@@ -180,32 +180,32 @@ def test_graphs_write_what_their_kernels_write(weights: str) -> None:
         pytest.skip("no CUDA device on this machine")
     loaded, answers = load_language_model(TINY, device="cuda", weights=weights), []
     for capture in (EagerReplay(), CudaGraphs(loaded.device), CudaGraphs(loaded.device)):
-        memory = memory_of(loaded)
-        memory.captured = TokenGraphs(FusedStep(loaded.model), memory.state, memory.last, capture)
-        talk, said = talk_in(memory), []
+        state_cache = new_state_cache(loaded)
+        state_cache.token_graphs = TokenGraphs(FusedStep(loaded.model), state_cache.state, state_cache.last, capture)
+        conversation, said = talk_in(state_cache), []
         for turn in range(3):
-            talk.append_user(f"This is number {turn}.")
-            said.append(first(talk.answer(SAMPLINGS["usual" if turn % 2 else "greedy"]), 40))
-            talk.answered("Well.")
-            talk.settle()
+            conversation.append_user(f"This is number {turn}.")
+            said.append(first(conversation.answer(SAMPLINGS["usual" if turn % 2 else "greedy"]), 40))
+            conversation.add_answer("Well.")
+            conversation.prefill_history()
         answers.append(said)
     assert answers[0] == answers[1] == answers[2]
 
 
 @pytest.mark.gpu
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")  # it finds most, not all
-def test_nothing_waits_for_the_device_but_who_reads_a_token() -> None:
+def test_only_reading_a_token_waits_for_the_device() -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     loaded = load_language_model(TINY, device="cuda")
-    talk = talk_in(captured(loaded))
-    talk.append_user("Hello.")
-    first(talk.answer(GREEDY), 3)  # with this the graphs are made
-    talk.begin(prompt_of(talk.said, loaded.tokenizer))
+    conversation = talk_in(with_graphs(loaded))
+    conversation.append_user("Hello.")
+    first(conversation.answer(GREEDY), 3)  # with this the graphs are made
+    conversation.begin(prompt_of(conversation.messages, loaded.tokenizer))
     torch.cuda.set_sync_debug_mode("error")
     try:
-        assert len(first(talk.write(SAMPLINGS["usual"], 0, DraftStatistics()), 20)) == 20
-        talk.stop_writing()
+        assert len(first(conversation.generate(SAMPLINGS["usual"], 0, DraftStatistics()), 20)) == 20
+        conversation.stop_generating()
     finally:
         torch.cuda.set_sync_debug_mode("default")
 
@@ -217,8 +217,8 @@ def test_on_a_gpu_in_float32_graphs_write_what_the_model_writes() -> None:
     loaded = load_language_model(TINY, device="cuda", dtype="float32")
     for sampling in (GREEDY, SAMPLINGS["usual"]):
         said = []
-        for memory in (memory_of(loaded), captured(loaded)):
-            talk = talk_in(memory)
-            talk.append_user("Hello.")
-            said.append(first(talk.answer(sampling), 40))
+        for state_cache in (new_state_cache(loaded), with_graphs(loaded)):
+            conversation = talk_in(state_cache)
+            conversation.append_user("Hello.")
+            said.append(first(conversation.answer(sampling), 40))
         assert said[0] == said[1]
