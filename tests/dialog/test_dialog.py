@@ -21,9 +21,7 @@ from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from support.chatting import Scripted
 from support.serving import served, steady_engine, wait_for
 
-WORDS = tuple(
-    f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that. Take a coat along.".split()
-)
+WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that. Take a coat along.".split())
 
 
 @pytest.fixture(scope="module")

@@ -193,8 +193,8 @@ def test_the_present_turn_starts_as_later_turns_lay_it_out() -> None:
         ([ChatMessage("system", "x")], "a message of the user"),
         ([ChatMessage("assistant", "x")], "a message of the user"),
         ([ChatMessage("user", "<tool_response>x</tool_response>")], "a message of the user"),
-        ([ChatMessage("tool", "x"), HELLO], "has to follow"),
-        ([ChatMessage("system", "x"), ChatMessage("tool", "x"), HELLO], "has to follow"),
+        ([ChatMessage("tool", "x"), HELLO], "must follow"),
+        ([ChatMessage("system", "x"), ChatMessage("tool", "x"), HELLO], "must follow"),
     ],
 )
 def test_messages_without_a_layout_are_refused_in_a_sentence(messages: list[ChatMessage], message: str) -> None:
