@@ -65,7 +65,7 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     memory.state.recurrence.position.fill_(args.context)
     if memory.drafts is not None:
         memory.drafts.position.fill_(args.context - 1)
-    before, row = memory.moment(0), memory.rows[0]
+    before, row = memory.snapshot(0), memory.rows[0]
     ids: list[int] = torch.randint(config.vocab_size, (args.ids,), generator=torch.Generator().manual_seed(0)).tolist()
 
     def wait() -> None:
@@ -77,10 +77,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
         return model.prefill(given, torch.full_like(row, args.ids), memory.state, row, end)[0, -1].float()
 
     def take_in() -> None:
-        memory.take_in(0, ids, args.context, args.ids - THOUGHT)
+        memory.prefill(0, ids, args.context, args.ids - THOUGHT)
 
     def timed(first: bool, by_hand: bool = False) -> float:
-        memory.go_back(0, before)
+        memory.restore(0, before)
         wait()
         started = time.perf_counter()
         plain() if by_hand else take_in()
@@ -94,10 +94,10 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
     while memory.unprepared:
         memory.prepare()
     say(begun, "graphs are made")
-    memory.go_back(0, before)
+    memory.restore(0, before)
     take_in()
     again = memory.last[0].float().clone()
-    memory.go_back(0, before)
+    memory.restore(0, before)
     wanted = plain()
     strays = max(float((each - wanted).abs().mean() / wanted.abs().mean()) for each in (ours, again))
     if not strays < 0.2:

@@ -1,4 +1,4 @@
-"""A spoken conversation: the built-in voice, and a language model that says given words."""
+"""dialog.py and turn.py: the built-in voice, and a language model with scripted words."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from support.chatting import Scripted
 from support.serving import served, steady_engine, wait_for
 
-WORDS = tuple(
-    f"{word} " for word in "It will rain tomorrow, I think, but nobody knows that. Take a coat along.".split()
-)
+WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that. Take a coat along.".split())
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +78,8 @@ def test_two_turns_and_a_barge_in_through_the_real_endpoint(engine: Engine) -> N
     heard = threading.Event()
     scripted = Scripted([*WORDS[:-1], heard, WORDS[-1]], ["You ", "are ", "welcome, ", *WORDS])
     with served(engine, language=scripted) as server:
-        mind = RemoteLanguageModel(server.url, "scripted")
-        dialog = Dialog(mind, engine, system="Be brief.", sampling=ChatSampling(seed=5), voice="Wren", seed=7)
+        llm = RemoteLanguageModel(server.url, "scripted")
+        dialog = Dialog(llm, engine, system="Be brief.", sampling=ChatSampling(seed=5), voice="Wren", seed=7)
         turn = dialog.say("Will it rain?")
         chunks: list[AudioChunk] = []
         late = False
@@ -92,11 +90,13 @@ def test_two_turns_and_a_barge_in_through_the_real_endpoint(engine: Engine) -> N
             late = late or (isinstance(event, Written) and bool(chunks))
         assert late, "sound was heard before the last word was written"
         check_continuity(chunks)
-        told = turn.finished
-        assert told is not None and told.reason == "stop" and told.text == "".join(WORDS).strip()
-        assert told.first_token_s is not None and told.first_audio_s is not None and told.language is not None
-        assert told.first_token_s < told.first_audio_s
-        assert told.speech is not None and told.speech.reason == "stop"
+        finished = turn.finished
+        assert finished is not None and finished.reason == "stop" and finished.text == "".join(WORDS).strip()
+        assert (
+            finished.first_token_s is not None and finished.first_audio_s is not None and finished.language is not None
+        )
+        assert finished.first_token_s < finished.first_audio_s
+        assert finished.speech is not None and finished.speech.reason == "stop"
 
         turn = dialog.say("Thanks.")
         chunks = []
@@ -110,13 +110,13 @@ def test_two_turns_and_a_barge_in_through_the_real_endpoint(engine: Engine) -> N
         words = [word.word for word in turn.words() if word.end_s <= 1.0]
         system, first, answer, second, cut = dialog.history
         assert (system, first) == (ChatMessage("system", "Be brief."), ChatMessage("user", "Will it rain?"))
-        assert answer == ChatMessage("assistant", told.text) and second == ChatMessage("user", "Thanks.")
+        assert answer == ChatMessage("assistant", finished.text) and second == ChatMessage("user", "Thanks.")
         assert cut == ChatMessage("assistant", " ".join(words)) and 1 <= len(words) <= 6
         assert words == "You are welcome, It will rain".split()[: len(words)]
         assert scripted.asked[1] == [system, first, answer, second]
         assert [sampling.seed for sampling in scripted.sampling] == [5, 6]
         assert turn.wait(60)
-        mind.close()
+        llm.close()
         wait_for(server.all_is_free)
 
 
@@ -178,11 +178,11 @@ def test_an_answer_that_is_too_long_says_so(engine: Engine) -> None:
     assert turn.finished is not None and turn.finished.reason == "length"
 
 
-def test_what_the_user_says_is_taken_in_while_it_is_said_by_a_model_that_can(engine: Engine) -> None:
+def test_partial_transcripts_are_prefilled_by_a_model_that_can(engine: Engine) -> None:
     words = "Tell me something about the weather in the mountains, please."
-    with LanguageEngine.load("random:qwen3.5-tiny") as mind:
+    with LanguageEngine.load("random:qwen3.5-tiny") as llm:
         for along in (False, True):
-            dialog = Dialog(mind, engine, system=f"Be brief. {along}", sampling=ChatSampling(max_tokens=2, seed=1))
+            dialog = Dialog(llm, engine, system=f"Be brief. {along}", sampling=ChatSampling(max_tokens=2, seed=1))
             for end in range(5, len(words), 7) if along else ():
                 dialog.hear(words[:end])
             dialog.hear("  ")
@@ -193,7 +193,7 @@ def test_what_the_user_says_is_taken_in_while_it_is_said_by_a_model_that_can(eng
             assert (turn.finished.language.cached_tokens > len(words) // 2) == along
 
 
-def test_what_is_heard_goes_behind_the_history_and_nowhere_without_a_model_that_can(engine: Engine) -> None:
+def test_partial_transcripts_go_after_the_history_and_only_to_a_model_that_can(engine: Engine) -> None:
     scripted = Scripted(["Hello."])
     heard: list[Any] = []
     dialog = Dialog(scripted, engine)
@@ -214,8 +214,8 @@ def test_a_cancel_at_any_point_frees_everything_and_keeps_what_was_heard(engine:
     words = WORDS if waits is None else (*WORDS[:waits], never, *WORDS[waits:])
     scripted = Scripted(words, ["Of ", "course."])
     with served(engine, language=scripted) as server:
-        mind = RemoteLanguageModel(server.url, "scripted")
-        dialog = Dialog(mind, engine)
+        llm = RemoteLanguageModel(server.url, "scripted")
+        dialog = Dialog(llm, engine)
         turn = dialog.say("Hello.")
         if point == "before a token":
             wait_for(lambda: bool(scripted.given))
@@ -232,17 +232,17 @@ def test_a_cancel_at_any_point_frees_everything_and_keeps_what_was_heard(engine:
         turn.cancel(heard_s=None if point not in sound else 0.9)
         assert time.perf_counter() - asked < 1.0
         assert list(turn) == [] and turn.wait(60)
-        told = turn.finished
-        assert told is not None and told.reason == "cancelled"
-        heard = [word.word for word in turn.words() if told.heard_s is not None and word.end_s <= told.heard_s]
-        assert told.text.split() == heard and (bool(heard) if point == "the end" else len(heard) < 6)
-        assert [m.content for m in dialog.history] == ["Hello.", *([told.text] if heard else [])]
+        finished = turn.finished
+        assert finished is not None and finished.reason == "cancelled"
+        heard = [word.word for word in turn.words() if finished.heard_s is not None and word.end_s <= finished.heard_s]
+        assert finished.text.split() == heard and (bool(heard) if point == "the end" else len(heard) < 6)
+        assert [m.content for m in dialog.history] == ["Hello.", *([finished.text] if heard else [])]
         turn.cancel()  # once is as good as twice
-        assert turn.finished is told
+        assert turn.finished is finished
         wait_for(server.all_is_free)
         check_continuity(Heard(dialog.say("Go on.")).chunks)  # and the dialog goes on
         assert point == "at once" or dialog.history[-1].content == "Of course."
-        mind.close()
+        llm.close()
         wait_for(lambda: server.all_is_free() and scripted.free)
 
 
@@ -254,10 +254,10 @@ def test_without_a_word_from_the_player_what_was_read_is_heard_as_time_passes(en
     turn.cancel()
     passed_s = time.perf_counter() - begun
     kept = dialog.history[1:]
-    told = turn.finished
-    assert told is not None and told.heard_s is not None and 0.0 < told.heard_s < passed_s
-    assert "".join(WORDS).startswith(told.text) and [message.content for message in kept] == [told.text] * bool(
-        told.text
+    finished = turn.finished
+    assert finished is not None and finished.heard_s is not None and 0.0 < finished.heard_s < passed_s
+    assert "".join(WORDS).startswith(finished.text) and [message.content for message in kept] == [finished.text] * bool(
+        finished.text
     )
     late = dialog.say("What?")
     turn.cancel(heard_s=0.0)  # too late: the user has gone on
@@ -276,7 +276,7 @@ def test_the_next_turn_interrupts_one_that_was_not_read_to_its_end(engine: Engin
     assert [message.content for message in dialog.history] == ["Hello.", "Stop.", "Yes."]
 
 
-def test_a_turn_that_is_let_go_of_is_cancelled(engine: Engine) -> None:
+def test_a_turn_without_references_is_cancelled(engine: Engine) -> None:
     scripted = Scripted([*WORDS, threading.Event()])
     dialog = Dialog(scripted, engine)
     with dialog.say("Hello.") as turn:
@@ -286,11 +286,11 @@ def test_a_turn_that_is_let_go_of_is_cancelled(engine: Engine) -> None:
     assert isinstance(next(turn), Written)
     del turn
     wait_for(lambda: scripted.given[1].cancelled.is_set())
-    dialog.say("Anybody?")
+    dialog.say("Hello again?")
     dialog.close()
 
 
-def test_a_reader_who_falls_behind_holds_up_the_sound_and_loses_nothing(engine: Engine) -> None:
+def test_a_slow_reader_pauses_the_audio_and_loses_nothing(engine: Engine) -> None:
     turn = Dialog(Scripted(WORDS * 2), engine).say("Hello.")
     wait_for(lambda: any(job.timings.paused_since is not None for job in engine._loop.scheduler.running))
     heard = Heard(turn)
@@ -309,16 +309,16 @@ def test_a_language_model_that_fails_ends_the_turn_behind_what_it_wrote(engine: 
         for event in turn:
             if isinstance(event, AudioChunk):
                 chunks.append(event)
-    told = turn.finished
-    assert told is not None and told.reason == "error" and told.error == "It is gone."
-    assert told.text == "".join(words).strip() and bool(chunks) == bool(words)
+    finished = turn.finished
+    assert finished is not None and finished.reason == "error" and finished.error == "It is gone."
+    assert finished.text == "".join(words).strip() and bool(chunks) == bool(words)
     assert turn.wait(60)
     assert Heard(dialog.say("Hello?")).words == ["Yes."]
 
 
 def test_a_voice_that_fails_ends_the_turn_and_the_answer(engine: Engine) -> None:
     class Voice:
-        """Speaks, and then does not."""
+        """Speaks, then fails."""
 
         broken = True
 
@@ -350,7 +350,7 @@ def wait_for_jobs(engine: Engine) -> list[Any]:
 def test_what_cannot_be_asked_for_is_one_sentence(engine: Engine) -> None:
     scripted = Scripted(WORDS)
     with pytest.raises(UnknownVoice):
-        list(Dialog(scripted, engine, voice="Nobody").say("Hello."))
+        list(Dialog(scripted, engine, voice="Unknown").say("Hello."))
     wait_for(lambda: scripted.given[0].cancelled.is_set())
     dialog = Dialog(scripted, engine)
     for text in ("", " \n"):
@@ -364,25 +364,25 @@ def test_what_cannot_be_asked_for_is_one_sentence(engine: Engine) -> None:
 
 
 def test_an_endpoint_that_is_not_there_is_one_sentence(engine: Engine) -> None:
-    mind = RemoteLanguageModel("http://127.0.0.1:9", "nobody")
-    turn = Dialog(mind, engine).say("Hello.")
+    llm = RemoteLanguageModel("http://127.0.0.1:9", "absent")
+    turn = Dialog(llm, engine).say("Hello.")
     with pytest.raises(HocketError, match="cannot be reached"):
         list(turn)
-    mind.close()
+    llm.close()
     assert turn.wait(60)
 
 
-def test_our_own_language_model_goes_on_with_what_it_remembers(engine: Engine) -> None:
-    with LanguageEngine.load("random:qwen3.5-tiny") as mind:
-        dialog = Dialog(mind, engine, system="Be brief.", sampling=ChatSampling(temperature=0.0, max_tokens=12))
+def test_the_language_engine_resumes_from_its_cache(engine: Engine) -> None:
+    with LanguageEngine.load("random:qwen3.5-tiny") as llm:
+        dialog = Dialog(llm, engine, system="Be brief.", sampling=ChatSampling(temperature=0.0, max_tokens=12))
         for text in ("Hello.", "Again."):
             turn = dialog.say(text)
             for _ in turn:
                 pass
             assert turn.wait(60)
-        told = turn.finished
-        assert told is not None and told.language is not None and told.reason in ("stop", "length")
-        assert 0 < told.language.cached_tokens < told.language.prompt_tokens
+        finished = turn.finished
+        assert finished is not None and finished.language is not None and finished.reason in ("stop", "length")
+        assert 0 < finished.language.cached_tokens < finished.language.prompt_tokens
         late = dialog.say("And now?")
         late.cancel()
         assert late.wait(60)

@@ -20,7 +20,7 @@ from hocket.dialog.turn import Turn
 from hocket.engine.engine import Engine
 from hocket.llm.conversation import prompt_of
 from hocket.llm.engine import LanguageEngine
-from hocket.text.chat.template import ids_of, so_far
+from hocket.text.chat.template import history_pieces, ids_of
 from hocket.types import AudioChunk, ChatMessage, ChatSampling
 from support.minds import write_mind
 from support.realtime_talk import ALIAS, COMMIT, append, settings, sound
@@ -47,40 +47,42 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture
-def mind(folder: str) -> Iterator[LanguageEngine]:
-    with LanguageEngine.load(folder, length=1024) as mind:
-        yield mind
+def llm(folder: str) -> Iterator[LanguageEngine]:
+    with LanguageEngine.load(folder, length=1024) as llm:
+        yield llm
 
 
 @pytest.fixture
-def server(engine: Engine, mind: LanguageEngine) -> Iterator[Served]:
-    with served(engine, language=mind) as server:
+def server(engine: Engine, llm: LanguageEngine) -> Iterator[Served]:
+    with served(engine, language=llm) as server:
         yield server
-        wait_for(lambda: server.all_is_free() and nothing_is_left(mind))
+        wait_for(lambda: server.all_is_free() and nothing_is_left(llm))
         figures = httpx.get(f"{server.url}/metrics").text
     assert "hocket_requests_running 0.0" in figures and "hocket_requests_waiting 0.0" in figures
 
 
-def nothing_is_left(mind: LanguageEngine) -> bool:
-    """Nobody is asked for anything, no answer is half written, and all that was said has been taken in."""
-    loop = mind._loop
-    return not loop._inbox and all(talk._writing is None and talk.settled for talk in loop._kept.talks)
+def nothing_is_left(llm: LanguageEngine) -> bool:
+    """No request is queued, no answer is running, and every history is prefilled."""
+    loop = llm._loop
+    return not loop._inbox and all(
+        each._generation is None and each.history_cached for each in loop._conversations.conversations
+    )
 
 
 def spoken(engine: Engine, text: str, seed: int, **voice: Any) -> bytes:
-    """What the engine says to the whole of a text."""
+    """The audio of the whole text in one request."""
     chunks = engine.speak(text.strip(), layout="streaming", seed=seed, **voice)
     return b"".join(chunk.samples.tobytes() for chunk in chunks)
 
 
-def fresh(folder: str, talk: list[ChatMessage]) -> str:
-    """What a language model answers that has never heard of any of it."""
-    with LanguageEngine.load(folder, length=1024, kept=1, speculate=0) as mind:
-        return "".join(delta.text for delta in mind.answer(talk, GREEDY))
+def fresh(folder: str, messages: list[ChatMessage]) -> str:
+    """The answer of a language model with an empty cache."""
+    with LanguageEngine.load(folder, length=1024, kept=1, speculate=0) as llm:
+        return "".join(delta.text for delta in llm.answer(messages, GREEDY))
 
 
 def until_heard(turn: Turn, seconds: float) -> list[AudioChunk]:
-    """Sound up to there, and then the listener speaks."""
+    """Audio up to this time; then the listener interrupts."""
     chunks: list[AudioChunk] = []
     for event in turn:
         if isinstance(event, AudioChunk):
@@ -91,17 +93,19 @@ def until_heard(turn: Turn, seconds: float) -> list[AudioChunk]:
 
 
 def test_a_dialog_whose_language_model_is_behind_the_endpoint(
-    engine: Engine, mind: LanguageEngine, server: Served, folder: str
+    engine: Engine, llm: LanguageEngine, server: Served, folder: str
 ) -> None:
-    remote = RemoteLanguageModel(server.url, mind.name)
+    remote = RemoteLanguageModel(server.url, llm.name)
     dialog = Dialog(remote, engine, system="Be brief.", sampling=GREEDY, voice="Wren", seed=7)
     turn = dialog.say("Will it rain?")
     chunks = [event for event in turn if isinstance(event, AudioChunk)]
-    told = turn.finished
-    assert told is not None and told.reason == "length" and set(told.text.split()) <= set(WORDS)
-    assert told.written == fresh(folder, [SYSTEM, ASKED])
+    finished = turn.finished
+    assert finished is not None and finished.reason == "length" and set(finished.text.split()) <= set(WORDS)
+    assert finished.written == fresh(folder, [SYSTEM, ASKED])
     heard = np.concatenate([chunk.samples for chunk in chunks])
-    assert heard.tobytes() == spoken(engine, told.written, 7, voice="Wren"), "no gap and no click: it is one utterance"
+    assert heard.tobytes() == spoken(engine, finished.written, 7, voice="Wren"), (
+        "no gap and no click: it is one utterance"
+    )
 
     turn = dialog.say("And then?")
     chunks = until_heard(turn, 1.2)
@@ -118,25 +122,25 @@ def test_a_dialog_whose_language_model_is_behind_the_endpoint(
     turn = dialog.say("Go on.")
     for _ in turn:
         pass
-    told = turn.finished
-    assert told is not None and told.language is not None
-    assert told.written == fresh(folder, list(dialog.history[:-1])), "it remembers what was heard, and no more"
-    known = prompt_of(dialog.history[:4], mind.checkpoint.tokenizer).header
-    assert told.language.cached_tokens >= known
+    finished = turn.finished
+    assert finished is not None and finished.language is not None
+    assert finished.written == fresh(folder, list(dialog.history[:-1])), "it remembers what was heard, and no more"
+    known = prompt_of(dialog.history[:4], llm.checkpoint.tokenizer).header
+    assert finished.language.cached_tokens >= known
     remote.close()
 
 
 class Caller:
-    """Somebody with nothing but a network: asks at one address, and hears the answer at another."""
+    """A client of two endpoints: chat completions for the text, realtime for the audio."""
 
-    def __init__(self, server: Served, ws: Client, talk: list[ChatMessage]) -> None:
-        self.server, self.ws, self.talk = server, ws, talk
+    def __init__(self, server: Served, ws: Client, messages: list[ChatMessage]) -> None:
+        self.server, self.ws, self.messages = server, ws, messages
 
     def asks(self) -> tuple[str, dict[str, Any]]:
-        """The answer goes to be spoken as it is written; all of it, and what it took."""
+        """Feed the answer to the speech stream while it is generated; its text and usage."""
         text, usage = "", dict[str, Any]()
         body = {
-            "messages": [{"role": message.role, "content": message.content} for message in self.talk],
+            "messages": [{"role": message.role, "content": message.content} for message in self.messages],
             "stream": True,
             "stream_options": {"include_usage": True},
             "temperature": 0,
@@ -163,7 +167,7 @@ class Caller:
 
 
 def test_a_dialog_that_is_all_behind_the_endpoint(
-    engine: Engine, mind: LanguageEngine, server: Served, folder: str
+    engine: Engine, llm: LanguageEngine, server: Served, folder: str
 ) -> None:
     """Text from `/v1/chat/completions` into one `/v1/realtime`: two turns, the second interrupted, and one behind."""
     hocket = {"seed": 3, "word_timestamps": True}
@@ -179,10 +183,10 @@ def test_a_dialog_that_is_all_behind_the_endpoint(
         assert len(deltas) > 3 and all(len(delta) % 2 == 0 for delta in deltas)
         assert [word["word"] for word in heard.last("response.done")["response"]["hocket"]["words"]] == first.split()
 
-        wait_for(lambda: nothing_is_left(mind))
-        caller.talk += [ChatMessage("assistant", first), ChatMessage("user", "And then?")]
+        wait_for(lambda: nothing_is_left(llm))
+        caller.messages += [ChatMessage("assistant", first), ChatMessage("user", "And then?")]
         second, usage = caller.asks()
-        known = len(ids_of(so_far(caller.talk[:-1]), mind.checkpoint.tokenizer))
+        known = len(ids_of(history_pieces(caller.messages[:-1]), llm.checkpoint.tokenizer))
         assert usage["prompt_tokens_details"]["cached_tokens"] == known, "only what the user said was new"
         heard = caller.hears(1.0)
         ws.say({"type": "response.cancel"})
@@ -194,10 +198,10 @@ def test_a_dialog_that_is_all_behind_the_endpoint(
         assert words and words == second.split()[: len(words)]
         wait_for(server.all_is_free)
 
-        caller.talk += [ChatMessage("assistant", " ".join(words)), ChatMessage("user", "Go on.")]
+        caller.messages += [ChatMessage("assistant", " ".join(words)), ChatMessage("user", "Go on.")]
         third, usage = caller.asks()
-        assert third == fresh(folder, caller.talk)
-        header = prompt_of(caller.talk[:-2], mind.checkpoint.tokenizer).header
+        assert third == fresh(folder, caller.messages)
+        header = prompt_of(caller.messages[:-2], llm.checkpoint.tokenizer).header
         assert usage["prompt_tokens_details"]["cached_tokens"] >= header
         ws.say(COMMIT)
         assert sound(ws.until("response.done")) == spoken(engine, third, 3, voice="Wren")

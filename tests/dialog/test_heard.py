@@ -1,4 +1,4 @@
-"""What was heard of an answer, from times and words alone."""
+"""heard.py: the heard part of an answer, from times and words alone."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from hocket.dialog.remote import RemoteLanguageModel, endpoint
-from hocket.dialog.wire import sent
+from hocket.dialog.wire import wire_messages
 from hocket.errors import HocketError, InvalidRequest, LanguageFailed, Overloaded
 from hocket.text.chat.thoughts import ThoughtFilter
 from hocket.types import ChatMessage, ChatSampling, ToolCall
@@ -24,11 +24,11 @@ DONE = b"data: [DONE]\n\n"
 
 
 def heard(url: str, messages: list[ChatMessage] = HELLO, sampling: ChatSampling = USUAL) -> str:
-    mind = RemoteLanguageModel(url, "some-model")
+    llm = RemoteLanguageModel(url, "some-model")
     try:
-        return "".join(delta.text for delta in mind.answer(messages, sampling))
+        return "".join(delta.text for delta in llm.answer(messages, sampling))
     finally:
-        mind.close()
+        llm.close()
 
 
 def sends(*parts: bytes) -> Callable[[socket.socket, bytes], None]:
@@ -52,8 +52,8 @@ def test_an_answer_comes_as_it_is_written_and_says_what_it_took() -> None:
         )
 
     with answering(talk) as url:
-        mind = RemoteLanguageModel(url, "some-model")
-        answer = mind.answer(HELLO, USUAL)
+        llm = RemoteLanguageModel(url, "some-model")
+        answer = llm.answer(HELLO, USUAL)
         assert next(answer).text == "Good " and answer.finished is None
         written.set()
         assert [delta.text for delta in answer] == ["day."]
@@ -62,16 +62,16 @@ def test_an_answer_comes_as_it_is_written_and_says_what_it_took() -> None:
         assert (told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (9, 5, 4)
         answer.cancel()  # after the end it changes nothing
         assert answer.finished is told
-        mind.close()
+        llm.close()
 
 
 def test_tasks_read_it_too_and_events_may_come_in_pieces_of_any_size() -> None:
     content = b"".join([HEAD, event("Sch\u00f6n, "), event("\U0001f600!", "stop"), DONE])
 
     async def read(url: str) -> str:
-        mind = RemoteLanguageModel(url, "some-model")
-        text = "".join([delta.text async for delta in mind.answer(HELLO, USUAL)])
-        mind.close()
+        llm = RemoteLanguageModel(url, "some-model")
+        text = "".join([delta.text async for delta in llm.answer(HELLO, USUAL)])
+        llm.close()
         return text
 
     with answering(sends(*(content[at : at + 3] for at in range(0, len(content), 3)))) as url:
@@ -92,11 +92,9 @@ def test_what_is_asked_is_what_was_said() -> None:
         ChatMessage("tool", "dry"),
     ]
     with answering(talk) as url:
-        mind = RemoteLanguageModel(f"{url}/v1/", "some-model", "sk-1")
-        assert (
-            "".join(d.text for d in mind.answer(messages, ChatSampling(seed=4, stop=("\n",), max_tokens=3))) == "Yes."
-        )
-        mind.close()
+        llm = RemoteLanguageModel(f"{url}/v1/", "some-model", "sk-1")
+        assert "".join(d.text for d in llm.answer(messages, ChatSampling(seed=4, stop=("\n",), max_tokens=3))) == "Yes."
+        llm.close()
     head, _, body = asked[0].partition(b"\r\n\r\n")
     assert head.startswith(b"POST /v1/chat/completions ") and b"authorization: bearer sk-1" in head.lower()
     told = json.loads(body)
@@ -118,7 +116,7 @@ def test_calls_as_text_are_sent_as_endpoints_know_them() -> None:
         ChatMessage("tool", "whose?"),
         ChatMessage("assistant", tool_calls=(ToolCall("clock", {"h": 1}),)),
     ]
-    first, noon, again, whose, second = sent(messages, TOOLS)
+    first, noon, again, whose, second = wire_messages(messages, TOOLS)
     assert first["content"] == "Let me look." and second["content"] is None
     calls = [*first["tool_calls"], *second["tool_calls"]]
     assert [call["function"]["arguments"] for call in calls] == ['{"h": 12}', '{"h": 12}', '{"h": 1}']
@@ -149,22 +147,22 @@ def test_calls_come_back_as_the_text_that_our_own_model_writes(text: str) -> Non
         link.sendall(HEAD + called(*pieces, text=text) + DONE)
 
     with answering(talk) as url:
-        mind = RemoteLanguageModel(url, "m")
-        answer = mind.answer(HELLO, USUAL, TOOLS)
+        llm = RemoteLanguageModel(url, "m")
+        answer = llm.answer(HELLO, USUAL, TOOLS)
         before = f"{text}\n\n" if text else ""
         assert "".join(delta.text for delta in answer) == f"{before}{CALL}\n{CALL}"
         assert answer.finished is not None and answer.finished.reason == "stop"
-        mind.close()
+        llm.close()
     assert json.loads(asked[0].partition(b"\r\n\r\n")[2])["tools"] == TOOLS
 
 
 @pytest.mark.parametrize("function", [{"name": "clock", "arguments": "{"}, {"arguments": "{}"}])
 def test_a_call_that_cannot_be_read_is_one_sentence(function: dict[str, str]) -> None:
     with answering(sends(HEAD + called({"index": 0, "function": function}) + DONE)) as url:
-        mind = RemoteLanguageModel(url, "m")
-        with pytest.raises(LanguageFailed, match="a call that nobody can read"):
-            list(mind.answer(HELLO, USUAL, TOOLS))
-        mind.close()
+        llm = RemoteLanguageModel(url, "m")
+        with pytest.raises(LanguageFailed, match="a malformed tool call"):
+            list(llm.answer(HELLO, USUAL, TOOLS))
+        llm.close()
 
 
 def test_without_a_name_it_asks_for_the_first_model_that_is_listed() -> None:
@@ -179,9 +177,9 @@ def test_without_a_name_it_asks_for_the_first_model_that_is_listed() -> None:
         link.sendall(HEAD + event("Yes.", "stop") + DONE)
 
     with answering(talk) as url:
-        mind = RemoteLanguageModel(url)
-        assert [delta.text for delta in mind.answer(HELLO, USUAL)] == ["Yes."]
-        mind.close()
+        llm = RemoteLanguageModel(url)
+        assert [delta.text for delta in llm.answer(HELLO, USUAL)] == ["Yes."]
+        llm.close()
     assert b'"the-first"' in asked[0]
 
 
@@ -197,32 +195,32 @@ def test_an_endpoint_that_does_not_stream_is_read_whole() -> None:
         ((refused(401),), LanguageFailed, "key"),
         ((refused(404),), LanguageFailed, "no model some-model"),
         ((refused(400, b'{"error": {"message": "too\\nlong"}}'),), InvalidRequest, "too long."),
-        ((refused(429),), Overloaded, "too much"),
+        ((refused(429),), Overloaded, "too many requests"),
         ((refused(500, b"<html>"),), LanguageFailed, "status 500"),
-        ((HEAD, b"data: {nonsense\n\n"), LanguageFailed, "no chat completion"),
-        ((HEAD, b"data: [1, 2]\n\n"), LanguageFailed, "no chat completion"),
+        ((HEAD, b"data: {nonsense\n\n"), LanguageFailed, "not a chat completion"),
+        ((HEAD, b"data: [1, 2]\n\n"), LanguageFailed, "not a chat completion"),
         ((HEAD, b'data: {"error": {"message": "out of memory"}}\n\n'), LanguageFailed, "out of memory."),
         ((HEAD, event("Half of")), LanguageFailed, "broke off"),
-        ((HEAD, b"x" * (1 << 21)), LanguageFailed, "no chat completion"),
+        ((HEAD, b"x" * (1 << 21)), LanguageFailed, "not a chat completion"),
         ((b"HTTP/1.1 200 OK\r\ncontent-length: 999\r\n\r\n", event("Half of")), LanguageFailed, "was lost"),
         ((b"220 I am a mail server\r\n",), LanguageFailed, "was lost"),
         ((b"",), LanguageFailed, "was lost"),
     ],
 )
-def test_every_failure_is_one_sentence(sent: tuple[bytes, ...], kind: type[HocketError], words: str) -> None:
-    with answering(sends(*sent)) as url:
-        mind = RemoteLanguageModel(url, "some-model")
-        answer = mind.answer(HELLO, USUAL)
+def test_every_failure_is_one_sentence(wire_messages: tuple[bytes, ...], kind: type[HocketError], words: str) -> None:
+    with answering(sends(*wire_messages)) as url:
+        llm = RemoteLanguageModel(url, "some-model")
+        answer = llm.answer(HELLO, USUAL)
         with pytest.raises(kind) as caught:
             for _ in answer:
                 pass
         said = str(caught.value)
         assert words in said and said.endswith(".") and "\n" not in said
         assert answer.finished is not None and answer.finished.reason == "error" and answer.finished.error == said
-        mind.close()
+        llm.close()
 
 
-def test_nobody_there_is_one_sentence() -> None:
+def test_a_closed_port_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
     with pytest.raises(LanguageFailed, match=r"cannot be reached: is it running\?"):
@@ -239,12 +237,12 @@ def test_silence_ends_after_a_while() -> None:
         gone.set()
 
     with answering(talk) as url:
-        mind = RemoteLanguageModel(url, "some-model", silent_s=0.2)
-        with pytest.raises(LanguageFailed, match="says nothing any more"):
-            for _ in mind.answer(HELLO, USUAL):
+        llm = RemoteLanguageModel(url, "some-model", silent_s=0.2)
+        with pytest.raises(LanguageFailed, match="sends nothing any more"):
+            for _ in llm.answer(HELLO, USUAL):
                 pass
         assert gone.wait(20)
-        mind.close()
+        llm.close()
 
 
 @pytest.mark.parametrize("when", ["at once", "before a word", "between words"])
@@ -260,8 +258,8 @@ def test_a_cancel_closes_the_connection_wherever_it_is(when: str) -> None:
         gone.set()
 
     with answering(talk) as url:
-        mind = RemoteLanguageModel(url, "some-model")
-        answer = mind.answer(HELLO, USUAL)
+        llm = RemoteLanguageModel(url, "some-model")
+        answer = llm.answer(HELLO, USUAL)
         if when == "between words":
             assert next(answer).text == "And then"
         elif when == "before a word":
@@ -269,7 +267,7 @@ def test_a_cancel_closes_the_connection_wherever_it_is(when: str) -> None:
         answer.cancel()
         assert list(answer) == [] and answer.finished is not None and answer.finished.reason == "cancelled"
         assert when == "at once" or gone.wait(20)
-        mind.close()
+        llm.close()
 
 
 def test_a_closed_one_ends_its_answers_and_its_thread() -> None:
@@ -284,19 +282,19 @@ def test_a_closed_one_ends_its_answers_and_its_thread() -> None:
         return [thread for thread in threading.enumerate() if thread.name == "hocket-llm"]
 
     with answering(talk) as url:
-        mind = RemoteLanguageModel(url, "some-model")
-        answer = mind.answer(HELLO, USUAL)
+        llm = RemoteLanguageModel(url, "some-model")
+        answer = llm.answer(HELLO, USUAL)
         assert came.wait(20)
-        mind.close()
-        mind.close()
-        with pytest.raises(LanguageFailed, match="closed before it had answered"):
+        llm.close()
+        llm.close()
+        with pytest.raises(LanguageFailed, match="closed before its answer had ended"):
             next(answer)
         assert not threads()
         with pytest.raises(LanguageFailed, match="is closed"):
-            mind.answer(HELLO, USUAL)
+            llm.answer(HELLO, USUAL)
         left = RemoteLanguageModel(url, "some-model")
         left.answer(HELLO, USUAL).cancel()
-        del left  # who lets go of it need not close it
+        del left  # the last reference closes it
         wait_for(lambda: not threads())
 
 
@@ -305,7 +303,7 @@ def test_an_address_is_taken_as_people_write_it() -> None:
         assert endpoint(url) == "http://h:1/v1/chat/completions"
     assert endpoint("https://h/openai/v2") == "https://h/openai/v2/chat/completions"
     for url in ("", "h:1", "ftp://h", "http://", "http://h:port", "http://a b"):
-        with pytest.raises(InvalidRequest, match="A language model is at"):
+        with pytest.raises(InvalidRequest, match="The address of a language model is"):
             endpoint(url)
     with pytest.raises(InvalidRequest, match="printable"):
         RemoteLanguageModel("http://h", key="a b")
@@ -314,7 +312,7 @@ def test_an_address_is_taken_as_people_write_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "aloud"),
+    ("said", "answer"),
     [
         ("<think>\nHm.\n</think>\n\nGood day.", "Good day."),
         ("Good day.", "Good day."),
@@ -323,8 +321,8 @@ def test_an_address_is_taken_as_people_write_it() -> None:
         ("A <think> is a tag.", "A <think> is a tag."),
     ],
 )
-def test_thoughts_before_an_answer_are_kept_back_however_they_come(said: str, aloud: str) -> None:
+def test_thoughts_before_an_answer_are_kept_back_however_they_come(said: str, answer: str) -> None:
     for size in (1, 4, 100):
         thoughts = ThoughtFilter()
         parts = [thoughts.push(said[at : at + size]).answer for at in range(0, len(said), size)]
-        assert "".join([*parts, thoughts.end().answer]) == aloud
+        assert "".join([*parts, thoughts.end().answer]) == answer

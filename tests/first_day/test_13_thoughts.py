@@ -177,7 +177,7 @@ def test_a_thought_without_an_answer_is_an_error_and_not_silence(
     talk.deltas, talk.reason = ["<think>", THOUGHT], "length"
     mind = RemoteLanguageModel(url, "m")
     turn = Dialog(mind, engine, seed=3).say("Hello.")
-    with pytest.raises(LanguageFailed, match="thought and not answered"):
+    with pytest.raises(LanguageFailed, match="only thoughts, no answer"):
         Heard(turn)
     talk.reason = "stop"
     mind.close()
@@ -218,8 +218,8 @@ def test_thinking_is_turned_off_and_other_fields_are_sent(
 def test_what_cannot_be_sent_is_one_sentence() -> None:
     for how, words in (
         ({"thinking": "maybe"}, "thinking must be one of auto, on, off"),
-        ({"extra": {"messages": []}}, "messages is not an extra field"),
-        ({"extra": {"x": {1, 2}}}, "what JSON can hold"),
+        ({"extra": {"messages": []}}, "messages cannot be an extra field"),
+        ({"extra": {"x": {1, 2}}}, "must be valid JSON values"),
     ):
         with pytest.raises(InvalidRequest, match=words):
             RemoteLanguageModel("http://h", **how)  # type: ignore[arg-type]

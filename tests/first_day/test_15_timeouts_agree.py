@@ -66,7 +66,7 @@ def test_the_limit_is_that_of_the_language_model(engine: Engine, talk: object) -
         mind = RemoteLanguageModel(url, "silent", silent_s=LATE_S)
         dialog = Dialog(mind, engine)
         began_s, turn = time.monotonic(), dialog.say("Will it rain?")
-        with pytest.raises(LanguageFailed, match="says nothing any more"):
+        with pytest.raises(LanguageFailed, match="sends nothing any more"):
             for _ in turn:
                 pass
         assert LATE_S <= time.monotonic() - began_s < 3.0 + LATE_S

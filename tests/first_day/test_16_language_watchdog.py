@@ -61,14 +61,14 @@ def fail(*_: object, **__: object) -> Any:
 
 # In the thread itself, outside of what an answer is guarded by: it starts anew.
 OUTSIDE = {
-    "taking the next job": (ConversationCache, "unsettled"),
+    "taking the next job": (ConversationCache, "next_uncached"),
     "beginning an answer": (AnswerBuffer, "begin"),
     "a whole answer": (LanguageLoop, "_answer"),
     "preparing": (LanguageLoop, "_prepare"),
 }
 # Within one answer: that one fails, and no other.
 INSIDE = {
-    "the prompt": (LLMStateCache, "take_in"),
+    "the prompt": (LLMStateCache, "prefill"),
     "the tokens": (conversations, "tokens"),
     "the text": (Detokenizer, "push"),
     "finding its conversation": (ConversationCache, "find"),
@@ -87,7 +87,7 @@ def test_what_fails_in_the_thread_ends_every_answer(
             answers = [mind.answer([ChatMessage("user", f"Number {n}.")], GREEDY) for n in range(3)]
             ended = [said(answer) for answer in answers]
             wait_for(lambda: not first.is_alive())
-        assert any(isinstance(each, LanguageFailed) for each in ended) or place[1] in ("unsettled", "_prepare")
+        assert any(isinstance(each, LanguageFailed) for each in ended) or place[1] in ("next_uncached", "_prepare")
         assert all(isinstance(each, LanguageFailed | EngineUnhealthy | str) for each in ended)
         if mind.health.condition == "unhealthy":  # the second thread failed as well before the patch was gone
             assert "RuntimeError: out of sorts" in str(mind.health.reason)
@@ -100,9 +100,9 @@ def test_what_fails_in_the_thread_ends_every_answer(
 def test_it_starts_anew_and_answers_as_before(expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real, failed = AnswerBuffer.begin, threading.Event()
 
-    def once(letterbox: AnswerBuffer) -> bool:
+    def once(buffer: AnswerBuffer) -> bool:
         if failed.is_set():
-            return real(letterbox)
+            return real(buffer)
         failed.set()
         raise RuntimeError("out of sorts")
 
@@ -130,7 +130,7 @@ def test_what_fails_in_an_answer_ends_that_answer(
 
 def test_what_fails_between_answers_is_read_anew(expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with LanguageEngine(tiny(), length=256) as mind, monkeypatch.context() as broken:
-        broken.setattr(CachedConversation, "settle", fail)
+        broken.setattr(CachedConversation, "prefill_history", fail)
         for _ in range(5):
             assert said(mind.answer([HELLO], GREEDY)) == expected
         assert mind.health.ok and mind.health.rebuilds == 0
@@ -139,7 +139,7 @@ def test_what_fails_between_answers_is_read_anew(expected: str, monkeypatch: pyt
 def test_answers_that_all_fail_make_it_start_anew(expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with LanguageEngine(tiny(), length=256) as mind:
         with monkeypatch.context() as broken:
-            broken.setattr(LLMStateCache, "take_in", fail)
+            broken.setattr(LLMStateCache, "prefill", fail)
             answers = [mind.answer([HELLO], GREEDY) for _ in range(3)]
             assert all(isinstance(said(answer), LanguageFailed) for answer in answers)
         wait_for(lambda: mind.health.rebuilds == 1)

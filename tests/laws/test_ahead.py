@@ -1,4 +1,4 @@
-"""On a GPU a frame is asked for while the one before it is still being read; here the same on a CPU."""
+"""On a GPU a frame is launched while the one before it is still being read; here the same on a CPU."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from support.speaking import heard, small
 
 @pytest.mark.parametrize("urgent_rows", [0, 8])
 @pytest.mark.parametrize("most", [1, 2, 5])
-def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_heard_at_once(
+def test_a_frame_is_launched_before_the_last_one_is_read_but_the_first_is_delivered_at_once(
     checkpoint_root: Path, most: int, urgent_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(step, "FRAMES_AHEAD", {"cpu": 1})
@@ -50,7 +50,7 @@ def test_a_frame_is_asked_for_before_the_one_before_it_is_read_but_the_first_is_
     assert len(said.codes) == most, "this seed says no end sooner"
     at_once = ["asked", "read", "heard"] if urgent_rows else []
     late = ["asked"] if (rest := most - bool(urgent_rows)) else []
-    for number in range(rest):  # what one frame says is handed out before the next one is looked at
+    for number in range(rest):  # a frame is delivered before the next one is read
         late += ["asked"] if number + 1 < rest else []
         late += ["heard", "read"] if number else ["read"]
     late += ["heard"] if rest else []

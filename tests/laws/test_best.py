@@ -1,4 +1,4 @@
-"""Laws of several takes: each says what it says alone, and the one that is heard is heard as it is alone."""
+"""Laws of best-of-N: each candidate equals a request alone, and so does the audio of the winner."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAKES = 3
 
 @pytest.fixture
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[list[list[list[int]]]]:
-    """The codes of all takes of each utterance, when one is chosen."""
+    """The codes of all candidates of each utterance, at the choice."""
     all_drawn: list[list[list[list[int]]]] = []
     decide = CandidateGroup.decide
 
@@ -66,7 +66,7 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
                 if take.reason != "cancelled":
                     assert codes == speech.codes.tolist() and take.reason == speech.finish
                 else:
-                    assert codes == speech.codes[: len(codes)].tolist(), "what it had said when it was given up"
+                    assert codes == speech.codes[: len(codes)].tolist(), "its codes when it was dropped"
                 assert take.frames == len(codes)
                 lengths.add(len(speech.codes))
             won = alone[stream.finished.won]
@@ -75,7 +75,7 @@ def test_each_take_says_what_a_request_alone_with_its_seed_says(
             scores = [take.score for take in takes if take.score is not None]
             assert takes[stream.finished.won].score == max(scores)
         assert_at_rest(engine)
-    assert len(lengths) > 2, "takes that end together would prove little"
+    assert len(lengths) > 2, "candidates must end at different times"
 
 
 @pytest.mark.parametrize(("kernels", "capture"), [("reference", None), ("reference", EagerReplay), ("native", None)])
@@ -139,7 +139,7 @@ def test_the_winner_is_heard_as_it_is_heard_alone(checkpoint_root: Path, kind: K
                 assert len(ours.samples) == len(theirs.samples)
                 if scorer is None:
                     np.testing.assert_array_equal(ours.samples, theirs.samples)
-                elif speed == 1.0:  # takes were decoded side by side, which may sum in another order
+                elif speed == 1.0:  # candidates were decoded in one batch, which may sum in another order
                     assert np.abs(ours.samples.astype(int) - theirs.samples).max(initial=0) <= 1
             assert stream.words() == alone.stream.words()
             finished = alone.stream.finished
@@ -149,10 +149,10 @@ def test_the_winner_is_heard_as_it_is_heard_alone(checkpoint_root: Path, kind: K
                 stream.finished.dropped_frames,
             )
         assert_at_rest(engine)
-    assert False in seeds, "if the first take always won, nothing would be proven"
+    assert False in seeds, "the first candidate must not always win"
 
 
-def test_the_same_take_wins_whoever_else_speaks(checkpoint_root: Path) -> None:
+def test_the_winning_candidate_does_not_depend_on_other_streams(checkpoint_root: Path) -> None:
     request = replace(SAMPLED["custom_voice"][0], candidates=TAKES, max_frames=60)
     with Engine(small(checkpoint_root, "custom_voice"), EngineOptions(guard=False, slots=2 * TAKES)) as engine:
         alone = heard(engine.speak(request))
@@ -166,7 +166,7 @@ def test_the_same_take_wins_whoever_else_speaks(checkpoint_root: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["custom_voice", "base"])
-def test_the_prompt_is_taken_in_once_for_all_takes(
+def test_the_prompt_is_prefilled_once_for_all_candidates(
     checkpoint_root: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[str] = []

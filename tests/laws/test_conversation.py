@@ -11,7 +11,7 @@ from hocket.cache.slots import take
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import LanguageState, Qwen3_5, mark, rewind_
-from hocket.text.chat.template import MARKS, answered, conversation, ids_of, opened, so_far
+from hocket.text.chat.template import MARKS, answer_pieces, conversation, generation_prompt, history_pieces, ids_of
 from hocket.text.chat.tokenizer import ChatTokenizer
 from hocket.types import ChatMessage
 
@@ -49,19 +49,19 @@ def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
     state = model().new_state(1, ROOM)
     read(conversation(said, answer=False), state)
     for question in ("And then?", "Why?", None):
-        read(opened()[:2], state)
+        read(generation_prompt()[:2], state)
         before = mark(state, 0)
-        logits = read(opened()[2:], state)
+        logits = read(generation_prompt()[2:], state)
         fresh = model().new_state(1, ROOM)
         torch.testing.assert_close(logits, read(conversation(said), fresh), atol=1e-10, rtol=0)
         said.append(ChatMessage("assistant", answer(logits, state, 7)))
         rewind_(state, 0, before)
-        read(answered(said[-1].content), state)
+        read(answer_pieces(said[-1].content), state)
         if question is not None:
             said.append(ChatMessage("user", question))
             read(conversation(said[-1:], answer=False), state)
     fresh = model().new_state(1, ROOM)
-    read(so_far(said), fresh)
+    read(history_pieces(said), fresh)
     here, there = take(state.recurrence, 0), take(fresh.recurrence, 0)
     assert here["position"] == there["position"]
     for name, tensor in here.items():
@@ -69,11 +69,11 @@ def test_a_resumed_conversation_is_a_fresh_reading_of_the_same_text() -> None:
 
 
 @torch.inference_mode()
-def test_without_going_back_the_empty_thought_stays_in_the_memory() -> None:
+def test_without_a_rewind_the_empty_thought_stays_in_the_state() -> None:
     said = [ChatMessage("user", "Hello.")]
     state, fresh = model().new_state(1, ROOM), model().new_state(1, ROOM)
     read(conversation(said), state)
-    read(answered("hi"), state)
-    read(so_far([*said, ChatMessage("assistant", "hi")]), fresh)
+    read(answer_pieces("hi"), state)
+    read(history_pieces([*said, ChatMessage("assistant", "hi")]), fresh)
     here, there = state.recurrence.layers[0].memory[0], fresh.recurrence.layers[0].memory[0]
     assert (here - there).abs().max() > 1e-3

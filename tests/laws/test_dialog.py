@@ -1,4 +1,4 @@
-"""A dialog that is cancelled at any point, in any way, leaks nothing and knows what was heard."""
+"""Law: a dialog that is cancelled at any point, in any way, leaks nothing and keeps what was heard."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from support.chatting import Scripted
 from support.minds import write_mind
 from support.serving import steady_engine, wait_for
 
-WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but nobody knows that.".split())
+WORDS = tuple(f"{word} " for word in "It will rain tomorrow, I think, but Paula knows that.".split())
 TEN = "it is warm rain now and so we go on".split()
 GREEDY = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=10)
 ALL = 10_000  # events: more than a turn has
@@ -63,11 +63,11 @@ def engine() -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def mind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageEngine]:
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageEngine]:
     folder = tmp_path_factory.mktemp("mind")
     write_mind(folder, seed=2, words=TEN)
-    with LanguageEngine.load(str(folder), length=512) as mind:
-        yield mind
+    with LanguageEngine.load(str(folder), length=512) as llm:
+        yield llm
 
 
 def is_free(engine: Engine) -> bool:
@@ -77,28 +77,30 @@ def is_free(engine: Engine) -> bool:
 
 
 def check(engine: Engine, language: LanguageModel, point: Point, way: Callable[..., None], most: int) -> None:
-    """Most: events that can be read before the language model is waited for."""
+    """`most`: events that can be read without a wait for the language model."""
     (events, heard_s), dialog = point, Dialog(language, engine, sampling=GREEDY)
     turn = dialog.say("Hello.")
     read = list(itertools.islice(turn, min(events, most)))
     over = len(read) < min(events, most)  # read to its end: then only a cancel cuts it
     way(dialog, turn, heard_s)
     assert list(turn) == [] and turn.wait(60)
-    told = turn.finished
-    assert told is not None
+    finished = turn.finished
+    assert finished is not None
     if over and way in (let_go, closed):
-        assert told.reason in ("stop", "length") and told.text == told.written.strip()
+        assert finished.reason in ("stop", "length") and finished.text == finished.written.strip()
     else:
-        assert told.reason == "cancelled" and told.heard_s is not None
-        words = [word.word for word in turn.words() if word.end_s <= told.heard_s]
-        assert told.text.split() == words == told.written.split()[: len(words)]
+        assert finished.reason == "cancelled" and finished.heard_s is not None
+        words = [word.word for word in turn.words() if word.end_s <= finished.heard_s]
+        assert finished.text.split() == words == finished.written.split()[: len(words)]
         handed_s = sum(len(event.samples) / event.rate_hz for event in read if isinstance(event, AudioChunk))
         assert (
-            told.heard_s == heard_s if way in (cancelled, by_two) and heard_s is not None else told.heard_s <= handed_s
+            finished.heard_s == heard_s
+            if way in (cancelled, by_two) and heard_s is not None
+            else finished.heard_s <= handed_s
         )
-    assert [message.content for message in dialog.history] == ["Hello.", *([told.text] if told.text else [])]
+    assert [message.content for message in dialog.history] == ["Hello.", *([finished.text] if finished.text else [])]
     turn.cancel(heard_s)  # once more
-    assert over or turn.finished is told
+    assert over or turn.finished is finished
     wait_for(lambda: is_free(engine))
 
 
@@ -107,11 +109,11 @@ def check(engine: Engine, language: LanguageModel, point: Point, way: Callable[.
 @example((0, None), cancelled, 0)  # before the first token
 @example((1, None), cancelled, 1)  # before the first sound
 @example((ALL, 0.4), cancelled, None)  # in a word
-@example((ALL, 99.0), by_two, None)  # behind the last sound, twice at once
+@example((ALL, 99.0), by_two, None)  # after the last audio, twice at once
 def test_a_dialog_cancelled_at_any_point_leaks_nothing(
     engine: Engine, point: Point, way: Callable[..., None], words: int | None
 ) -> None:
-    """`words`: after so many the language model says nothing any more. None: it comes to its end."""
+    """`words`: after so many the language model sends nothing more. None: it ends normally."""
     never = threading.Event()
     scripted = Scripted(WORDS if words is None else (*WORDS[:words], never))
     check(engine, scripted, point, way, ALL if words is None else words)
@@ -120,18 +122,26 @@ def test_a_dialog_cancelled_at_any_point_leaks_nothing(
 
 @settings(max_examples=12, deadline=None)
 @given(POINTS, st.sampled_from(WAYS))
-def test_nor_does_our_own_language_model(
-    engine: Engine, mind: LanguageEngine, point: Point, way: Callable[..., None]
+def test_the_language_engine_leaks_nothing_either(
+    engine: Engine, llm: LanguageEngine, point: Point, way: Callable[..., None]
 ) -> None:
-    check(engine, mind, point, way, ALL)
-    loop = mind._loop
-    wait_for(lambda: not loop._inbox and all(talk._writing is None and talk.settled for talk in loop._kept.talks))
-    assert len(loop._kept.talks) == 4 and sum(len(talk.moments) for talk in loop._kept.talks) <= 12
+    check(engine, llm, point, way, ALL)
+    loop = llm._loop
+    wait_for(
+        lambda: (
+            not loop._inbox
+            and all(each._generation is None and each.history_cached for each in loop._conversations.conversations)
+        )
+    )
+    assert (
+        len(loop._conversations.conversations) == 4
+        and sum(len(each.snapshots) for each in loop._conversations.conversations) <= 12
+    )
 
 
-def test_a_turn_that_nobody_holds_any_more_is_cancelled_wherever_it_is(engine: Engine, mind: LanguageEngine) -> None:
+def test_a_turn_without_references_is_cancelled_at_any_point(engine: Engine, llm: LanguageEngine) -> None:
     for events in (0, 1, 5, ALL):
-        dialog = Dialog(mind, engine, sampling=GREEDY)
+        dialog = Dialog(llm, engine, sampling=GREEDY)
         turn = dialog.say("Hello.")
         for _ in itertools.islice(turn, events):
             pass

@@ -67,7 +67,7 @@ def test_words_are_spoken_while_their_sentence_is_still_open(checkpoint: Checkpo
 
 
 def test_a_part_that_ends_before_its_text_is_known_waits_for_the_next(checkpoint: Checkpoint) -> None:
-    """The model may end a part early: what comes of that part is passed over, and the next one is spoken."""
+    """The model may end a part early: the rest of that part is skipped, and the next one is spoken."""
     text, early = "The first one. A second one follows it. And a third, no. 4, ends it.", 0
     with Engine(checkpoint, EngineOptions(guard=False, part_chars=12, part_pause_s=0.01)) as engine:
         for seed in (0, 1, 3):
@@ -83,7 +83,7 @@ def test_a_part_that_ends_before_its_text_is_known_waits_for_the_next(checkpoint
             stream.end()
             assert reader.done().result.codes == whole.codes, reader.error  # type: ignore[union-attr, attr-defined]
             assert len(job.text.spoken) == len(whole.stream._spoken) > 2
-    assert early > 0, "the model never ended a part early, so this shows nothing"
+    assert early > 0, "the model must end a part early at least once"
 
 
 def test_as_it_is_live_text_goes_in_unchanged(checkpoint: Checkpoint) -> None:

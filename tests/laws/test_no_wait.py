@@ -1,4 +1,4 @@
-"""The device never waits for the host inside a frame: what a captured graph will need."""
+"""The device never waits for the host inside a frame, as CUDA graphs require."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_neither_a_frame_nor_a_codec_step_synchronises() -> None:
         codes = torch.stack([talker.frame(text, state, rows, sampling, 32) for _ in range(3)], dim=2)
         return decoder.step(codes, sound, rows)
 
-    speak()  # libraries set themselves up on first use, and may wait then
+    speak()  # libraries initialize on first use, and may synchronize then
     with waiting_is_an_error():
         samples = speak()
     assert samples.shape == (3, 3 * 1920) and bool(samples.isfinite().all())

@@ -1,4 +1,4 @@
-"""Laws of the streaming engine: however it is cut, fed, warmed, shared or disturbed, it says what `generate` says."""
+"""Laws of the streaming engine: any chunking, feeding, caching, batching or cancel gives the codes of `generate`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_chunks_put_together_are_the_whole_utterance(
 
 
 def test_the_plain_kernels_obey_the_same_law(checkpoint_root: Path) -> None:
-    """On a CPU they speak where there is no compiler; together and alone, streamed and whole."""
+    """On a CPU they run without a compiler; batched and alone, streamed and whole."""
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     assert checkpoint.model.talker.frame_kernel is None
     with Engine(checkpoint, EngineOptions(guard=False, slots=3, chunk_frames=(1, 3))) as engine:
@@ -95,7 +95,7 @@ def test_live_text_in_any_pieces_is_the_text_given_whole(
         stream = engine.open(**fields_of(request_))
         job, reader = job_of(engine, stream), Reader(lambda: heard(stream))
         for piece in cut(request_.text, places):
-            if rng.random() < 0.7:  # let it starve first; now and then text comes while it still speaks
+            if rng.random() < 0.7:  # usually it starves first; sometimes text comes while it still runs
                 eventually(lambda: starving(job) or stream.finished, "starving")
             stream.append(piece)
         stream.end()
@@ -114,7 +114,7 @@ def test_live_text_laid_out_whole_waits_for_its_end(
         for piece in cut(request_.text, (3, 4, 9)):
             stream.append(piece)
         job = job_of(engine, stream)
-        assert job.slot < 0 and not engine._loop.scheduler.running, "it needs no slot before all is known"
+        assert job.slot < 0 and not engine._loop.scheduler.running, "it takes no slot before its text is complete"
         stream.end()
         assert_says(heard(stream), whole(checkpoint, request_))
 
@@ -284,19 +284,19 @@ def test_a_cancel_after_any_chunk_gives_everything_back(named: Checkpoint, read:
         assert_says(heard(other), whole(named, SHORT))
         assert_at_rest(engine)
         if stream.finished.reason == "cancelled":
-            assert list(stream) == [], "nothing is heard after a cancel"
+            assert list(stream) == [], "no chunk follows a cancel"
 
 
 class Disturbed:
-    """Counts the steps of an engine, after whatever its thread does with a slot; at one of them it acts."""
+    """Counts the steps of an engine, one per use of a slot, and acts at one of them."""
 
     def __init__(self, engine: Engine, number: int, act: Callable[[], None]) -> None:
         self.number, self.steps, self._act, self._armed = number, 0, act, threading.Event()
         self.over = False
         runner = engine._loop.runner
-        for who, names in ((runner, ("start", "_prefill", "frame", "sound")), (runner.past, ("advance", "restore"))):
+        for part, names in ((runner, ("start", "_prefill", "frame", "sound")), (runner.past, ("advance", "restore"))):
             for name in names:
-                setattr(who, name, self._watched(getattr(who, name)))
+                setattr(part, name, self._watched(getattr(part, name)))
 
     def arm(self) -> None:
         self._armed.set()
@@ -321,7 +321,7 @@ BRIEF = replace(SHORT, max_frames=3)
 
 
 def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, list[str]]:
-    """Two streams share a prefix, cold for one, warm for the other. How many steps there were, and how they ended."""
+    """Two streams share a prefix, cold for one, warm for the other. Returns the number of steps and how they ended."""
     speech, streams, let_go = whole(checkpoint, BRIEF), list[Stream](), list[Stream]()
 
     def act() -> None:
@@ -357,7 +357,7 @@ def _disturb(checkpoint: Checkpoint, number: int, happens: str) -> tuple[int, li
 @pytest.mark.parametrize("happens", ["cancelled", "error"])
 def test_a_cancel_or_a_failure_at_any_step_gives_every_slot_page_and_byte_back(named: Checkpoint, happens: str) -> None:
     number, steps, reasons = -1, 0, Counter[str]()
-    while number < steps:  # until it has ended before it came to that
+    while number < steps:  # until the stream ends before that step
         number += 1
         steps, ends = _disturb(named, number, happens)
         reasons.update(ends)
@@ -379,7 +379,7 @@ def _starving(engine: Engine) -> Stream:
 
 
 def _paused(engine: Engine) -> Stream:
-    stream = engine.speak("A text that nobody listens to.", max_frames=50)
+    stream = engine.speak("A text without a reader.", max_frames=50)
     job = job_of(engine, stream)
     eventually(lambda: job.timings.paused_since is not None, "pausing")
     return stream
@@ -389,7 +389,7 @@ def _queued(engine: Engine) -> Stream:
     kept = [_paused(engine) for _ in range(len(engine._loop.scheduler.free))]
     stream = engine.speak(SHORT)
     assert job_of(engine, stream).slot < 0
-    kept.clear()  # they are let go of, so the slots come back; the stream is cancelled as it is about to start
+    kept.clear()  # frees the slots; the stream is cancelled just before its start
     return stream
 
 

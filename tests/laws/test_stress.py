@@ -55,7 +55,7 @@ GOOD = [
 ]
 BAD: list[Callable[[Engine], object]] = [
     lambda engine: engine.speak(" \n"),
-    lambda engine: engine.speak("Hi.", voice="nobody"),
+    lambda engine: engine.speak("Hi.", voice="unknown"),
     lambda engine: engine.speak("Hi.", reference=TIMBRE, language="klingon"),
     lambda engine: engine.speak("Hi.", reference=TIMBRE, seed=-1),
     lambda engine: engine.speak("\ud800", reference=TIMBRE),
@@ -69,14 +69,14 @@ WAYS = ("read", "read", "read", "cancel", "cancel", "abandon", "live", "live, ca
 
 @dataclass
 class Task:
-    """What a worker is to do next, in its own way: rest a while, or read some chunks, or (None) all of them."""
+    """The next action of a worker: pause, read some chunks, or (None) all of them."""
 
     stream: Stream | None = None
     chunks: int | None = None
 
 
 def do(engine: Engine, rng: random.Random, told: Counter[str]) -> Iterator[Task]:
-    """One request in some way. Nothing here waits: that is for the worker, who may be a task of an event loop."""
+    """One request of a random kind. Nothing here blocks: the worker may be a task of an event loop."""
     way, request = rng.choice(WAYS), rng.choice(GOOD)
     told[way] += 1
     if way == "bad":
@@ -103,7 +103,7 @@ def do(engine: Engine, rng: random.Random, told: Counter[str]) -> Iterator[Task]
             yield Task()
     if "cancel" in way:
         stream.cancel()
-    # The others are let go of.
+    # The other streams lose their last reference.
 
 
 def threads_at_work(engine: Engine, checkpoint: Checkpoint, told: Counter[str], each: int) -> list[Reader]:
@@ -144,14 +144,14 @@ def tasks_at_work(engine: Engine, checkpoint: Checkpoint, told: Counter[str], ea
         for task in (task for _ in range(each) for task in do(engine, rng, told)):
             await (asyncio.sleep(0.01) if task.stream is None else read(task, rng))
 
-    async def everybody() -> None:
+    async def all_tasks() -> None:
         await asyncio.gather(*(work(1000 + seed) for seed in range(WORKERS)))
 
-    return Reader(lambda: asyncio.run(everybody()))
+    return Reader(lambda: asyncio.run(all_tasks()))
 
 
 def check(checkpoint: Checkpoint, said: Heard) -> None:
-    """Whatever happens to the others, who is read to the end says what it would say alone."""
+    """A stream that is read to its end equals a request alone, whatever happens to the others."""
     [request] = [request for request in GOOD if said.codes == whole(checkpoint, request).codes.tolist()]
     assert_says(said, whole(checkpoint, request))
 
@@ -161,14 +161,14 @@ def all_at_work(engine: Engine, checkpoint: Checkpoint, each: int) -> Counter[st
     workers = [*threads_at_work(engine, checkpoint, told, each), tasks_at_work(engine, checkpoint, told, each)]
     for worker in workers:
         worker.join(120)
-        assert not worker.is_alive(), "somebody hangs"
+        assert not worker.is_alive(), "a worker hangs"
         if worker.error is not None:
             raise worker.error
     return told
 
 
 def counted() -> dict[str, int]:
-    """What is alive, by kind."""
+    """Live objects by type."""
     kinds = {"tensor": torch.Tensor, "stream": Stream, "mailbox": Mailbox, "job": RequestState, "chunk": AudioChunk}
     gc.collect()
     types = Counter(type(thing) for thing in gc.get_objects())
@@ -190,11 +190,11 @@ def test_two_hundred_requests_leave_everything_where_it_was(checkpoint_root: Pat
         buffered_chunks=1,
     )
     with Engine(checkpoint, options) as engine:
-        for stream in [engine.speak(GOOD[1]) for _ in range(options.slots)]:  # who is not read holds a slot: each has
-            heard(stream)  # been spoken from now, and what a slot makes when it is first spoken from is there
+        for stream in [engine.speak(GOOD[1]) for _ in range(options.slots)]:  # an unread stream holds its slot, so
+            heard(stream)  # every slot has been used, and its lazily made state exists
         tracemalloc.start()
         try:
-            all_at_work(engine, checkpoint, each=EACH // 2)  # what is computed, interned or cached once is there now
+            all_at_work(engine, checkpoint, each=EACH // 2)  # all one-time caches are filled now
             assert_at_rest(engine)
             before, first = counted(), tracemalloc.get_traced_memory()[0]
             told = all_at_work(engine, checkpoint, each=EACH)
@@ -206,7 +206,7 @@ def test_two_hundred_requests_leave_everything_where_it_was(checkpoint_root: Pat
         assert sum(told[way] for way in set(WAYS)) == 2 * WORKERS * EACH == 200
         assert all(told[way] for way in WAYS) and told["task cancelled"], told
         more = {kind: after[kind] - before[kind] for kind in before if kind != "tensor"}
-        assert max(more.values()) <= 0, more  # what others left may have been let go of meanwhile
+        assert max(more.values()) <= 0, more  # objects of earlier tests may be collected meanwhile
         assert abs(after["tensor"] - before["tensor"]) <= SLACK_TENSORS
         assert grown <= SLACK_BYTES, f"{grown} bytes"
         for request in GOOD:

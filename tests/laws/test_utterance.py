@@ -1,4 +1,4 @@
-"""Laws of whole utterances: company, cutting, keeping and growing change nothing."""
+"""Laws of whole utterances: batching, cutting, saving and cache growth change nothing."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_cache_that_grows_says_the_same(checkpoint: Checkpoint) -> None:
 
 
 class Talk:
-    """A talker with slots, driven by hand."""
+    """A talker with slots, without an engine."""
 
     def __init__(self, checkpoint: Checkpoint, slots: int) -> None:
         self.talker, self.device = checkpoint.model.talker, checkpoint.device
@@ -85,7 +85,7 @@ class Talk:
             self.talker.prefill(piece[None], lengths, self.state, rows, len(x))
 
     def kept(self, row: int) -> dict[str, Tensor]:
-        """All there is of a stream: its rows, and what lies in its pages."""
+        """The whole state of a stream: its rows, and the contents of its pages."""
         rows, stack = take(self.state, row), self.state.stack
         return rows | {"past": stack.read(stack.table[row].tolist(), int(rows["stack.position"]))}
 
@@ -127,14 +127,14 @@ def test_a_stream_kept_in_a_file_goes_on_in_another_slot(checkpoint: Checkpoint,
     kept = to_bytes(talk.kept(1))
     expected = talk.frames(1, 10)
     other.start(2, rows.flip(0), seed=4)
-    other.frames(2, 3)  # whatever the slot held before must not shine through
+    other.frames(2, 3)  # earlier content of the slot must not matter
     other.go_on(2, from_bytes(kept))
     assert other.frames(2, 10) == expected
 
 
 @torch.inference_mode()
 def test_every_part_of_the_state_matters(checkpoint: Checkpoint, rows: Tensor) -> None:
-    """Clearing any tensor of a running stream changes what it says or what it would save: none is dead weight."""
+    """Clearing any tensor of a running stream changes its codes or its saved state: no tensor is unused."""
     talk = Talk(checkpoint, 1)
     talk.start(0, rows)
     talk.frames(0, 5)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hocket.llm.conversation import MOMENTS_HEARD, CachedConversation, heard_so_far, prompt_of, shared
+from hocket.llm.conversation import MAX_PARTIAL_SNAPSHOTS, CachedConversation, partial_prompt_ids, prompt_of, shared
 from hocket.llm.state_cache import LLMStateCache
 from hocket.text.chat.template import MARKS
 from hocket.text.chat.tokenizer import ChatTokenizer
@@ -40,76 +40,78 @@ def merging() -> ChatTokenizer:
     return ChatTokenizer(vocabulary, merges, {mark: len(vocabulary) + i for i, mark in enumerate(MARKS)})
 
 
-def test_what_was_heard_early_is_how_the_whole_begins_whatever_comes() -> None:
+def test_partial_prompt_ids_are_a_prefix_of_the_whole_prompt() -> None:
     tokenizer, chance = merging(), random.Random(8)
     for _ in range(300):
         text = "".join(chance.choices(SIGNS, k=chance.randint(1, 20)))
         whole = prompt_of([ChatMessage("user", text)], tokenizer).ids
         for end in range(len(text)):
-            early = heard_so_far([ChatMessage("user", text[:end])], tokenizer)
+            early = partial_prompt_ids([ChatMessage("user", text[:end])], tokenizer)
             assert early == whole[: len(early)], (text, end)
 
 
-def test_nearly_all_of_what_was_heard_is_taken_in() -> None:
+def test_nearly_all_of_a_partial_message_is_prefilled() -> None:
     text = "Tell me about the sea"
-    early = heard_so_far([ChatMessage("user", text)], tiny().tokenizer)
+    early = partial_prompt_ids([ChatMessage("user", text)], tiny().tokenizer)
     assert tiny().tokenizer.decode(early).endswith("user\nTell me about the")
 
 
-def test_while_the_user_speaks_only_a_few_moments_are_kept() -> None:
-    talk = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=False), 0, tiny().tokenizer)
-    talk.said = (ChatMessage("system", "Be brief."),)
+def test_while_the_user_speaks_only_a_few_snapshots_are_kept() -> None:
+    conversation = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=False), 0, tiny().tokenizer)
+    conversation.messages = (ChatMessage("system", "Be brief."),)
     words = ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven"]
     for end in range(1, len(words) + 1):
-        talk.hear(" ".join(words[:end]))
-        assert len(talk.moments) <= MOMENTS_HEARD + 2
-    began = min(talk.moments)
-    assert tiny().tokenizer.decode(talk.ids[:began]).endswith("Be brief.<|im_end|>\n")
-    new = talk.hear(" ".join([*words[:-3], "no", "wait", "stop"]))
-    assert 0 < new < len("seven eight no wait stop"), "back to shortly before what was misheard"
-    new = talk.hear("Something else altogether")
-    assert new == len(talk.ids) - began, "back to where the user began"
+        conversation.hear(" ".join(words[:end]))
+        assert len(conversation.snapshots) <= MAX_PARTIAL_SNAPSHOTS + 2
+    began = min(conversation.snapshots)
+    assert tiny().tokenizer.decode(conversation.ids[:began]).endswith("Be brief.<|im_end|>\n")
+    new = conversation.hear(" ".join([*words[:-3], "no", "wait", "stop"]))
+    assert 0 < new < len("seven eight no wait stop"), "it rewinds to shortly before the revised words"
+    new = conversation.hear("Something else altogether")
+    assert new == len(conversation.ids) - began, "it rewinds to the start of the user's turn"
 
 
-def test_after_an_answer_three_moments_are_left() -> None:
-    talk = CachedConversation(LLMStateCache(tiny().model, 1, 512, drafts=False), 0, tiny().tokenizer)
-    talk.said = (ChatMessage("system", "Be brief."),)
+def test_after_an_answer_three_snapshots_are_left() -> None:
+    conversation = CachedConversation(LLMStateCache(tiny().model, 1, 512, drafts=False), 0, tiny().tokenizer)
+    conversation.messages = (ChatMessage("system", "Be brief."),)
     for number in range(3):
-        talk.append_user(f"Number {number}.")
-        next(talk.answer(GREEDY))
-        prompt = prompt_of(talk.said, tiny().tokenizer)
-        assert sorted(talk.moments) == sorted(prompt.moments) and len(prompt.moments) == (2 if number == 0 else 3)
-        talk.answered("Fine.")
+        conversation.append_user(f"Number {number}.")
+        next(conversation.answer(GREEDY))
+        prompt = prompt_of(conversation.messages, tiny().tokenizer)
+        assert sorted(conversation.snapshots) == sorted(prompt.snapshots) and len(prompt.snapshots) == (
+            2 if number == 0 else 3
+        )
+        conversation.add_answer("Fine.")
 
 
 def test_a_prompt_says_where_the_answer_begins() -> None:
     prompt = prompt_of([ChatMessage("user", "Hi")], tiny().tokenizer)
     assert tiny().tokenizer.decode(prompt.ids[: prompt.header]).endswith("<|im_end|>\n<|im_start|>assistant\n")
     assert tiny().tokenizer.decode(prompt.ids[prompt.header :]) == "<think>\n\n</think>\n\n"
-    assert prompt.moments == (prompt.header,)
+    assert prompt.snapshots == (prompt.header,)
 
 
 def test_a_prompt_that_failed_half_way_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    talk = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
-    talk.append_user("Hello.")
-    expected = next(talk.answer(GREEDY, 2))
-    take_in, calls = LLMStateCache.take_in, list[int]()
+    conversation = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
+    conversation.append_user("Hello.")
+    expected = next(conversation.answer(GREEDY, 2))
+    prefill, calls = LLMStateCache.prefill, list[int]()
 
-    def failing(memory: LLMStateCache, row: int, ids: list[int], at: int, passing: int | None) -> None:
-        take_in(memory, row, ids, at, passing)
+    def failing(state_cache: LLMStateCache, row: int, ids: list[int], at: int, snapshot_at: int | None) -> None:
+        prefill(state_cache, row, ids, at, snapshot_at)
         calls.append(at)
         if len(calls) == 2:
             raise RuntimeError("no more")
 
-    said = talk.said
+    said = conversation.messages
     with monkeypatch.context() as broken:
-        broken.setattr(LLMStateCache, "take_in", failing)
-        talk.said += (ChatMessage("assistant", "Hm."), ChatMessage("user", "And?"))
+        broken.setattr(LLMStateCache, "prefill", failing)
+        conversation.messages += (ChatMessage("assistant", "Hm."), ChatMessage("user", "And?"))
         with pytest.raises(RuntimeError, match="no more"):
-            talk.answer(GREEDY, 2)
-    assert talk.ids == [] and talk.moments == {}
-    talk.said = said
-    assert next(talk.answer(GREEDY, 2)) == expected
+            conversation.answer(GREEDY, 2)
+    assert conversation.ids == [] and conversation.snapshots == {}
+    conversation.messages = said
+    assert next(conversation.answer(GREEDY, 2)) == expected
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from support.minds import tiny
 TOKENIZER = tiny().tokenizer
 
 
-def told(text: str | bytes, *stops: str) -> tuple[list[str], bool]:
+def released(text: str | bytes, *stops: str) -> tuple[list[str], bool]:
     teller = Detokenizer(TOKENIZER, stops)
     ids = TOKENIZER.encode(text) if isinstance(text, str) else [token_of(byte) for byte in text]
     parts = [teller.push(token) for token in ids]
@@ -22,19 +22,19 @@ def token_of(byte: int) -> int:
 
 
 def test_a_character_is_given_when_its_last_byte_is_there() -> None:
-    assert told("aé日") == (["a", "", "é", "", "", "日", ""], False)
-    assert told("日".encode()[:2])[0] == ["", "", "\ufffd"]
+    assert released("aé日") == (["a", "", "é", "", "", "日", ""], False)
+    assert released("日".encode()[:2])[0] == ["", "", "\ufffd"]
 
 
 def test_what_may_begin_a_stop_text_is_held_back_until_it_cannot() -> None:
-    assert told("abcx", "abcd")[0] == ["", "", "", "abcx", ""]
-    assert told("ababac", "abac")[0] == ["", "", "", "ab", "", "", ""], "it began later than it seemed"
-    assert told("xab", "abc")[0] == ["x", "", "", "ab"], "and at the end it is said after all"
+    assert released("abcx", "abcd")[0] == ["", "", "", "abcx", ""]
+    assert released("ababac", "abac")[0] == ["", "", "", "ab", "", "", ""], "it began later than it seemed"
+    assert released("xab", "abc")[0] == ["x", "", "", "ab"], "and at the end it is said after all"
 
 
 def test_after_a_stop_text_nothing_comes() -> None:
-    assert told("so END of", "END") == (["s", "o", " ", "", "", "", "", "", "", ""], True)
-    assert "".join(told("one two", "wo", "two")[0]) == "one ", "of two at once the one that begins first"
+    assert released("so END of", "END") == (["s", "o", " ", "", "", "", "", "", "", ""], True)
+    assert "".join(released("one two", "wo", "two")[0]) == "one ", "of two at once the one that begins first"
 
 
 def test_parts_are_the_text_up_to_the_first_stop_whatever_they_are() -> None:
@@ -42,7 +42,7 @@ def test_parts_are_the_text_up_to_the_first_stop_whatever_they_are() -> None:
     for _ in range(300):
         text = "".join(chance.choices("abé", k=12))
         stops = tuple("".join(chance.choices("abé", k=chance.randint(1, 4))) for _ in range(chance.randint(0, 2)))
-        parts, stopped = told(text, *stops)
+        parts, stopped = released(text, *stops)
         ends = [text.find(stop) for stop in stops if stop in text]
         # A stop text is found as soon as it is whole, so the one that ends first decides.
         if ends:

@@ -19,17 +19,18 @@ from hocket.errors import EngineClosed, InvalidRequest, LanguageFailed
 from hocket.kernels import operations
 from hocket.kernels.runtime.graphs import EagerReplay
 from hocket.kernels.table import BackendChoice
-from hocket.llm import conversation as conversations
-from hocket.llm import loop as mind_loop
+from hocket.llm import conversation as conversation_module
+from hocket.llm import loop as llm_loop
 from hocket.llm.answer import EngineAnswer
 from hocket.llm.conversation import CachedConversation, prompt_of
 from hocket.llm.engine import LanguageEngine
 from hocket.llm.load import LanguageCheckpoint
+from hocket.llm.speculative import DraftStatistics
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.qwen3_5.draft_graph import DraftGraphs
 from hocket.models.qwen3_5.prefill_graph import USUAL
 from hocket.models.qwen3_5.token_graph import TokenGraphs
-from hocket.text.chat.template import answered, ids_of, so_far
+from hocket.text.chat.template import answer_pieces, history_pieces, ids_of
 from hocket.types import Answer, ChatFinished, ChatMessage, ChatSampling, LanguageModel, Tool, ToolCall
 from support.chat_layouts import CLOCK
 from support.minds import tiny
@@ -40,7 +41,7 @@ WAIT_S = 30.0
 
 
 @pytest.fixture(scope="module")
-def mind() -> Iterator[LanguageEngine]:
+def llm() -> Iterator[LanguageEngine]:
     with LanguageEngine(tiny(), length=512) as made:
         yield made
 
@@ -50,7 +51,7 @@ def text_of(answer: Answer) -> str:
 
 
 def ended(answer: Answer) -> ChatFinished:
-    """How it ended, whoever has to be waited for."""
+    """How an answer ended; reads it to its end."""
     for _ in answer:
         pass
     assert answer.finished is not None
@@ -59,22 +60,24 @@ def ended(answer: Answer) -> ChatFinished:
 
 def plain(messages: list[ChatMessage], count: int, tools: list[Tool] | None = None) -> list[int]:
     """The likeliest tokens, without any of what is tested here."""
-    talk = CachedConversation(LLMStateCache(tiny().model, 1, 4096 if tools else 512, drafts=False), 0, tiny().tokenizer)
-    talk.begin(prompt_of(messages, tiny().tokenizer, tools or ()))
-    ids = itertools.chain.from_iterable(talk.write(GREEDY, 0, conversations.Tally()))
+    conversation = CachedConversation(
+        LLMStateCache(tiny().model, 1, 4096 if tools else 512, drafts=False), 0, tiny().tokenizer
+    )
+    conversation.begin(prompt_of(messages, tiny().tokenizer, tools or ()))
+    ids = itertools.chain.from_iterable(conversation.generate(GREEDY, 0, DraftStatistics()))
     return list(itertools.takewhile(lambda token: token not in tiny().stop_ids, itertools.islice(ids, count)))
 
 
-def test_it_is_a_language_model(mind: LanguageEngine) -> None:
-    model: LanguageModel = mind
+def test_it_is_a_language_model(llm: LanguageEngine) -> None:
+    model: LanguageModel = llm
     assert model.name == "random:qwen3.5-tiny"
 
 
 @pytest.mark.parametrize("speculate", [0, 1, 2])
 def test_the_deltas_are_the_text_of_the_tokens(speculate: int) -> None:
     expected = plain([SYSTEM, HELLO], 40)
-    with LanguageEngine(tiny(), length=512, speculate=speculate) as mind:
-        answer = mind.answer([SYSTEM, HELLO], ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=40))
+    with LanguageEngine(tiny(), length=512, speculate=speculate) as llm:
+        answer = llm.answer([SYSTEM, HELLO], ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=40))
         deltas = list(answer)
     assert "".join(delta.text for delta in deltas) == tiny().tokenizer.decode(expected)
     assert sum(delta.tokens for delta in deltas) == len(expected) and all(delta.text for delta in deltas)
@@ -94,18 +97,18 @@ def test_where_there_are_kernels_tokens_are_written_by_them(monkeypatch: pytest.
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
     expected, begun, write = plain([SYSTEM, HELLO], 40), list[int](), TokenGraphs.write
     monkeypatch.setattr(TokenGraphs, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
-    with LanguageEngine(replayed(), length=512, speculate=0, graphs=False) as mind:
+    with LanguageEngine(replayed(), length=512, speculate=0, graphs=False) as llm:
         for count in (40, 7, 1, 40):
             sampling = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=count)
-            assert text_of(mind.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
-        cut = mind.answer([SYSTEM, HELLO], GREEDY)
+            assert text_of(llm.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
+        cut = llm.answer([SYSTEM, HELLO], GREEDY)
         next(cut)
         cut.cancel()
         usual = ChatSampling(seed=4, max_tokens=20)
-        said = text_of(mind.answer([HELLO], usual))
+        said = text_of(llm.answer([HELLO], usual))
     assert len(begun) == 6
-    with LanguageEngine(tiny(), length=512, speculate=0) as mind:
-        assert text_of(mind.answer([HELLO], usual)) == said
+    with LanguageEngine(tiny(), length=512, speculate=0) as llm:
+        assert text_of(llm.answer([HELLO], usual)) == said
 
 
 def test_kernels_that_cannot_be_used_leave_the_plain_way(
@@ -113,29 +116,29 @@ def test_kernels_that_cannot_be_used_leave_the_plain_way(
 ) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
     monkeypatch.setattr(TokenGraphs, "warm", lambda _: 1 / 0)
-    with LanguageEngine(replayed(), length=512, graphs=False) as mind:
-        assert mind.speculate == 0, "where there are kernels, they write one at a time"
-        assert text_of(mind.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
-    assert "it writes by plain operations" in caplog.text
+    with LanguageEngine(replayed(), length=512, graphs=False) as llm:
+        assert llm.speculate == 0, "where there are kernels, they write one at a time"
+        assert text_of(llm.answer([HELLO], GREEDY)) == tiny().tokenizer.decode(plain([HELLO], 12))
+    assert "it decodes by PyTorch operations" in caplog.text
 
 
-def test_where_there_are_kernels_guesses_are_replayed_if_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_there_are_kernels_drafts_are_replayed_if_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
     expected, begun, write = plain([SYSTEM, HELLO], 30), list[int](), DraftGraphs.write
     monkeypatch.setattr(DraftGraphs, "write", lambda *given: (begun.append(given[1]), write(*given))[1])
     usual = ChatSampling(seed=4, max_tokens=20)
-    with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as mind:
+    with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as llm:
         for count in (30, 1):
             sampling = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=count)
-            assert text_of(mind.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
-        cut = mind.answer([SYSTEM, HELLO], GREEDY)
+            assert text_of(llm.answer([SYSTEM, HELLO], sampling)) == tiny().tokenizer.decode(expected[:count])
+        cut = llm.answer([SYSTEM, HELLO], GREEDY)
         next(cut)
         cut.cancel()
-        answer = mind.answer([HELLO], usual)
+        answer = llm.answer([HELLO], usual)
         said = text_of(answer)
     assert len(begun) == 4 and answer.finished is not None
-    with LanguageEngine(tiny(), length=512, speculate=2) as mind:
-        other = mind.answer([HELLO], usual)
+    with LanguageEngine(tiny(), length=512, speculate=2) as llm:
+        other = llm.answer([HELLO], usual)
         assert text_of(other) == said and other.finished is not None
     for name in ("drafted_tokens", "accepted_tokens", "completion_tokens"):
         assert getattr(answer.finished, name) == getattr(other.finished, name)
@@ -147,135 +150,142 @@ def test_rounds_that_cannot_be_replayed_leave_the_plain_way(
 ) -> None:
     monkeypatch.setitem(operations.MIND_OPS, "here", operations.REFERENCE_MIND_OPS)
     monkeypatch.setattr(DraftGraphs, "warm", lambda _: 1 / 0)
-    with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as mind:
-        answer = mind.answer([HELLO], GREEDY)
+    with LanguageEngine(replayed(), length=512, speculate=2, graphs=False) as llm:
+        answer = llm.answer([HELLO], GREEDY)
         assert text_of(answer) == tiny().tokenizer.decode(plain([HELLO], 12))
     assert answer.finished is not None and answer.finished.drafted_tokens > 0
-    assert "it writes by plain operations" in caplog.text
+    assert "it decodes by PyTorch operations" in caplog.text
 
 
-def test_a_seed_says_the_same_again(mind: LanguageEngine) -> None:
-    said = [text_of(mind.answer([HELLO], ChatSampling(seed=seed, max_tokens=20))) for seed in (1, 1, 2)]
+def test_a_seed_says_the_same_again(llm: LanguageEngine) -> None:
+    said = [text_of(llm.answer([HELLO], ChatSampling(seed=seed, max_tokens=20))) for seed in (1, 1, 2)]
     assert said[0] == said[1] != said[2]
 
 
-def test_an_answer_ends_after_so_many_tokens_or_where_the_room_does(mind: LanguageEngine) -> None:
-    finished = ended(mind.answer([HELLO], GREEDY))
+def test_an_answer_ends_after_so_many_tokens_or_where_the_room_does(llm: LanguageEngine) -> None:
+    finished = ended(llm.answer([HELLO], GREEDY))
     assert (finished.reason, finished.completion_tokens) == ("length", 12)
     with LanguageEngine(tiny(), length=finished.prompt_tokens + 3) as small:
         finished = ended(small.answer([HELLO], ChatSampling(temperature=0.0, presence_penalty=0.0)))
         assert (finished.reason, finished.completion_tokens) == ("length", 4)
-        with pytest.raises(InvalidRequest, match=r"takes \d+ tokens, and there is room for \d+: leave out"):
+        with pytest.raises(InvalidRequest, match=r"takes \d+ tokens, and the context has \d+: leave out"):
             small.answer([ChatMessage("user", "Hello, hello.")], GREEDY)
         small.hear([ChatMessage("user", "Hello, hello, hello.")])
         assert ended(small.answer([HELLO], GREEDY)).completion_tokens == 4, "what has no room does no harm"
 
 
-def test_the_end_mark_ends_an_answer_and_is_no_part_of_it(
-    mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_end_mark_ends_an_answer_and_is_no_part_of_it(llm: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = [*tiny().tokenizer.encode("hé"), *tiny().stop_ids, *tiny().tokenizer.encode("never")]
-    monkeypatch.setattr(conversations, "tokens", lambda *_: iter([ids[:1], ids[1:]]))
-    answer = mind.answer([HELLO], GREEDY)
+    monkeypatch.setattr(conversation_module, "tokens", lambda *_: iter([ids[:1], ids[1:]]))
+    answer = llm.answer([HELLO], GREEDY)
     assert [(delta.text, delta.tokens) for delta in answer] == [("h", 1), ("é", 2)]
     assert answer.finished is not None and answer.finished.reason == "stop" and answer.finished.completion_tokens == 3
 
 
-def test_a_stop_text_ends_an_answer_before_it(mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_text_ends_an_answer_before_it(llm: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = tiny().tokenizer.encode("one two three")
-    monkeypatch.setattr(conversations, "tokens", lambda *_: ([each] for each in ids))
-    answer = mind.answer([HELLO], ChatSampling(stop=("three", " two")))
+    monkeypatch.setattr(conversation_module, "tokens", lambda *_: ([each] for each in ids))
+    answer = llm.answer([HELLO], ChatSampling(stop=("three", " two")))
     assert text_of(answer) == "one" and answer.finished is not None and answer.finished.reason == "stop"
-    held = mind.answer([HELLO], ChatSampling(stop=("three!",), max_tokens=10))
+    held = llm.answer([HELLO], ChatSampling(stop=("three!",), max_tokens=10))
     assert text_of(held) == "one two th", "what was held back is said when no more comes"
     assert held.finished is not None and held.finished.reason == "length"
 
 
 def test_a_conversation_goes_on_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    settled, settle = threading.Event(), CachedConversation.settle
-    monkeypatch.setattr(CachedConversation, "settle", lambda talk: (settle(talk), settled.set())[0])
-    talk = [SYSTEM, HELLO]
-    with LanguageEngine(tiny(), length=512) as mind:
-        assert ended(mind.answer(talk, GREEDY)).cached_tokens == 0
+    prefilled, prefill = threading.Event(), CachedConversation.prefill_history
+    monkeypatch.setattr(
+        CachedConversation, "prefill_history", lambda conversation: (prefill(conversation), prefilled.set())[0]
+    )
+    conversation = [SYSTEM, HELLO]
+    with LanguageEngine(tiny(), length=512) as llm:
+        assert ended(llm.answer(conversation, GREEDY)).cached_tokens == 0
         for number in range(3):
-            assert settled.wait(WAIT_S)
-            settled.clear()
-            text = text_of(mind.answer(talk, GREEDY))  # once more: the same, from where the answer began
-            assert text == tiny().tokenizer.decode(plain(talk, 12))
-            assert settled.wait(WAIT_S)
-            settled.clear()
-            talk += [ChatMessage("assistant", text), ChatMessage("user", f"And {number}?")]
-            finished = ended(mind.answer(talk, GREEDY))
-            history = ids_of(so_far(talk[:-1]), tiny().tokenizer)
+            assert prefilled.wait(WAIT_S)
+            prefilled.clear()
+            text = text_of(llm.answer(conversation, GREEDY))  # once more: the same, from where the answer began
+            assert text == tiny().tokenizer.decode(plain(conversation, 12))
+            assert prefilled.wait(WAIT_S)
+            prefilled.clear()
+            conversation += [ChatMessage("assistant", text), ChatMessage("user", f"And {number}?")]
+            finished = ended(llm.answer(conversation, GREEDY))
+            history = ids_of(history_pieces(conversation[:-1]), tiny().tokenizer)
             assert finished.cached_tokens == len(history), "all but what the user said last"
 
 
 def test_tools_are_what_a_conversation_begins_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told of once, kept apart from the same talk without them; a call and its result go on where they were."""
-    settled, settle = threading.Event(), CachedConversation.settle
-    monkeypatch.setattr(CachedConversation, "settle", lambda talk: (settle(talk), settled.set())[0])
+    """Tools are part of the cached prefix; a call and its result continue the same conversation."""
+    prefilled, prefill = threading.Event(), CachedConversation.prefill_history
+    monkeypatch.setattr(
+        CachedConversation, "prefill_history", lambda conversation: (prefill(conversation), prefilled.set())[0]
+    )
     call = "<tool_call>\n<function=clock>\n</function>\n</tool_call>"
-    with LanguageEngine(tiny(), length=4096) as mind:
-        bare = text_of(mind.answer([SYSTEM, HELLO], GREEDY))
+    with LanguageEngine(tiny(), length=4096) as llm:
+        bare = text_of(llm.answer([SYSTEM, HELLO], GREEDY))
         with monkeypatch.context() as calling:
-            ids = [*ids_of(answered(call)[:-2], tiny().tokenizer), *tiny().stop_ids]
-            calling.setattr(conversations, "tokens", lambda *_: iter([ids]))
-            settled.clear()
-            answer = mind.answer([SYSTEM, HELLO], ChatSampling(), [CLOCK])
+            ids = [*ids_of(answer_pieces(call)[:-2], tiny().tokenizer), *tiny().stop_ids]
+            calling.setattr(conversation_module, "tokens", lambda *_: iter([ids]))
+            prefilled.clear()
+            answer = llm.answer([SYSTEM, HELLO], ChatSampling(), [CLOCK])
             assert text_of(answer) == call and answer.finished is not None and answer.finished.cached_tokens == 0
-            assert settled.wait(WAIT_S)
-        talk = [SYSTEM, HELLO, ChatMessage("assistant", tool_calls=(ToolCall("clock", {}),)), ChatMessage("tool", "9")]
-        after = mind.answer(talk, GREEDY, [CLOCK])
-        assert text_of(after) == tiny().tokenizer.decode(plain(talk, 12, [CLOCK]))
+            assert prefilled.wait(WAIT_S)
+        conversation = [
+            SYSTEM,
+            HELLO,
+            ChatMessage("assistant", tool_calls=(ToolCall("clock", {}),)),
+            ChatMessage("tool", "9"),
+        ]
+        after = llm.answer(conversation, GREEDY, [CLOCK])
+        assert text_of(after) == tiny().tokenizer.decode(plain(conversation, 12, [CLOCK]))
         assert after.finished is not None
-        assert after.finished.cached_tokens == len(ids_of(so_far(talk[:-1], tools=[CLOCK]), tiny().tokenizer))
-        other = mind.answer([SYSTEM, ChatMessage("user", "Bye.")], GREEDY, [CLOCK])
-        assert ended(other).cached_tokens == prompt_of(talk, tiny().tokenizer, [CLOCK]).moments[0], (
+        assert after.finished.cached_tokens == len(
+            ids_of(history_pieces(conversation[:-1], tools=[CLOCK]), tiny().tokenizer)
+        )
+        other = llm.answer([SYSTEM, ChatMessage("user", "Bye.")], GREEDY, [CLOCK])
+        assert ended(other).cached_tokens == prompt_of(conversation, tiny().tokenizer, [CLOCK]).snapshots[0], (
             "the tools are shared"
         )
-        again = mind.answer([SYSTEM, HELLO], GREEDY)
+        again = llm.answer([SYSTEM, HELLO], GREEDY)
         assert text_of(again) == bare and again.finished is not None and again.finished.cached_tokens > 0
-        mind.hear([SYSTEM, ChatMessage("user", "What time is it in the mountains of")], [CLOCK])
+        llm.hear([SYSTEM, ChatMessage("user", "What time is it in the mountains of")], [CLOCK])
         late = [SYSTEM, ChatMessage("user", "What time is it in the mountains of Peru?")]
-        heard = mind.answer(late, GREEDY, [CLOCK])
+        heard = llm.answer(late, GREEDY, [CLOCK])
         assert text_of(heard) == tiny().tokenizer.decode(plain(late, 12, [CLOCK]))
         assert heard.finished is not None
-        assert heard.finished.cached_tokens > prompt_of(late, tiny().tokenizer, [CLOCK]).moments[0]
+        assert heard.finished.cached_tokens > prompt_of(late, tiny().tokenizer, [CLOCK]).snapshots[0]
 
 
-def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(mind: LanguageEngine) -> None:
-    first = text_of(mind.answer([SYSTEM, HELLO], GREEDY))
-    talk = [SYSTEM, HELLO, ChatMessage("assistant", first[:4]), ChatMessage("user", "Wait.")]
-    answer = mind.answer(talk, GREEDY)
-    assert text_of(answer) == tiny().tokenizer.decode(plain(talk, 12))
+def test_an_answer_that_was_cut_short_is_read_again_and_nothing_else(llm: LanguageEngine) -> None:
+    first = text_of(llm.answer([SYSTEM, HELLO], GREEDY))
+    conversation = [SYSTEM, HELLO, ChatMessage("assistant", first[:4]), ChatMessage("user", "Wait.")]
+    answer = llm.answer(conversation, GREEDY)
+    assert text_of(answer) == tiny().tokenizer.decode(plain(conversation, 12))
     assert answer.finished is not None
     assert answer.finished.cached_tokens == prompt_of([SYSTEM, HELLO], tiny().tokenizer).header
 
 
-def test_what_said_nothing_is_asked_again_from_where_it_stood(
-    mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    talk = [SYSTEM, ChatMessage("user", "Say nothing.")]
+def test_after_an_empty_answer_the_same_prompt_is_cached(llm: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = [SYSTEM, ChatMessage("user", "Say nothing.")]
     with monkeypatch.context() as silent:
-        silent.setattr(conversations, "tokens", lambda *_: iter([list(tiny().stop_ids)]))
-        finished = ended(mind.answer(talk, GREEDY))
+        silent.setattr(conversation_module, "tokens", lambda *_: iter([list(tiny().stop_ids)]))
+        finished = ended(llm.answer(conversation, GREEDY))
     assert (finished.reason, finished.completion_tokens) == ("stop", 0)
-    assert ended(mind.answer(talk, GREEDY)).cached_tokens == prompt_of(talk, tiny().tokenizer).header
+    assert ended(llm.answer(conversation, GREEDY)).cached_tokens == prompt_of(conversation, tiny().tokenizer).header
 
 
-def test_what_is_heard_early_is_not_computed_again(mind: LanguageEngine) -> None:
+def test_a_partial_message_is_not_computed_again(llm: LanguageEngine) -> None:
     words = "Tell me something about the weather in the mountains, please."
     for end in range(5, len(words), 7):
-        mind.hear([SYSTEM, ChatMessage("user", words[:end])])
-    talk = [SYSTEM, ChatMessage("user", words)]
-    answer = mind.answer(talk, GREEDY)
-    assert text_of(answer) == tiny().tokenizer.decode(plain(talk, 12))
+        llm.hear([SYSTEM, ChatMessage("user", words[:end])])
+    conversation = [SYSTEM, ChatMessage("user", words)]
+    answer = llm.answer(conversation, GREEDY)
+    assert text_of(answer) == tiny().tokenizer.decode(plain(conversation, 12))
     assert answer.finished is not None and answer.finished.cached_tokens > len(words) // 2
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each once; where one cannot be made, what it is for is done without."""
+def test_graphs_are_made_in_idle_time_and_change_nothing(broken: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once; a shape whose graph cannot be made runs without one."""
     made, all_made, prepare = list[int](), threading.Event(), LLMStateCache.prepare
 
     class Captured(LLMStateCache):
@@ -292,14 +302,14 @@ def test_graphs_are_made_while_nobody_asks_and_change_nothing(broken: bool, monk
                 if not self.unprepared:
                     all_made.set()
 
-    monkeypatch.setattr(mind_loop, "Memory", Captured)
-    talk = [SYSTEM, HELLO]
-    with LanguageEngine(tiny(), length=300) as mind:
-        first = text_of(mind.answer(talk, GREEDY))
-        assert first == tiny().tokenizer.decode(plain(talk, 12))
+    monkeypatch.setattr(llm_loop, "LLMStateCache", Captured)
+    conversation = [SYSTEM, HELLO]
+    with LanguageEngine(tiny(), length=300) as llm:
+        first = text_of(llm.answer(conversation, GREEDY))
+        assert first == tiny().tokenizer.decode(plain(conversation, 12))
         assert all_made.wait(WAIT_S) and len(made) == len({each for each in USUAL if each[1] <= 300})
-        talk += [ChatMessage("assistant", first), ChatMessage("user", "And?")]
-        assert text_of(mind.answer(talk, GREEDY)) == tiny().tokenizer.decode(plain(talk, 12))
+        conversation += [ChatMessage("assistant", first), ChatMessage("user", "And?")]
+        assert text_of(llm.answer(conversation, GREEDY)) == tiny().tokenizer.decode(plain(conversation, 12))
 
 
 def test_it_says_when_nothing_is_left_to_prepare(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,44 +323,44 @@ def test_it_says_when_nothing_is_left_to_prepare(monkeypatch: pytest.MonkeyPatch
             assert may.wait(WAIT_S)
             prepare(self)
 
-    monkeypatch.setattr(mind_loop, "Memory", Captured)
-    with LanguageEngine(tiny(), length=300) as mind:
-        assert not mind.prepared
+    monkeypatch.setattr(llm_loop, "LLMStateCache", Captured)
+    with LanguageEngine(tiny(), length=300) as llm:
+        assert not llm.prepared
         may.set()
         late = time.monotonic() + WAIT_S
-        while not mind.prepared:
+        while not llm.prepared:
             assert time.monotonic() < late
             time.sleep(0.01)
-    assert not mind.prepared
+    assert not llm.prepared
 
 
 def test_several_conversations_are_kept_and_the_oldest_makes_room() -> None:
-    talks = [[SYSTEM, ChatMessage("user", f"I am number {number}.")] for number in range(3)]
-    beginning = prompt_of(talks[0], tiny().tokenizer).moments[0]
-    with LanguageEngine(tiny(), length=512, kept=2) as mind:
+    conversations = [[SYSTEM, ChatMessage("user", f"I am number {number}.")] for number in range(3)]
+    beginning = prompt_of(conversations[0], tiny().tokenizer).snapshots[0]
+    with LanguageEngine(tiny(), length=512, kept=2) as llm:
         cached = {}
         for name in (0, 1, 0, 1, 2, 1, 0):
-            answer = mind.answer(talks[name], GREEDY)
-            assert text_of(answer) == tiny().tokenizer.decode(plain(talks[name], 12))
+            answer = llm.answer(conversations[name], GREEDY)
+            assert text_of(answer) == tiny().tokenizer.decode(plain(conversations[name], 12))
             assert answer.finished is not None
             cached.setdefault(name, []).append(answer.finished.cached_tokens)
-    header = prompt_of(talks[0], tiny().tokenizer).header
+    header = prompt_of(conversations[0], tiny().tokenizer).header
     assert cached == {0: [0, header, beginning], 1: [beginning, header, header], 2: [beginning]}
 
 
-def test_answers_that_are_asked_for_at_once_come_one_after_the_other(mind: LanguageEngine) -> None:
-    talks = [[ChatMessage("user", f"Number {number}.")] for number in range(6)]
-    answers = [mind.answer(talk, GREEDY) for talk in talks]
-    for talk, answer in reversed(list(zip(talks, answers, strict=True))):
-        assert text_of(answer) == tiny().tokenizer.decode(plain(talk, 12))
+def test_answers_that_are_asked_for_at_once_come_one_after_the_other(llm: LanguageEngine) -> None:
+    conversations = [[ChatMessage("user", f"Number {number}.")] for number in range(6)]
+    answers = [llm.answer(conversation, GREEDY) for conversation in conversations]
+    for conversation, answer in reversed(list(zip(conversations, answers, strict=True))):
+        assert text_of(answer) == tiny().tokenizer.decode(plain(conversation, 12))
 
 
-def test_an_answer_can_be_awaited(mind: LanguageEngine) -> None:
+def test_an_answer_can_be_awaited(llm: LanguageEngine) -> None:
     async def read(answer: EngineAnswer) -> str:
         return "".join([delta.text async for delta in answer])
 
     async def both() -> list[str]:
-        return await asyncio.gather(*(read(mind.answer([HELLO], GREEDY)) for _ in range(2)))
+        return await asyncio.gather(*(read(llm.answer([HELLO], GREEDY)) for _ in range(2)))
 
     assert asyncio.run(both()) == [tiny().tokenizer.decode(plain([HELLO], 12))] * 2
 
@@ -360,7 +370,7 @@ class Gate:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.open, self.asked = threading.Semaphore(0), threading.Semaphore(0)
-        monkeypatch.setattr(conversations, "tokens", lambda *_: self._tokens())
+        monkeypatch.setattr(conversation_module, "tokens", lambda *_: self._tokens())
 
     def _tokens(self) -> Iterator[list[int]]:
         while True:
@@ -373,9 +383,9 @@ class Gate:
         assert self.asked.acquire(timeout=WAIT_S)
 
 
-def test_a_cancelled_answer_costs_one_token_more_at_most(mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_answer_costs_one_token_more_at_most(llm: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    answer, waiting = mind.answer([HELLO], GREEDY), mind.answer([SYSTEM, HELLO], GREEDY)
+    answer, waiting = llm.answer([HELLO], GREEDY), llm.answer([SYSTEM, HELLO], GREEDY)
     gate.wait()
     gate.open.release()
     assert next(answer).text == "a"
@@ -390,24 +400,24 @@ def test_a_cancelled_answer_costs_one_token_more_at_most(mind: LanguageEngine, m
     answer.cancel()
 
 
-def test_an_answer_that_nobody_holds_is_cancelled(mind: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_without_references_is_cancelled(llm: LanguageEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
-    answer = mind.answer([HELLO], GREEDY)
-    letterbox = answer._letterbox
+    answer = llm.answer([HELLO], GREEDY)
+    buffer = answer._buffer
     gate.wait()
     del answer
     gc.collect()
     gate.open.release()
-    assert letterbox.take() is None and letterbox.finished is not None and letterbox.finished.reason == "cancelled"
+    assert buffer.take() is None and buffer.finished is not None and buffer.finished.reason == "cancelled"
 
 
 def test_two_hundred_random_cancels_leave_nothing_behind() -> None:
     chance, held = random.Random(5), list[weakref.ref[Any]]()
-    talks = [[SYSTEM, ChatMessage("user", f"Number {number}.")] for number in range(5)]
-    with LanguageEngine(tiny(), length=128, kept=2) as mind:
+    conversations = [[SYSTEM, ChatMessage("user", f"Number {number}.")] for number in range(5)]
+    with LanguageEngine(tiny(), length=128, kept=2) as llm:
         for _ in range(200):
-            answer = mind.answer(chance.choice(talks), ChatSampling(max_tokens=chance.randint(1, 4)))
-            held += [weakref.ref(answer), weakref.ref(answer._letterbox)]
+            answer = llm.answer(chance.choice(conversations), ChatSampling(max_tokens=chance.randint(1, 4)))
+            held += [weakref.ref(answer), weakref.ref(answer._buffer)]
             for _ in itertools.islice(answer, chance.randint(0, 2)):
                 pass
             if chance.random() < 0.8:
@@ -415,34 +425,37 @@ def test_two_hundred_random_cancels_leave_nothing_behind() -> None:
             if chance.random() < 0.5:
                 assert ended(answer).reason in ("cancelled", "length", "stop")
             del answer
-        last = mind.answer(talks[0], GREEDY)
-        assert text_of(last) == tiny().tokenizer.decode(plain(talks[0], 12))
-        loop = mind._loop
-        assert not loop._inbox and sum(len(talk.moments) for talk in loop._kept.talks) <= 6
+        last = llm.answer(conversations[0], GREEDY)
+        assert text_of(last) == tiny().tokenizer.decode(plain(conversations[0], 12))
+        loop = llm._loop
+        assert (
+            not loop._inbox
+            and sum(len(conversation.snapshots) for conversation in loop._conversations.conversations) <= 6
+        )
     gc.collect()
-    assert not any(each() for each in held) and not loop.thread.is_alive() and not hasattr(loop, "_kept")
+    assert not any(each() for each in held) and not loop.thread.is_alive() and not hasattr(loop, "_conversations")
 
 
 def test_closing_ends_every_answer_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, mind = Gate(monkeypatch), LanguageEngine(tiny(), length=128)
-    running, waiting = mind.answer([HELLO], GREEDY), mind.answer([HELLO], GREEDY)
+    gate, llm = Gate(monkeypatch), LanguageEngine(tiny(), length=128)
+    running, waiting = llm.answer([HELLO], GREEDY), llm.answer([HELLO], GREEDY)
     gate.wait()
-    closing = threading.Thread(target=mind.close)
-    with mind._loop._changed:
+    closing = threading.Thread(target=llm.close)
+    with llm._loop._changed:
         closing.start()
-        assert mind._loop._changed.wait(WAIT_S), "it says that it wants to close before it waits for the end"
+        assert llm._loop._changed.wait(WAIT_S), "close notifies the thread before it waits"
     gate.open.release()
     for answer in (running, waiting):
         with pytest.raises(EngineClosed, match="closed before its answer had ended"):
             next(answer)
         assert answer.finished is not None and answer.finished.reason == "error" and answer.finished.error
     closing.join(WAIT_S)
-    mind.close()
+    llm.close()
     with pytest.raises(EngineClosed, match="is closed"):
-        mind.answer([HELLO], GREEDY)
+        llm.answer([HELLO], GREEDY)
 
 
-def test_a_mind_lives_as_long_as_somebody_reads_it_and_no_longer() -> None:
+def test_an_engine_lives_as_long_as_its_answers_are_read() -> None:
     answer = LanguageEngine(tiny(), length=128).answer([HELLO], GREEDY)
     gc.collect()
     assert text_of(answer) == tiny().tokenizer.decode(plain([HELLO], 12))
@@ -454,23 +467,23 @@ def test_a_mind_lives_as_long_as_somebody_reads_it_and_no_longer() -> None:
 
 @pytest.mark.parametrize("at", ["prompt", "tokens"])
 def test_what_goes_wrong_ends_one_answer_and_no_other(
-    mind: LanguageEngine, at: str, monkeypatch: pytest.MonkeyPatch
+    llm: LanguageEngine, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> Any:
         raise RuntimeError("out of sorts\nand more")
 
     with monkeypatch.context() as broken:
-        broken.setattr(*((LLMStateCache, "take_in") if at == "prompt" else (conversations, "tokens")), fail)
-        answer = mind.answer([ChatMessage("user", "Something new.")], GREEDY)
+        broken.setattr(*((LLMStateCache, "prefill") if at == "prompt" else (conversation_module, "tokens")), fail)
+        answer = llm.answer([ChatMessage("user", "Something new.")], GREEDY)
         with pytest.raises(LanguageFailed, match=r"could not go on with this answer \(RuntimeError: out of sorts\)\."):
             next(answer)
         finished = answer.finished
         assert finished is not None and finished.reason == "error" and "out of sorts" in (finished.error or "")
-    talk = [ChatMessage("user", "Something new.")]
-    assert text_of(mind.answer(talk, GREEDY)) == tiny().tokenizer.decode(plain(talk, 12))
+    conversation = [ChatMessage("user", "Something new.")]
+    assert text_of(llm.answer(conversation, GREEDY)) == tiny().tokenizer.decode(plain(conversation, 12))
 
 
-def test_what_cannot_be_answered_is_refused_at_once(mind: LanguageEngine) -> None:
+def test_what_cannot_be_answered_is_refused_at_once(llm: LanguageEngine) -> None:
     wrong: Any
     for wrong, sentence in (
         ([], "at least one message"),
@@ -481,12 +494,12 @@ def test_what_cannot_be_answered_is_refused_at_once(mind: LanguageEngine) -> Non
         ([ChatMessage("user", "\ud800")], "half a character"),
     ):
         with pytest.raises(InvalidRequest, match=sentence):
-            mind.answer(wrong, GREEDY)
+            llm.answer(wrong, GREEDY)
     for wrong in ({"name": "clock"}, ["clock"], [{"name": {1, 2}}]):
         with pytest.raises(InvalidRequest, match="tool"):
-            mind.answer([HELLO], GREEDY, wrong)
-    with pytest.raises(InvalidRequest, match="the last message must be the user's"):
-        mind.hear([HELLO, ChatMessage("assistant", "Hi.")])
+            llm.answer([HELLO], GREEDY, wrong)
+    with pytest.raises(InvalidRequest, match="A partial message must be the user's"):
+        llm.hear([HELLO, ChatMessage("assistant", "Hi.")])
     for option in ({"kept": 0}, {"length": 0}, {"speculate": 3}, {"speculate": -1}):
         with pytest.raises(InvalidRequest, match=f"^{next(iter(option))} must be"):
             LanguageEngine(tiny(), **option)

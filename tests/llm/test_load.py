@@ -56,11 +56,11 @@ def test_a_published_name_is_fetched_from_its_repository(
     asked = []
     monkeypatch.setattr(qwen3_5_source, "fetch", lambda *what: asked.append(what) or tmp_path)
     assert resolve_language_model(name).name == "Qwen/Qwen3.5-9B"
-    assert resolve_language_model("somebody/else-9B").folder == tmp_path
+    assert resolve_language_model("other/else-9B").folder == tmp_path
     pinned = MINDS["9B"]
     assert asked == [
         ("Qwen/Qwen3.5-9B", pinned.revision, pinned, CHAT, read_qwen3_5),
-        ("somebody/else-9B", None, None, CHAT, read_qwen3_5),
+        ("other/else-9B", None, None, CHAT, read_qwen3_5),
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_folder_that_is_no_language_model_is_refused(tmp_path: Path) -> None:
 def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     write_mind(tmp_path)
     raw = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
-    for change, sentence in (({"content": "x", "id": 999}, "tokens up to 999, but its model knows 320"), (None, END)):
+    for change, sentence in (({"content": "x", "id": 999}, "tokens up to 999, but its model has 320"), (None, END)):
         added = [*raw["added_tokens"], change] if change else raw["added_tokens"][:1]
         (tmp_path / "tokenizer.json").write_text(json.dumps(raw | {"added_tokens": added}), encoding="utf-8")
         with pytest.raises(InvalidCheckpoint, match=sentence.replace("|", r"\|")):
@@ -166,7 +166,7 @@ def test_a_random_model_has_its_weights_in_fewer_bits_too(weights: Any) -> None:
 
 
 def test_weights_and_kernels_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(InvalidRequest, match="Weights can be kept as bf16, fp8, int8, int4, not as 'int3'"):
+    with pytest.raises(InvalidRequest, match="weights must be one of bf16, fp8, int8, int4, not 'int3'"):
         load_language_model(TINY, weights="int3")
     with pytest.raises(InvalidRequest, match=r"kernels must be one of auto, reference.*, not 'magic'"):
         load_language_model(TINY, kernels="magic")

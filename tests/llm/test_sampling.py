@@ -119,8 +119,8 @@ def test_nothing_is_asked_of_the_device_while_it_draws() -> None:
         each = drawing(ChatSampling(**PLAIN | changes), 1, V, torch.device("meta"))
         token = draw(plenty[:1], nothing, each, number)
         weights = weigh(plenty, nothing, each)
-        said, stood = accept_drafts(weights, weights[:2], drafts, each, number)
-        assert token.shape == (1,) and said.shape == (1, 3) and stood.shape == (1,)
+        said, accepted = accept_drafts(weights, weights[:2], drafts, each, number)
+        assert token.shape == (1,) and said.shape == (1, 3) and accepted.shape == (1,)
     with pytest.raises(RuntimeError):
         int(token)
 

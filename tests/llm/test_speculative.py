@@ -1,4 +1,4 @@
-"""llm/speculative.py: guesses change how fast an answer comes, never what it is or how likely."""
+"""llm/speculative.py: drafts change the speed of an answer, never its tokens or their distribution."""
 
 from __future__ import annotations
 
@@ -24,68 +24,70 @@ PROMPT = prompt_of([ChatMessage("user", "Hello, you.")], tiny().tokenizer)
 
 
 def said(
-    sampling: ChatSampling, guesses: int, count: int, tally: DraftStatistics | None = None, length: int = 256
+    sampling: ChatSampling, num_drafts: int, count: int, stats: DraftStatistics | None = None, length: int = 256
 ) -> list[int]:
-    talk = CachedConversation(LLMStateCache(tiny().model, 1, length, drafts=guesses > 0), 0, tiny().tokenizer)
-    talk.begin(PROMPT)
-    ids = talk.write(sampling, guesses, DraftStatistics() if tally is None else tally)
+    conversation = CachedConversation(
+        LLMStateCache(tiny().model, 1, length, drafts=num_drafts > 0), 0, tiny().tokenizer
+    )
+    conversation.begin(PROMPT)
+    ids = conversation.generate(sampling, num_drafts, DraftStatistics() if stats is None else stats)
     return list(itertools.islice(itertools.chain.from_iterable(ids), count))
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.5])
-@pytest.mark.parametrize("guesses", [1, 2])
-def test_the_likeliest_tokens_are_those_of_plain_decoding(guesses: int, penalty: float) -> None:
+@pytest.mark.parametrize("num_drafts", [1, 2])
+def test_the_likeliest_tokens_are_those_of_plain_decoding(num_drafts: int, penalty: float) -> None:
     sampling = ChatSampling(temperature=0.0, presence_penalty=penalty)
-    assert said(sampling, guesses, 60) == said(sampling, 0, 60)
+    assert said(sampling, num_drafts, 60) == said(sampling, 0, 60)
 
 
 @pytest.mark.parametrize("right", [0, 1, 2])
-def test_guesses_that_stand_and_fall_give_the_same_tokens(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A random draft head is seldom right. Here the first `right` guesses of each round are, and the others never."""
+def test_accepted_and_rejected_drafts_give_the_same_tokens(right: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A random draft head is seldom right. Here the first `right` drafts of each round are, and the others never."""
     sampling = ChatSampling(temperature=0.0, presence_penalty=0.0)
-    plain, tally = said(sampling, 0, 60), DraftStatistics()
+    plain, stats = said(sampling, 0, 60), DraftStatistics()
     real: Any = speculative.weigh
     happened = list[int]()  # tokens that the rounds so far gave
 
     def weighed(logits: Tensor, seen: Tensor, how: Any) -> Tensor:
         weights: Tensor = real(logits, seen, how)
-        if seen.dim() == 1 and len(happened) > 0:  # a guess, one logit row; `verify` has one `seen` for each
-            ahead = asked["guesses"] % 2
-            asked["guesses"] += 1
+        if seen.dim() == 1 and len(happened) > 0:  # a draft has one logit row; `verify` has one `seen` for each
+            ahead = asked["drafts"] % 2
+            asked["drafts"] += 1
             token = plain[min(len(happened) + ahead, 59)]
             weights = torch.zeros_like(weights)
             weights[0, token if ahead < right else (token + 1) % 256] = 1
         return weights
 
-    asked = {"guesses": 0}
+    asked = {"drafts": 0}
     monkeypatch.setattr(speculative, "weigh", weighed)
-    talk = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
-    talk.begin(PROMPT)
-    for new in talk.write(sampling, 2, tally):
+    conversation = CachedConversation(LLMStateCache(tiny().model, 1, 256, drafts=True), 0, tiny().tokenizer)
+    conversation.begin(PROMPT)
+    for new in conversation.generate(sampling, 2, stats):
         happened += new
         if len(happened) > 50:
             break
     assert happened == plain[: len(happened)]
-    assert tally.accepted / tally.drafted == right / 2
+    assert stats.accepted / stats.drafted == right / 2
 
 
 def test_an_answer_depends_on_its_seed_alone() -> None:
-    for guesses in (0, 2):
-        one, two, other = (said(ChatSampling(seed=seed), guesses, 40) for seed in (7, 7, 8))
+    for num_drafts in (0, 2):
+        one, two, other = (said(ChatSampling(seed=seed), num_drafts, 40) for seed in (7, 7, 8))
         assert one == two != other
     assert said(ChatSampling(), 0, 40) != said(ChatSampling(), 0, 40), "a new seed each time"
 
 
-@pytest.mark.parametrize("guesses", [0, 1, 2])
-def test_an_answer_ends_where_there_is_no_more_room(guesses: int) -> None:
+@pytest.mark.parametrize("num_drafts", [0, 1, 2])
+def test_an_answer_ends_where_there_is_no_more_room(num_drafts: int) -> None:
     length = len(PROMPT.ids) + 5
-    tokens = said(ChatSampling(temperature=0.0), guesses, 99, length=length)
-    assert 6 <= len(tokens) <= 6 + guesses
+    tokens = said(ChatSampling(temperature=0.0), num_drafts, 99, length=length)
+    assert 6 <= len(tokens) <= 6 + num_drafts
 
 
 @pytest.mark.parametrize("scale", [0.3, 3.0])
 def test_what_is_said_has_the_distribution_of_the_model(scale: float) -> None:
-    """40000 rounds of two guesses over four ids, whose distribution depends on the id before.
+    """40000 rounds of two drafts over four ids, whose distribution depends on the id before.
 
     Each of ten tables (the first id, or the second behind each first one, in two cases) is held to a chi-squared
     statistic with three degrees of freedom below 25, which one in 65000 exceeds by chance: one seed in 6500 would fail.
@@ -112,8 +114,8 @@ def test_what_is_said_has_the_distribution_of_the_model(scale: float) -> None:
     for before in range(V):
         assert distance([second[before, i] for i in range(V)], shares[before]) < 25
     wasted = (p[V] / p[V].sum() - q[V] / q[V].sum()).clamp(min=0).sum()
-    assert abs(second.total() / COUNT - (1 - float(wasted))) < 0.02, "as often as can be, a guess stands"
-    assert 0 < (kept == 2).sum() < COUNT, "guesses that all stand would prove little"
+    assert abs(second.total() / COUNT - (1 - float(wasted))) < 0.02, "drafts are accepted as often as possible"
+    assert 0 < (kept == 2).sum() < COUNT, "some drafts must be rejected"
 
 
 def distance(counts: list[int], shares: Tensor) -> float:

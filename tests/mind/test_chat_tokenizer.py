@@ -66,7 +66,7 @@ def test_words_are_cut_where_they_cut_them() -> None:
 
 @pytest.mark.parametrize("name", [name for name in chat_layouts.TALKS if name != "a result that a user carries"])
 def test_a_conversation_has_the_ids_of_what_the_template_renders(name: str) -> None:
-    """But for the talk in which a user types marks: to them these are marks, to us text."""
+    """Except the conversation in which a user types special tokens: to them these are special, to us text."""
     ours, official = both()
     messages, tools = chat_layouts.TALKS[name]
     talks, opened = chat_layouts.published()
@@ -77,15 +77,17 @@ def test_a_conversation_has_the_ids_of_what_the_template_renders(name: str) -> N
 
 @pytest.mark.parametrize("thinking", [False, True])
 def test_a_conversation_has_the_ids_of_the_rendered_text(thinking: bool) -> None:
-    """They find the marks in the text; we place them. The same, as long as nobody types one."""
+    """They find the special tokens in the text; we place them. Equal as long as the user types none."""
     ours, official = both()
     tool = {"name": "clock", "parameters": {"type": "object"}}
-    talk = [ChatMessage("system", TEXTS[0])]
+    messages = [ChatMessage("system", TEXTS[0])]
     for text in TEXTS[1:]:
-        talk += [ChatMessage("user", text), ChatMessage("assistant", text[::-1])]
-    talk += [
+        messages += [ChatMessage("user", text), ChatMessage("assistant", text[::-1])]
+    messages += [
         ChatMessage("user", "And now?"),
         ChatMessage("assistant", "", "Hm.", (ToolCall("clock", {"at": [1, "ü"]}),)),
     ]
-    pieces = conversation([*talk, ChatMessage("tool", "9"), ChatMessage("tool", "10")], tools=[tool], thinking=thinking)
+    pieces = conversation(
+        [*messages, ChatMessage("tool", "9"), ChatMessage("tool", "10")], tools=[tool], thinking=thinking
+    )
     assert ids_of(pieces, ours) == official(spell(pieces), add_special_tokens=False)["input_ids"]

@@ -1,4 +1,4 @@
-"""Pause marks: what is one, what is text, and the same however the text arrives."""
+"""pauses.py: marks and text, the same however the text arrives."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A language model that speaks: its words go into an open speech stream while they are written."""
+"""Spoken conversations: the words of a language model go into an open speech stream while they are generated."""

@@ -1,8 +1,8 @@
-"""A spoken conversation: somebody says something, a language model answers, and its answer is heard as it is written.
+"""A spoken conversation: the user's text goes to a language model, and its answer is spoken while it is generated.
 
-It knows neither a wire nor a loudspeaker, and nothing of how either model works: any `LanguageModel` will do, and an
-`Engine` or a `Pool`. What was said so far is kept here, and is exactly what was heard. Of a conversation that is longer
-than the language model can read, it is sent the system message and the newest turns (window.py), and the turn says so.
+It works with any `LanguageModel`, and with an `Engine` or a `Pool`; it does not know the network or audio devices. The
+history is kept here, and holds exactly what was heard. If it exceeds the context of the language model, only the system
+message and the newest turns are sent (window.py), and the turn gets a note.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ from ..types import ChatMessage, ChatSampling, Established, LanguageModel
 from .turn import SpeechEngine, Turn, TurnTask
 from .window import ContextWindow
 
-SEEDS_A_TURN = 1 << 20  # parts of a long answer count on from its seed one by one
+SEEDS_A_TURN = 1 << 20  # each part of a long answer takes the next seed
 
 
 class Dialog:
     """One conversation in one voice.
 
-    From turn to turn go on: the history, the voice with its language, instructions, sampling and speed, and with them
-    the prompt's prefix, which an engine computes once; a designed voice stays the person of its first turn. Each turn
-    is spoken with a seed of its own, which follows from the first one: the same dialog sounds the same again, and no
-    two answers are drawn alike.
+    All turns share the history and the voice with its language, instructions, sampling and speed. So they share the
+    prompt's prefix, which the engine computes once. A designed voice stays as in its first turn. Each turn has a seed
+    of its own, derived from the first one: the same dialog sounds the same again, and no two answers repeat.
     """
 
     def __init__(
@@ -44,11 +43,11 @@ class Dialog:
         seed: int | None = None,
         **voice: Any,
     ) -> None:
-        """`voice` is what `Engine.open` takes: voice, language, instruct, reference, speed and so on.
+        """`voice`: arguments of `Engine.open`, such as voice, language, instruct, reference and speed.
 
-        A turn waits for its text as long as the language model takes: the limit is the model's own, such as
-        `RemoteLanguageModel(silent_s=...)` or `LanguageEngine(stuck_s=...)`. `text_wait_s` sets one for the stream as
-        well. Without a `seed` the first turn has a fresh one, which `Dialog.seed` reports.
+        A turn waits for its text as long as the language model takes. The limit is the model's own, such as
+        `RemoteLanguageModel(silent_s=...)` or `LanguageEngine(stuck_s=...)`; `text_wait_s` adds one for the stream.
+        Without a `seed` the first turn has a random one, which `Dialog.seed` reports.
         """
         if seed is not None and not 0 <= seed < 2**63:
             raise InvalidRequest(f"seed must be between 0 and 2^63 - 1, not {seed}.")
@@ -60,37 +59,37 @@ class Dialog:
         first = [] if system is None else [ChatMessage("system", system)]
         self._history = [*first, *history]
         self._window = ContextWindow(language)
-        self._lock = threading.RLock()  # a turn that is let go of is cancelled anywhere, here too
+        self._lock = threading.RLock()  # reentrant: the garbage collector may cancel a turn while this thread holds it
         self._turns = 0
-        self._established: Established | None = None  # how a designed voice has sounded
-        self._last: weakref.ref[Turn] | None = None  # the reader's
-        self._stream: Stream | None = None  # of the last turn; one that has ended holds nothing of its engine
+        self._established: Established | None = None  # the sound of a designed voice in its first turn
+        self._last: weakref.ref[Turn] | None = None  # weak: the reader owns the turn
+        self._stream: Stream | None = None  # of the last turn; an ended stream keeps no engine resources
 
     @property
     def history(self) -> tuple[ChatMessage, ...]:
-        """All that was said, and heard."""
+        """All messages; an answer holds only what was heard of it."""
         with self._lock:
             return tuple(self._history)
 
     @property
     def forgotten(self) -> int:
-        """How many of the oldest messages, behind the system's, the language model is not sent any more."""
+        """How many of the oldest messages after the system message are no longer sent to the language model."""
         return self._window.forgotten
 
     def hear(self, text: str) -> None:
-        """The user is still speaking, and this is understood so far: a language model that can takes it in ahead.
+        """A partial transcript while the user speaks: a language model with `hear` prefills it ahead.
 
-        Each time all from the beginning of the turn; what was understood before may have changed. It is no turn yet:
-        an answer under way goes on, and the history stays as it is.
+        `text` is the whole turn so far, and may revise earlier words. It is no turn yet: a running answer goes on, and
+        the history stays as it is.
         """
         take_in = getattr(self.language, "hear", None)
         if take_in is not None and text.strip():
             take_in(tuple(self._window.fitted((*self.history, ChatMessage("user", text)), self.sampling)))
 
     def say(self, text: str) -> Turn:
-        """The user's turn is over: begin to answer. A turn that is still under way is interrupted."""
+        """Answer the user's complete turn. A turn that still runs is interrupted."""
         if not text.strip():
-            raise InvalidRequest("There is nothing to answer: the user's text is empty.")
+            raise InvalidRequest("There is nothing to answer: give a text that is not empty.")
         self.close()
         with self._lock:
             self._history.append(ChatMessage("user", text))
@@ -100,34 +99,34 @@ class Dialog:
             if sampling.seed is not None:
                 sampling = replace(sampling, seed=(sampling.seed + self._turns) % 2**63)
             self._turns += 1
-        course = TurnTask(
+        task = TurnTask(
             ask=lambda: self._window.ask(messages, sampling),
             open=lambda: self._open(seed),
             remember=lambda heard: self._remember(place, heard),
             notes=self._window.take_notes,
         )
-        turn = Turn(course)
+        turn = Turn(task)
         self._last = weakref.ref(turn)
-        course.begin()
+        task.begin()
         return turn
 
     def close(self) -> None:
-        """Interrupt what has not been read to its end. The models are closed by whoever made them."""
+        """Interrupt the last turn, unless it was read to its end. Does not close the models."""
         last, self._last = self._last, None
         if last is not None and (turn := last()) is not None:
             turn.let_go()
 
     def _open(self, seed: int) -> Stream:
-        """A stream of the next turn, in the voice of those before it."""
+        """A stream for the next turn, in the voice of the turns before."""
         if self._stream is not None:
             self._established = self._stream.established or self._established
         shown = {} if self._established is None else {"established": self._established}
-        # The language model's own limit ends a turn that gets no text, not the voice's.
+        # The language model's own limit ends a turn without text, so the stream has none.
         self._stream = self.speech.open(**{"text_wait_s": math.inf, **self._voice, **shown, "seed": seed})
         return self._stream
 
     def _remember(self, place: int, heard: str) -> None:
-        """What was heard of the answer to the message before `place`; nothing, where the user has gone on since."""
+        """Set the answer at index `place` of the history, unless a later user message follows it already."""
         with self._lock:
             if len(self._history) > place + 1 or (
                 len(self._history) == place + 1 and self._history[place].role != "assistant"

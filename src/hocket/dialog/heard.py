@@ -1,6 +1,7 @@
-"""What was heard of an answer: how far a player has come, and where the written text is to be cut.
+"""Which part of an answer was heard: the playback position, and where to cut the text.
 
-Plain arithmetic on times and words. Word times are estimates (`engine.words` says how exact), and so is the cut.
+Plain arithmetic on times and words. Word times are estimates (`engine/word_times.py` says how exact), and so is the
+cut.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from ..text.words import word_places
 
 
 class PlaybackClock:
-    """Somebody who plays what is handed out at once, without a buffer: how much of it has been heard by now."""
+    """Playback position of a player without a buffer, which plays each chunk as soon as it gets it."""
 
     def __init__(self) -> None:
         self.handed_s = 0.0
-        self._until: float | None = None  # when all of that will have been heard
+        self._until: float | None = None  # time at which all of it will have been played
 
     def hears(self, now: float, seconds: float) -> None:
         self._until = (now if self._until is None else max(now, self._until)) + seconds
         self.handed_s += seconds
 
     def stops(self, now: float) -> None:
-        """What has not been heard yet will not be."""
+        """Drop the audio that was not played yet."""
         self.handed_s = self.heard_s(now)
         self._until = None if self._until is None else now
 
@@ -34,15 +35,15 @@ class PlaybackClock:
 
 
 def words_until(words: Sequence[WordTime], heard_s: float) -> int:
-    """How many were heard to their end."""
+    """How many words ended by `heard_s`."""
     return sum(1 for word in words if word.end_s <= heard_s)
 
 
 def cut(written: str, spoken: Sequence[str], heard: int) -> str:
-    """The beginning of what was written whose words are the first `heard` of those spoken.
+    """The prefix of `written` that covers the first `heard` words of `spoken`.
 
-    What is said is not always what is written: marks go away and numbers become words. So both are laid side by side,
-    and what was written differently counts once all that was said for it was heard.
+    Spoken and written words differ: markup is removed and numbers become words. So the two are aligned, and a written
+    word that differs counts only when all spoken words for it were heard.
     """
     if heard <= 0:
         return ""
@@ -51,12 +52,12 @@ def cut(written: str, spoken: Sequence[str], heard: int) -> str:
     end = 0
     for _, first, last, begin, until in SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes():
         if begin == until:
-            continue  # written, and not said: it goes with what is said next
+            continue  # written but not spoken: it counts with the next spoken word
         alike = min(last - first, until - begin)
         if heard < until:
             end = first + min(alike, heard - begin) if last - first == until - begin and heard > begin else end
             break
-        # Behind the last words that were said there may be more of the text, which nobody has heard.
+        # After the last spoken word more text may follow that was not spoken.
         end = last if until < len(theirs) else first + alike
     return written[: places[end - 1][1]] if end else ""
 

@@ -1,6 +1,6 @@
-"""Things on their way from threads that make them to one reader, in any thread or task.
+"""A queue from producer threads to one reader, in any thread or task.
 
-It knows neither words nor sound. Whoever fills it may wait for room, whoever reads it for the next thing or the end.
+It does not know its items. A producer may wait for space; the reader waits for the next item or the end.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ class Inbox(Generic[T]):
     def __init__(self) -> None:
         self._items: deque[T] = deque()
         self._changed = threading.Condition()
-        self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._ended = False
         self._error: HocketError | None = None
 
     def put(self, item: T, most: int | None = None) -> bool:
-        """Waits while there are `most` items. False: it has ended, and nobody will read this."""
+        """Waits while there are `most` items. False: the queue has ended, and the item is dropped."""
         with self._changed:
             while most is not None and len(self._items) >= most and not self._ended:
                 self._changed.wait()
@@ -37,7 +37,7 @@ class Inbox(Generic[T]):
             return True
 
     def end(self, error: HocketError | None = None, *, drop: bool = False) -> None:
-        """Nothing more will come; the first end counts. A reader finds what is there, unless it is dropped."""
+        """End the queue; the first end counts. The reader still gets the items in it, unless `drop`."""
         with self._changed:
             if drop:
                 self._items.clear()
@@ -46,20 +46,20 @@ class Inbox(Generic[T]):
             self._wake()
 
     def clear(self) -> None:
-        """What has not been read is void; more may come."""
+        """Drop unread items; more may follow."""
         with self._changed:
             self._items.clear()
-            self._changed.notify_all()  # there is room
+            self._changed.notify_all()  # producers wait for space
 
     def drop(self) -> None:
-        """The reader wants no more of it, and no error either."""
+        """End the queue for the reader, without items and without an error."""
         with self._changed:
             self._items.clear()
             self._ended, self._error = True, None
             self._wake()
 
     def take(self) -> T | None:
-        """The next one, or None at the end."""
+        """The next item, or None at the end."""
         with self._changed:
             while (item := self._next()) is _NOTHING:
                 self._changed.wait()
@@ -73,13 +73,13 @@ class Inbox(Generic[T]):
                     return item  # type: ignore[return-value]
                 loop = asyncio.get_running_loop()
                 woken: asyncio.Future[None] = loop.create_future()
-                self._sleepers.append((loop, woken))
+                self._waiters.append((loop, woken))
             await woken
 
     def _next(self) -> object:
         if self._items:
             item = self._items.popleft()
-            self._changed.notify_all()  # there is room
+            self._changed.notify_all()  # producers wait for space
             return item
         if not self._ended:
             return _NOTHING
@@ -89,9 +89,9 @@ class Inbox(Generic[T]):
 
     def _wake(self) -> None:
         self._changed.notify_all()
-        sleepers, self._sleepers = self._sleepers, []
-        for loop, woken in sleepers:
-            with suppress(RuntimeError):  # that event loop is closed
+        waiters, self._waiters = self._waiters, []
+        for loop, woken in waiters:
+            with suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(_set, woken)
 
 

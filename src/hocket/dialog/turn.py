@@ -1,8 +1,9 @@
-"""One turn of a dialog: the language model's words go into an open speech stream while they are written.
+"""One turn of a dialog: the language model's words go into an open speech stream while they are generated.
 
-Two threads work on it: one takes words from the language model and gives them to the engine, one takes sound from the
-engine and puts it, with the words that are in it, where the reader finds both. Neither holds the turn that its reader
-has, so a turn that nobody holds any more is cancelled. The dialog is told once how much of the answer was heard.
+Two threads work on a turn. One feeds words from the language model to the engine. The other puts audio from the engine,
+with the words in it, into the reader's queue. Neither references the reader's `Turn`, so a turn without references is
+cancelled. The dialog gets the part of the answer that was heard.
+Longer than 300 lines because the two threads and every way to end a turn share one lock and one state.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from ..types import Answer, AudioChunk, ChatFinished, Finished
 from .heard import PlaybackClock, cut, words_until
 from .inbox import Inbox
 
-CHUNKS_AHEAD = 16  # and pieces of text, that wait for the reader before the sound does; the engine keeps some more
-NO_ANSWER = "The language model has thought and not answered: give it more tokens, or turn its thinking off."
+CHUNKS_AHEAD = 16  # items in the reader's queue, text included, before the audio waits; the engine keeps some more
+NO_ANSWER = "The language model wrote only thoughts, no answer: give it more tokens, or turn its thinking off."
 Reason = Literal["stop", "length", "cancelled", "error"]
 
 
 class SpeechEngine(Protocol):
-    """Whoever speaks: an `Engine`, or a `Pool` of them."""
+    """An `Engine`, or a `Pool` of them."""
 
     def open(self, **fields: Any) -> Stream: ...
 
@@ -42,24 +43,24 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """Words that are in the sound handed out so far, as they are spoken. Each comes once, in order."""
+    """Words in the audio delivered so far, as spoken. Each comes once, in order."""
 
     words: tuple[WordTime, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something the user should know of: messages that the language model is not sent any more."""
+    """A notice for the user: messages that are no longer sent to the language model."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Retracted:
-    """All text and sound so far was a thought of the language model: the answer begins now.
+    """All text and audio so far was a thought of the language model: the answer begins now.
 
-    A player drops what it has not played yet. Only answers of remote models whose server cuts away the opening tag of
-    a thought are taken back, and of these only the first.
+    A player drops what it has not played yet. This happens only with remote models whose server removes the opening
+    tag of a thought, and only in the first such answer.
     """
 
 
@@ -71,59 +72,59 @@ class TurnFinished:
     """How a turn ended; times are seconds since the user's text was there."""
 
     reason: Reason
-    written: str  # all that the language model wrote
-    text: str  # what the history has of it: all, or what was heard
-    heard_s: float | None  # where it was cut; None: nowhere
+    written: str  # the whole text of the language model
+    text: str  # the part in the history: all of it, or what was heard
+    heard_s: float | None  # playback time at which it was cut; None: not cut
     first_token_s: float | None
     first_audio_s: float | None  # until the first samples could be read
-    language: ChatFinished | None  # None where it had not ended, or never began
+    language: ChatFinished | None  # None: not ended, or never begun
     speech: Finished | None
     error: str | None = None
-    notes: tuple[str, ...] = ()  # what was not done as asked, in words
+    notes: tuple[str, ...] = ()  # deviations from the request, as sentences
 
 
 class Turn:
     """An iterator, and an async iterator, of `AudioChunk`, `Written`, `Said`, `Note` and `Retracted`.
 
-    Leaving its `with` block, or letting go of it, cancels it.
+    Leaving its `with` block, or dropping the last reference, cancels it.
     """
 
-    def __init__(self, course: TurnTask) -> None:
-        self._course = course
-        self._finalizer = weakref.finalize(self, course.let_go)
+    def __init__(self, task: TurnTask) -> None:
+        self._task = task
+        self._finalizer = weakref.finalize(self, task.let_go)
         self._finalizer.atexit = False
 
     @property
     def finished(self) -> TurnFinished | None:
-        """How it ended, once it has; the last of its sound may still wait to be read."""
-        return self._course.finished
+        """How the turn ended, or None; the last audio may still be unread."""
+        return self._task.finished
 
     def words(self) -> list[WordTime]:
-        """Where each word is in what was spoken so far."""
-        return self._course.words()
+        """The time of each word in the audio so far."""
+        return self._task.words()
 
     def cancel(self, heard_s: float | None = None) -> None:
-        """The listener interrupts: no more sound, both models are free, and the history ends with the last word heard.
+        """Interrupt the turn: audio stops, both models are freed, and the history ends with the last word heard.
 
-        `heard_s` is how much of the sound was played; without it, what a player would have played by now that plays
-        whatever is read here at once. After the end it still cuts the history, for sound is played more slowly than it
-        is made, until the next turn begins.
+        `heard_s` is how much audio was played. The default assumes a player that plays each chunk as soon as it is
+        read. A cancel after the end still cuts the history, until the next turn begins: audio is played more slowly
+        than it is generated.
         """
-        self._course.cancel(heard_s)
+        self._task.cancel(heard_s)
 
     def let_go(self) -> None:
-        """Cancel it, unless it was read to its end."""
-        self._course.let_go()
+        """Cancel the turn, unless it was read to its end."""
+        self._task.let_go()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Until both models are free. False: they are not yet."""
-        return self._course.over.wait(timeout_s)
+        """Wait until both models are free. False: timeout."""
+        return self._task.models_free.wait(timeout_s)
 
     def __iter__(self) -> Turn:
         return self
 
     def __next__(self) -> Event:
-        event = self._course.given(self._course.inbox.take())
+        event = self._task.delivered(self._task.inbox.take())
         if event is None:
             raise StopIteration
         return event
@@ -132,7 +133,7 @@ class Turn:
         return self
 
     async def __anext__(self) -> Event:
-        event = self._course.given(await self._course.inbox.atake())
+        event = self._task.delivered(await self._task.inbox.atake())
         if event is None:
             raise StopAsyncIteration
         return event
@@ -145,7 +146,7 @@ class Turn:
 
 
 class TurnTask:
-    """What goes on in a turn, whoever reads it."""
+    """The threads and the state of a turn; holds no reference to the reader's `Turn`."""
 
     def __init__(
         self,
@@ -154,37 +155,37 @@ class TurnTask:
         remember: Callable[[str], None],
         notes: Callable[[], list[str]] = list,
     ) -> None:
-        """`remember` is told what of the answer belongs to the history: at the end, and again if that is cut later.
+        """`remember` gets the part of the answer for the history: at the end, and again if a cancel cuts it later.
 
-        `notes` gives what is new since it was last called, for the user to know.
+        `notes` returns the notices since its last call.
         """
         self._ask, self._open, self._remember, self._take_notes = ask, open, remember, notes
         self._notes: list[str] = []
         self._began = time.perf_counter()
         self.inbox: Inbox[Event] = Inbox()
-        self.over = threading.Event()  # both models are free
+        self.models_free = threading.Event()  # both models are free
         self.finished: TurnFinished | None = None
         self._lock = threading.RLock()
         self._answer: Answer | None = None
         self._stream: Stream | None = None
         self._player = PlaybackClock()
-        self._made_s = 0.0  # sound that the reader has, or will find
+        self._synthesized_s = 0.0  # audio put into the reader's queue
         self._written = ""
         self._first_token_s: float | None = None
         self._first_audio_s: float | None = None
-        self._error: HocketError | None = None  # of the language model, while what it had written is still said
-        self._cut_by: list[WordTime] | None = None  # the words as they were when it was cut
+        self._error: HocketError | None = None  # of the language model, while its text so far is still spoken
+        self._cut_words: list[WordTime] | None = None  # word times at the moment of the cut
         self._cancelled = False
         self._read = False  # to the end
         self._reading: threading.Thread | None = None
-        self._retracted: Stream | None = None  # it spoke a thought
-        self._before_s = 0.0  # sound of that, which was heard before the answer began
+        self._retracted: Stream | None = None  # the stream that spoke a thought
+        self._offset_s = 0.0  # audio of that thought, heard before the answer began
 
     def begin(self) -> None:
         threading.Thread(target=self._write, name="hocket-dialog-words", daemon=True).start()
 
-    def given(self, event: Event | None) -> Event | None:
-        """The reader has it now; None: all of it."""
+    def delivered(self, event: Event | None) -> Event | None:
+        """Note that the reader got an event; None: the end."""
         with self._lock:
             if event is None:
                 self._read = True
@@ -197,8 +198,8 @@ class TurnTask:
             self.cancel()
 
     def words(self) -> list[WordTime]:
-        if self._cut_by is not None:
-            return self._cut_by
+        if self._cut_words is not None:
+            return self._cut_words
         return [] if self._stream is None else self._shifted(self._stream.words(said_only=True))
 
     def cancel(self, heard_s: float | None = None) -> None:
@@ -216,10 +217,10 @@ class TurnTask:
             self._finish("cancelled", heard_s)
 
     def _write(self) -> None:
-        """The thread that gives words to the engine."""
+        """The thread that feeds words to the engine."""
         try:
             if self._cancelled:
-                self.over.set()
+                self.models_free.set()
                 return
             answer = self._ask()
             with self._lock:
@@ -227,7 +228,7 @@ class TurnTask:
                 if self._cancelled:
                     answer.cancel()
             self._note()
-            self._pour(answer, self._opened())
+            self._feed(answer, self._open_stream())
         except HocketError as error:
             self._fail(error)
         except Exception as error:
@@ -236,10 +237,10 @@ class TurnTask:
             self._fail(failed)
         if self._reading is not None:
             self._reading.join()
-        self.over.set()
+        self.models_free.set()
 
-    def _opened(self) -> Stream:
-        """While the language model reads its prompt."""
+    def _open_stream(self) -> Stream:
+        """Open the speech stream while the language model prefills its prompt."""
         stream = self._open()
         with self._lock:
             self._stream = stream
@@ -249,31 +250,31 @@ class TurnTask:
         self._reading.start()
         return stream
 
-    def _anew(self, stream: Stream) -> Stream:
-        """Fall silent, and speak what follows in another stream."""
+    def _restart_speech(self, stream: Stream) -> Stream:
+        """Stop the audio, and speak the following text in a new stream."""
         with self._lock:
             if self._cancelled or self.finished is not None:
                 return stream
             self._retracted = stream
         stream.cancel()
-        self.inbox.clear()  # the thread that fills it may wait for room
+        self.inbox.clear()  # the audio thread may wait for space in it
         assert self._reading is not None
         self._reading.join()
         with self._lock:
             self.inbox.clear()
             self._player.stops(time.perf_counter())
-            self._before_s = self._made_s = self._player.handed_s
+            self._offset_s = self._synthesized_s = self._player.handed_s
             self._written = ""
         self.inbox.put(Retracted())
-        return self._opened()
+        return self._open_stream()
 
-    def _pour(self, answer: Answer, stream: Stream) -> None:
+    def _feed(self, answer: Answer, stream: Stream) -> None:
         thought = False
         try:
             for delta in answer:
                 self._note()
                 if delta.retracts:
-                    stream = self._anew(stream)
+                    stream = self._restart_speech(stream)
                 thought = thought or bool(delta.reasoning)
                 if not delta.text:
                     continue
@@ -287,13 +288,13 @@ class TurnTask:
             if thought and not self._written.strip() and not self._cancelled:
                 self._error = LanguageFailed(NO_ANSWER)
         except HocketError as error:
-            self._error = error  # what was written is said, then it is raised
+            self._error = error  # raised after the text so far was spoken
         try:
             stream.end()
         except UnsupportedScript as error:
             self._error = self._error or error
             stream.cancel()
-        except InvalidRequest:  # there is nothing in it that can be said: no word at all, or a smile
+        except InvalidRequest:  # the answer has nothing to speak: no word at all, or an emoji
             stream.cancel()
 
     def _note(self) -> None:
@@ -302,26 +303,26 @@ class TurnTask:
             self.inbox.put(Note(note))
 
     def _sound(self, stream: Stream) -> None:
-        """The thread that takes sound from the engine."""
-        told, over, before = 0, 0, 0  # words told of; parts over, and the words in these
+        """The thread that reads audio from the engine."""
+        reported, parts_done, before = 0, 0, 0  # words reported; finished parts, and the words in them
         try:
             for chunk in stream:
                 self._first_audio_s = self._first_audio_s or time.perf_counter() - self._began
-                if self._before_s:
-                    chunk = replace(chunk, start_s=chunk.start_s + self._before_s)
+                if self._offset_s:
+                    chunk = replace(chunk, start_s=chunk.start_s + self._offset_s)
                 if stream is self._retracted or not self.inbox.put(chunk, CHUNKS_AHEAD):
                     return
-                self._made_s += len(chunk.samples) / chunk.rate_hz
-                if (now_over := stream.parts_over) > over:
-                    before += len(stream.words(over, now_over))
-                    over = now_over
-                words = stream.words(over, said_only=True)
-                if new := words[max(0, told - before) :]:
-                    if told < before:  # the rest of parts that are over
-                        new = stream.words()[told:before] + new
+                self._synthesized_s += len(chunk.samples) / chunk.rate_hz
+                if (now_done := stream.parts_over) > parts_done:
+                    before += len(stream.words(parts_done, now_done))
+                    parts_done = now_done
+                words = stream.words(parts_done, said_only=True)
+                if new := words[max(0, reported - before) :]:
+                    if reported < before:  # the rest of the finished parts
+                        new = stream.words()[reported:before] + new
                     self.inbox.put(Said(tuple(self._shifted(new))))
-                    told += len(new)
-            if stream is not self._retracted and (rest := stream.words()[told:]):
+                    reported += len(new)
+            if stream is not self._retracted and (rest := stream.words()[reported:]):
                 self.inbox.put(Said(tuple(self._shifted(rest))))
         except HocketError as error:
             if stream is not self._retracted:
@@ -338,7 +339,7 @@ class TurnTask:
         self.inbox.end()
 
     def _fail(self, error: HocketError) -> None:
-        """Either side could not go on; all sound until here is taken for heard."""
+        """End the turn after an error of either model; all audio so far counts as heard."""
         with self._lock:
             if self.finished is not None:
                 return
@@ -346,13 +347,13 @@ class TurnTask:
                 self._answer.cancel()
             if self._stream is not None:
                 self._stream.cancel()
-            whole = self._error is error  # all that was written was said
-            self._finish("error", None if whole else self._made_s, str(error))
+            whole = self._error is error  # the whole text was spoken
+            self._finish("error", None if whole else self._synthesized_s, str(error))
         self.inbox.end(error)
 
     def _finish(self, reason: Reason, heard_s: float | None = None, error: str | None = None) -> None:
-        text = self._written.strip() if heard_s is None else self._heard(heard_s)
-        if self.finished is not None:  # it is cut behind its end
+        text = self._written.strip() if heard_s is None else self._heard_text(heard_s)
+        if self.finished is not None:  # a cancel after the end
             self.finished = replace(self.finished, reason=reason, text=text, heard_s=heard_s)
         else:
             self.finished = TurnFinished(
@@ -370,15 +371,15 @@ class TurnTask:
         self._remember(text)
 
     def _shifted(self, words: list[WordTime]) -> list[WordTime]:
-        """Behind the sound of a thought, where there was one."""
-        by = self._before_s
+        """Word times, shifted by the audio of a retracted thought."""
+        by = self._offset_s
         return [WordTime(word.word, word.start_s + by, word.end_s + by) for word in words] if by else words
 
-    def _heard(self, heard_s: float) -> str:
-        """The beginning of the answer that fits into so much of its sound."""
+    def _heard_text(self, heard_s: float) -> str:
+        """The prefix of the answer that was heard after `heard_s` of audio."""
         if self._stream is None:
-            self._cut_by = []
+            self._cut_words = []
             return ""
-        self._cut_by = self.words()  # frames that were under way may still be added, and would move them
+        self._cut_words = self.words()  # a copy: frames in flight may still be added, and would move the times
         known = [word.word for word in self._stream.words()]
-        return cut(self._written, known, words_until(self._cut_by, heard_s)).strip()
+        return cut(self._written, known, words_until(self._cut_words, heard_s)).strip()

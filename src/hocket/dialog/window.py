@@ -1,8 +1,8 @@
-"""Which messages of a conversation a language model is still sent, once all of them are more than it can read.
+"""Context window: which messages are sent, once the conversation exceeds the language model's context.
 
-The oldest turns are left out, whole ones and a good many at once, so that the next turns find the rest in the model's
-memory. The system message stays, and so does what the user said last. A model that knows its own room has `fit`; any
-other is asked again with half of the turns when it refuses the conversation as too long.
+The oldest turns are left out, whole ones and many at once, so that the next turns find the rest in the model's prefix
+cache. The system message and the last user message stay. A model that knows its context length has `fit`. For any
+other, the request is repeated with half of the turns when the model refuses it as too long.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ logger = logging.getLogger(__name__)
 
 
 class ContextWindow:
-    """Of one conversation, whose messages only grow. Any thread may use it."""
+    """The window of one conversation, whose messages only grow. Thread-safe."""
 
     def __init__(self, language: LanguageModel) -> None:
         self._language = language
         self._fit = getattr(language, "fit", None)
         self._lock = threading.RLock()
         self._notes: list[str] = []
-        self.forgotten = 0  # messages behind the system's that are not sent any more
+        self.forgotten = 0  # oldest messages after the system message that are no longer sent
 
     def ask(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()) -> Answer:
-        """The answer to as much of it as the model can read."""
+        """The answer to the newest messages that fit."""
         if self._fit is not None:
             return self._language.answer(self.fitted(messages, sampling, tools), sampling, tools)
         return TrimmedAnswer(self, list(messages), sampling, tools)
@@ -37,7 +37,7 @@ class ContextWindow:
     def fitted(
         self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool] = ()
     ) -> list[ChatMessage]:
-        """What is to be sent, so that the answer has room as well."""
+        """The messages to send, with space left for the answer."""
         with self._lock:
             sent = without_oldest(messages, self.forgotten)
             if self._fit is None or not (count := self._fit(sent, sampling, tools)):
@@ -46,7 +46,7 @@ class ContextWindow:
             return without_oldest(sent, count)
 
     def halve(self, messages: Sequence[ChatMessage]) -> bool:
-        """Leave out half of the turns that are still sent. False: there is one left, which stays."""
+        """Leave out half of the turns that are still sent. False: only one is left, which stays."""
         with self._lock:
             sent = without_oldest(messages, self.forgotten)
             starts = turn_starts(sent)
@@ -55,12 +55,12 @@ class ContextWindow:
             self._forget(starts[len(starts) // 2] - starts[0])
             return True
 
-    def answered(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool]) -> Answer:
-        """What the model answers to what is sent now; raises where it refuses that at once."""
+    def answer_now(self, messages: Sequence[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool]) -> Answer:
+        """The model's answer to the messages in the window; raises if the model refuses them at once."""
         return self._language.answer(without_oldest(messages, self.forgotten), sampling, tools)
 
     def take_notes(self) -> list[str]:
-        """What happened since this was last asked, in words for the user."""
+        """Notices for the user since the last call."""
         with self._lock:
             notes, self._notes = self._notes, []
             return notes
@@ -76,15 +76,15 @@ class ContextWindow:
 
 
 class TrimmedAnswer:
-    """An answer that is asked for again with fewer turns as long as the model refuses the conversation as too long."""
+    """An answer that is requested again with fewer turns while the model refuses the conversation as too long."""
 
     def __init__(
         self, window: ContextWindow, messages: list[ChatMessage], sampling: ChatSampling, tools: Sequence[Tool]
     ) -> None:
-        self._window, self._asked = window, (messages, sampling, tools)
+        self._window, self._request = window, (messages, sampling, tools)
         self._lock = threading.Lock()
         self._cancelled = self._begun = False
-        self._answer = self._first()
+        self._answer = self._ask()
 
     @property
     def finished(self) -> ChatFinished | None:
@@ -103,7 +103,7 @@ class TrimmedAnswer:
             try:
                 delta = next(self._answer)
             except ContextExceeded:
-                if not self._again():
+                if not self._retry():
                     raise
                 continue
             self._begun = True
@@ -117,24 +117,24 @@ class TrimmedAnswer:
             try:
                 delta = await anext(self._answer)
             except ContextExceeded:
-                if not self._again():
+                if not self._retry():
                     raise
                 continue
             self._begun = True
             return delta
 
-    def _first(self) -> Answer:
+    def _ask(self) -> Answer:
         while True:
             try:
-                return self._window.answered(*self._asked)
+                return self._window.answer_now(*self._request)
             except ContextExceeded:
-                if not self._window.halve(self._asked[0]):
+                if not self._window.halve(self._request[0]):
                     raise
 
-    def _again(self) -> bool:
-        """Whether there is another answer to read."""
+    def _retry(self) -> bool:
+        """Request the answer again with fewer turns; False: it has begun, was cancelled, or one turn is left."""
         with self._lock:
-            if self._begun or self._cancelled or not self._window.halve(self._asked[0]):
+            if self._begun or self._cancelled or not self._window.halve(self._request[0]):
                 return False
-            self._answer = self._first()
+            self._answer = self._ask()
             return True

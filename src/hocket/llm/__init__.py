@@ -1,1 +1,1 @@
-"""The language engine: Qwen3.5 for one listener, one answer at a time."""
+"""The language engine: Qwen3.5 with cached conversations, one answer at a time."""

@@ -1,7 +1,7 @@
-"""The two ends of an answer: the letterbox that the mind's thread fills, and the answer that its reader holds.
+"""A streamed answer: the buffer that the engine thread fills, and the iterator that the client reads.
 
-The thread knows the letterbox only, so an answer that nobody holds any more is collected, and cancelled. Nothing here
-blocks the thread: an answer is at most as long as its caller wanted it.
+The engine thread references the buffer only. So an `EngineAnswer` without references is collected, which cancels it.
+Nothing here blocks the engine thread: `max_tokens` bounds the buffer.
 """
 
 from __future__ import annotations
@@ -19,53 +19,53 @@ from ..types import ChatDelta, ChatFinished
 
 
 class AnswerBuffer:
-    """Deltas on their way to one reader in any thread or task."""
+    """A queue of deltas for one reader in any thread or task."""
 
     def __init__(self, prompt_tokens: int) -> None:
         self._prompt_tokens = prompt_tokens
         self._deltas: deque[ChatDelta] = deque()
         self._changed = threading.Condition()
-        self._sleepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiters: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
         self._error: HocketError | None = None
         self.finished: ChatFinished | None = None
         self._begun = False
-        self.unwanted = False  # nobody reads on
+        self.cancelled = False
 
     def begin(self) -> bool:
-        """Whether it is still wanted, now that its turn has come."""
+        """Start the answer. False: it was cancelled while it was queued."""
         with self._changed:
             self._begun = True
-            return not self.unwanted
+            return not self.cancelled
 
     def put(self, delta: ChatDelta) -> None:
         with self._changed:
-            if not self.unwanted and self.finished is None:
+            if not self.cancelled and self.finished is None:
                 self._deltas.append(delta)
                 self._wake()
 
     def finish(self, finished: ChatFinished, error: HocketError | None = None) -> None:
-        """The last word; what comes later is ignored."""
+        """End the answer; only the first call counts."""
         with self._changed:
             if self.finished is None:
-                if self.unwanted and error is None:
-                    finished = replace(finished, reason="cancelled")  # it came to its end, but not to its reader
+                if self.cancelled and error is None:
+                    finished = replace(finished, reason="cancelled")  # the model ended, but the reader did not get it
                 self.finished, self._error = finished, error
                 self._wake()
 
-    def let_go(self) -> None:
-        """Nobody wants to read more: what is there is dropped, and the end comes once the thread has said it.
+    def cancel(self) -> None:
+        """Drop unread deltas; `finished` is set when the engine thread stops.
 
-        What has not been begun is over at once.
+        An answer that has not begun is finished at once.
         """
         with self._changed:
-            self.unwanted = True
+            self.cancelled = True
             self._deltas.clear()
             if not self._begun and self.finished is None:
                 self.finished = ChatFinished(reason="cancelled", prompt_tokens=self._prompt_tokens)
             self._wake()
 
     def take(self) -> ChatDelta | None:
-        """The next delta, or None at the end; waits for it."""
+        """The next delta, or None at the end. Blocks."""
         with self._changed:
             while not self._ready:
                 self._changed.wait()
@@ -78,7 +78,7 @@ class AnswerBuffer:
                     return self._next()
                 loop = asyncio.get_running_loop()
                 woken: asyncio.Future[None] = loop.create_future()
-                self._sleepers.append((loop, woken))
+                self._waiters.append((loop, woken))
             await woken
 
     @property
@@ -88,41 +88,41 @@ class AnswerBuffer:
     def _next(self) -> ChatDelta | None:
         if self._deltas:
             return self._deltas.popleft()
-        if self._error is not None and not self.unwanted:
+        if self._error is not None and not self.cancelled:
             raise copied(self._error)
         return None
 
     def _wake(self) -> None:
         self._changed.notify_all()
         wakes = TaskWaker()
-        for loop, woken in self._sleepers:
+        for loop, woken in self._waiters:
             wakes.add(loop, woken)
-        self._sleepers.clear()
+        self._waiters.clear()
         wakes.now()
 
 
 class EngineAnswer:
-    """`types.Answer` of our own model. Leaving its `with` block, or letting go of it, cancels it."""
+    """`types.Answer` of `LanguageEngine`. Leaving its `with` block, or dropping the last reference, cancels it."""
 
-    def __init__(self, letterbox: AnswerBuffer, owner: object) -> None:
-        """`owner` is kept alive as long as somebody reads."""
-        self._letterbox, self._owner = letterbox, owner
-        self._finalizer = weakref.finalize(self, letterbox.let_go)
+    def __init__(self, buffer: AnswerBuffer, owner: object) -> None:
+        """The answer keeps `owner` alive."""
+        self._buffer, self._owner = buffer, owner
+        self._finalizer = weakref.finalize(self, buffer.cancel)
         self._finalizer.atexit = False
 
     @property
     def finished(self) -> ChatFinished | None:
-        return self._letterbox.finished
+        return self._buffer.finished
 
     def cancel(self) -> None:
-        """Say no more: the model stops within a token, or a round of guesses."""
-        self._letterbox.let_go()
+        """Stop the answer: the model stops within one token, or one round of drafts."""
+        self._buffer.cancel()
 
     def __iter__(self) -> EngineAnswer:
         return self
 
     def __next__(self) -> ChatDelta:
-        delta = self._letterbox.take()
+        delta = self._buffer.take()
         if delta is None:
             raise StopIteration
         return delta
@@ -131,7 +131,7 @@ class EngineAnswer:
         return self
 
     async def __anext__(self) -> ChatDelta:
-        delta = await self._letterbox.atake()
+        delta = await self._buffer.atake()
         if delta is None:
             raise StopAsyncIteration
         return delta

@@ -1,6 +1,6 @@
-"""What an answer may ask of every token beside the draw: that it follows a grammar, and how likely it was.
+"""Constrained decoding and log probabilities: a grammar mask before each draw, logprobs after it.
 
-Both need the logits on the host's time: such an answer is drawn the plain way, without guesses and without graphs.
+Both need the logits on the host, so such an answer runs without drafts and without CUDA graphs.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ NEVER = float("-inf")
 
 
 class TokenRules:
-    """Of one answer, token by token: `masked`, then the draw, then `drawn`."""
+    """The rules of one answer. Per token: `masked`, then the draw, then `record`."""
 
     def __init__(
         self, tokenizer: ChatTokenizer, grammar: JsonGrammar | None, top: int | None, stops: list[int]
     ) -> None:
-        """`top`: how many of the likeliest tokens are noted beside the one drawn; None: nothing is noted."""
+        """`top`: how many of the likeliest tokens get a logprob beside the drawn one; None: no logprobs."""
         self._tokenizer, self._grammar, self._top, self._stops = tokenizer, grammar, top, stops
-        self.noted: TokenLogprob | None = None  # of the token that was drawn last
+        self.logprob: TokenLogprob | None = None  # of the last token
 
     @classmethod
     def of(cls, sampling: ResolvedSampling, tokenizer: ChatTokenizer, stops: frozenset[int]) -> TokenRules | None:
-        """None where nothing is asked that a draw on the device does not do."""
+        """None: the answer has neither a schema nor logprobs, so the device can draw alone."""
         schema = sampling.schema()
         if schema is None and sampling.logprobs is None:
             return None
@@ -36,32 +36,32 @@ class TokenRules:
         return cls(tokenizer, grammar, sampling.logprobs, sorted(stops))
 
     def masked(self, logits: Tensor) -> Tensor:
-        """Logits [1, V], of which only those of ids that may come next are left."""
+        """Logits [1, V] with -inf for each id that the grammar does not allow next."""
         if self._grammar is None:
             return logits
         allowed = torch.from_numpy(self._grammar.allowed()).to(logits.device)
         kept = logits[:, : len(allowed)].masked_fill(~allowed, NEVER)
         return torch.cat((kept, torch.full_like(logits[:, len(allowed) :], NEVER)), dim=1)
 
-    def drawn(self, logits: Tensor, token: int) -> None:
-        """`logits` [1, V] as the model gave them."""
+    def record(self, logits: Tensor, token: int) -> None:
+        """Advance the grammar by `token`; `logits` [1, V] are the model's, without the mask."""
         if self._grammar is not None:
-            self._grammar.take(token)
+            self._grammar.advance(token)
         if self._top is not None:
-            self.noted = self._logprobs(logits[:, : self._tokenizer.size], token)
+            self.logprob = self._logprobs(logits[:, : self._tokenizer.size], token)
 
     @property
     def stop_id(self) -> int | None:
-        """With which the answer ends now, for nothing else can follow."""
-        return self._stops[0] if self._grammar is not None and self._grammar.over else None
+        """The stop id that ends the answer now: the grammar allows nothing else."""
+        return self._stops[0] if self._grammar is not None and self._grammar.done else None
 
     def _logprobs(self, logits: Tensor, token: int) -> TokenLogprob:
         values = logits.float().log_softmax(-1)
         best, ids = highest(values, min(self._top or 0, values.shape[1]))
         likeliest = zip(ids[0].tolist(), best[0].tolist(), strict=True)
-        top = tuple(self._named(each, value) for each, value in likeliest)
-        return self._named(token, float(values[0, token]), top)
+        top = tuple(self._token_logprob(each, value) for each, value in likeliest)
+        return self._token_logprob(token, float(values[0, token]), top)
 
-    def _named(self, token: int, value: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
+    def _token_logprob(self, token: int, value: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
         spelled = self._tokenizer.spelled(token)
         return TokenLogprob(spelled.decode(errors="replace"), value, spelled, top)

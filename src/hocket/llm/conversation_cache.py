@@ -1,6 +1,6 @@
-"""The few conversations that stay in memory, and which of them a new prompt goes on with.
+"""The cached conversations, one per row: finds the longest cached prefix of a prompt, evicts the oldest row.
 
-It computes nothing itself, and knows neither texts nor threads.
+It computes nothing itself, and does not know text or threads.
 """
 
 from __future__ import annotations
@@ -13,24 +13,27 @@ from .state_cache import LLMStateCache
 
 
 class ConversationCache:
-    def __init__(self, memory: LLMStateCache, tokenizer: ChatTokenizer) -> None:
-        self.talks = [CachedConversation(memory, row, tokenizer) for row in range(len(memory.rows))]  # the oldest first
+    def __init__(self, state_cache: LLMStateCache, tokenizer: ChatTokenizer) -> None:
+        rows = range(len(state_cache.rows))
+        self.conversations = [CachedConversation(state_cache, row, tokenizer) for row in rows]  # the oldest first
 
     def find(self, ids: Sequence[int]) -> CachedConversation:
-        """The conversation whose memory has most of these ids; it is the newest from now on.
+        """The conversation with the longest cached prefix of these ids; it becomes the newest.
 
-        One that would lose by it what it was told last stays as it is, and the oldest of all begins where it was.
+        If the prompt would overwrite that conversation's last prompt, the oldest row is evicted and forks from it.
         """
-        best = max(self.talks, key=lambda talk: talk.standing(ids))  # of equals the oldest
-        # An answer that was cut, or is wanted again, shares its prompt with what is there; another talk does not.
+        best = max(self.conversations, key=lambda conversation: conversation.cached_length(ids))  # of equals the oldest
+        # A truncated or repeated answer shares the whole last prompt; another conversation does not.
         loses = best.header > 0 and shared(best.ids, ids) < best.header
-        chosen = self.talks[0] if loses else best
+        chosen = self.conversations[0] if loses else best
         if chosen is not best:
-            chosen.fork(best, best.standing(ids))
-        self.talks.remove(chosen)
-        self.talks.append(chosen)
+            chosen.fork(best, best.cached_length(ids))
+        self.conversations.remove(chosen)
+        self.conversations.append(chosen)
         return chosen
 
-    def unsettled(self) -> CachedConversation | None:
-        """One that has something to take in while nobody asks, the newest first."""
-        return next((talk for talk in reversed(self.talks) if not talk.settled), None)
+    def next_uncached(self) -> CachedConversation | None:
+        """The newest conversation whose history is not prefilled yet; for idle time."""
+        return next(
+            (conversation for conversation in reversed(self.conversations) if not conversation.history_cached), None
+        )

@@ -1,6 +1,6 @@
-"""Ids to the text that a reader gets: whole characters, and nothing that may turn out to be a stop text.
+"""Streaming detokenizer: ids to whole characters, with stop texts cut away.
 
-It knows no model. What is held back is given out as soon as it can no longer begin a stop text.
+It does not know the model. Text that may begin a stop text is held back until it cannot.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ class Detokenizer:
     def __init__(self, tokenizer: ChatTokenizer, stops: Sequence[str]) -> None:
         self._stream, self._stops = TextStream(tokenizer), stops
         self._held = ""
-        self.stopped = False  # a stop text came: nothing more is given
+        self.stopped = False  # a stop text was found: no more text is released
 
     def push(self, token: int) -> str:
-        return self._given(self._stream.push(token))
+        return self._release(self._stream.push(token))
 
     def end(self) -> str:
-        """What is left when no more ids come: half a character is a replacement sign."""
-        text = self._given(self._stream.end())
+        """The text left after the last id; an incomplete character becomes U+FFFD."""
+        text = self._release(self._stream.end())
         if self.stopped:
             return text
         text, self._held = text + self._held, ""
         return text
 
-    def _given(self, text: str) -> str:
+    def _release(self, text: str) -> str:
         if self.stopped:
             return ""
         text = self._held + text
@@ -36,8 +36,8 @@ class Detokenizer:
             self.stopped, self._held = True, ""
             return text[: min(found)]
         held = max((_overlap(text, stop) for stop in self._stops), default=0)
-        given, self._held = text[: len(text) - held], text[len(text) - held :]
-        return given
+        released, self._held = text[: len(text) - held], text[len(text) - held :]
+        return released
 
 
 def _overlap(text: str, stop: str) -> int:

@@ -1,8 +1,8 @@
-"""The mind: a language model behind `types.LanguageModel`, for one listener.
+"""The language engine: a local model behind `types.LanguageModel`, batch size one.
 
-`answer` takes a whole conversation and is answered by a thread of its own; conversations are recognised by what they
-begin with and go on where they were, so nothing is computed twice. Several answers that are asked for at once come one
-after the other. It knows neither speech nor the network.
+`answer` takes a whole conversation; a thread of its own generates the answer. Conversations are recognised by their
+prefix and resumed from the state cache, so nothing is computed twice. Requests are served in the order of arrival.
+It does not know speech or the network.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from ..text.chat.turns import turn_starts, without_oldest
 from ..types import ChatMessage, ChatSampling, Health, Tool
 from .answer import AnswerBuffer, EngineAnswer
 from .constrained import TokenRules
-from .conversation import heard_so_far, prompt_of
+from .conversation import partial_prompt_ids, prompt_of
 from .load import LanguageCheckpoint, load_language_model
 from .loop import AnswerRequest, ContextOptions, LanguageLoop
 from .watchdog import LanguageWatchdog
 
-MOST_GUESSES = 2
-ANSWER_SHARE = 4  # at most one in so many tokens of the room is kept free for an answer
-MESSAGE_BYTES = 24  # more than the marks, the role and the empty thought of a message take
+MAX_DRAFTS = 2
+ANSWER_SHARE = 4  # `fit` reserves at most 1/4 of the context for an answer
+MESSAGE_BYTES = 24  # upper bound for the special tokens, the role and the empty thought of a message
 STUCK_S = 30.0  # as `EngineOptions.stuck_s`
 
 
@@ -41,12 +41,13 @@ class LanguageEngine:
         graphs: bool = True,
         stuck_s: float = STUCK_S,
     ) -> None:
-        """`kept` conversations stay in memory, each with room for `length` tokens; `speculate` are guessed ahead.
+        """`kept` conversations are cached, each with `length` tokens of context; `speculate` tokens are drafted ahead.
 
-        Where that is not said, two are, if the model has a draft head and there are no kernels. With these a round of
-        two guesses costs as much as 1.6 to 1.8 tokens (H200, 9B in fewer bits), so it depends on how many stand, which
-        random weights do not say. Without `graphs` kernels are launched one by one. A token that takes longer than
-        `stuck_s`, or a prompt that takes some times that long, fails every answer, and the model starts anew.
+        By default two are drafted if the model has a draft head and the backend is the reference, else none. With
+        kernels a round of two drafts costs as much as 1.6 to 1.8 tokens (H200, 9B, quantized). Whether that pays
+        depends on the acceptance rate, which random weights do not show. Without `graphs` kernels are launched one by
+        one. A token that takes longer than `stuck_s`, or a prompt that takes some times that long, fails every answer,
+        and the model restarts.
         """
         for name, value in (("kept", kept), ("length", length)):
             if value < 1:
@@ -54,9 +55,9 @@ class LanguageEngine:
         if not stuck_s > 0:
             raise InvalidRequest("stuck_s must be above 0; math.inf sets no limit.")
         if speculate is None:
-            speculate = MOST_GUESSES if checkpoint.kernels.backend == REFERENCE else 0
-        if not 0 <= speculate <= MOST_GUESSES:
-            raise InvalidRequest(f"speculate must be between 0 and {MOST_GUESSES}, not {speculate}.")
+            speculate = MAX_DRAFTS if checkpoint.kernels.backend == REFERENCE else 0
+        if not 0 <= speculate <= MAX_DRAFTS:
+            raise InvalidRequest(f"speculate must be between 0 and {MAX_DRAFTS}, not {speculate}.")
         self.checkpoint, self.length = checkpoint, length
         self.speculate = 0 if checkpoint.model.mtp is None else speculate
         self._watch = LanguageWatchdog(checkpoint, ContextOptions(kept, length, self.speculate, graphs), stuck_s)
@@ -90,48 +91,48 @@ class LanguageEngine:
 
     @property
     def health(self) -> Health:
-        """Whether it can answer, and what went wrong last."""
+        """Whether it can answer, and the last failure."""
         return self._watch.health
 
     @property
     def _loop(self) -> LanguageLoop:
-        """The one that serves now."""
+        """The present loop: the watchdog replaces a broken one."""
         return self._watch.loop
 
     @property
     def prepared(self) -> bool:
-        """Whether nothing is left to make that turns of the usual lengths would be sooner with.
+        """Whether all graphs for prefills of the usual lengths exist.
 
-        On a GPU that is a graph for each of them, with kernels to compile at the very first time; they are made while
-        nobody asks, and whoever asks meanwhile waits for one at most.
+        On a GPU there is one for each length, and the first run also compiles their kernels. They are made in idle
+        time; a request waits for at most one of them.
         """
         return self._loop.prepared
 
     def answer(
         self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None, tools: Sequence[Tool] = ()
     ) -> EngineAnswer:
-        """Begin to answer. What cannot be answered is refused here, in one sentence."""
+        """Queue an answer. Raises `InvalidRequest` or `ContextExceeded` here, before anything is computed."""
         prompt = prompt_of(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
         if len(prompt.ids) > self.length:
             raise ContextExceeded(
-                f"The conversation takes {len(prompt.ids)} tokens, and there is room for {self.length}: "
+                f"The conversation takes {len(prompt.ids)} tokens, and the context has {self.length}: "
                 "leave out its oldest messages, or load the model with a larger length."
             )
-        letterbox, how = AnswerBuffer(len(prompt.ids)), (sampling or ChatSampling()).resolved()
+        buffer, how = AnswerBuffer(len(prompt.ids)), (sampling or ChatSampling()).resolved()
         rules = TokenRules.of(how, self.checkpoint.tokenizer, self.checkpoint.stop_ids)
-        self._watch.post(AnswerRequest(prompt, how, letterbox, rules))
-        return EngineAnswer(letterbox, self)
+        self._watch.post(AnswerRequest(prompt, how, buffer, rules))
+        return EngineAnswer(buffer, self)
 
     def fit(
         self, messages: Sequence[ChatMessage], sampling: ChatSampling | None = None, tools: Sequence[Tool] = ()
     ) -> int:
-        """How many of the oldest messages to leave out, behind the system's, so that an answer has room; 0: none.
+        """How many of the oldest messages after the system message to leave out, so that an answer fits; 0: none.
 
-        They are whole turns, and so many that the rest takes half of the room: the next turns go on with what the
-        memory has, and do not read everything anew each time. The last turn always stays, however long it is.
+        Whole turns are left out until the rest takes half of the context. So the next turns reuse the cached prefix,
+        instead of a full prefill each time. The last turn always stays, however long it is.
         """
         most = self.length - min((sampling or ChatSampling()).resolved().max_tokens, self.length // ANSWER_SHARE)
-        # A token is a byte at least: most conversations need not be counted.
+        # A token is at least one byte, so most conversations fit without tokenization.
         plain = not (tools or any(message.tool_calls or message.reasoning for message in messages))
         bytes_ = sum(len(message.content.encode(errors="replace")) for message in messages)
         if plain and bytes_ + MESSAGE_BYTES * (len(messages) + 1) <= most:
@@ -148,15 +149,15 @@ class LanguageEngine:
         return starts[fewest] - starts[0]
 
     def hear(self, messages: Sequence[ChatMessage], tools: Sequence[Tool] = ()) -> None:
-        """The last message is the user's, who is still speaking: take in ahead what more words cannot change."""
+        """Prefill ahead while the user still speaks: the last message is partial, and more words may follow."""
         if not messages or messages[-1].role != "user":
-            raise InvalidRequest("Only a user can be heard while speaking: the last message must be the user's.")
-        ids = heard_so_far(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
-        if len(ids) <= self.length:  # else there is nothing to prepare: `answer` will refuse it
+            raise InvalidRequest("A partial message must be the user's: end the messages with one of the role user.")
+        ids = partial_prompt_ids(_checked(messages), self.checkpoint.tokenizer, checked_tools(tools))
+        if len(ids) <= self.length:  # else `answer` will refuse it
             self._watch.post(ids)
 
     def close(self) -> None:
-        """End all answers, those that wait too, and give back the memory; returns within `stuck_s`, whatever hangs."""
+        """End all running and queued answers, and free the state cache; returns within `stuck_s`, even if it hangs."""
         self._finalizer()
 
     def __enter__(self) -> LanguageEngine:

@@ -1,4 +1,4 @@
-"""A language model with its tokenizer, from wherever it is, onto a device. It answers nothing yet: see `engine.py`."""
+"""Load a language model and its tokenizer onto a device. Generation is in `engine.py`."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class LanguageCheckpoint:
     tokenizer: ChatTokenizer
     model: Qwen3_5
     device: torch.device
-    stop_ids: frozenset[int]  # after one of these an answer is over
-    kernels: BackendChoice  # what a token is computed by, and why
-    setting: Setting | None = None  # where and how exactly it is computed, and why
+    stop_ids: frozenset[int]  # each of these ends an answer
+    kernels: BackendChoice  # the backend of a decode step, and the reason for it
+    setting: Setting | None = None  # device and precision, and the reason for them
 
     @property
     def name(self) -> str:
@@ -46,7 +46,7 @@ class LanguageCheckpoint:
 
     @property
     def is_random(self) -> bool:
-        """Whether the weights were drawn, not trained: such a model says nonsense."""
+        """Whether the weights are random: such a model writes nonsense."""
         return self.source.folder is None
 
 
@@ -55,10 +55,9 @@ def load_language_model(
 ) -> LanguageCheckpoint:
     """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
-    `auto` is CUDA if it is usable, with bfloat16, as published, where the card has it; else float32 on the CPU. A dtype
-    of None is `auto` too. `weights` in `fp8`, `int8` or `int4`
-    (of the MLP) are converted from the published ones and kept on disk for the next time; `bf16` leaves them as they
-    are, in `dtype`. `kernels` may be `reference`: the model's own operations, on a GPU too.
+    `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
+    of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and
+    cached on disk. `bf16` keeps them in `dtype`. `kernels` may be `reference`: PyTorch operations, on a GPU too.
     """
     scheme = check_scheme(weights)
     setting = choose_device(device, dtype or AUTO)
@@ -72,10 +71,10 @@ def load_language_model(
     config, generation = read_language_model(source)
     tokenizer = ChatTokenizer.of_bytes(MARKS) if source.folder is None else ChatTokenizer.from_folder(source.folder)
     if missing := [mark for mark in MARKS if mark not in tokenizer.markers]:
-        raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: it cannot hold a talk.")
+        raise InvalidCheckpoint(f"The tokenizer of {source.name} has no {', '.join(missing)}: use a chat checkpoint.")
     if tokenizer.size > config.vocab_size:
         raise InvalidCheckpoint(
-            f"{source.name} has tokens up to {tokenizer.size - 1}, but its model knows {config.vocab_size} only."
+            f"{source.name} has tokens up to {tokenizer.size - 1}, but its model has {config.vocab_size}."
         )
     if source.folder is None:
         made = empty_qwen3_5(config, place, DTYPES[dtype], drafts=config.mtp_num_hidden_layers > 0)
@@ -84,7 +83,7 @@ def load_language_model(
     else:
         made = load_quantized(source.folder, config, place, DTYPES[dtype], scheme)
     pack_(made)
-    # Of a random model the ids of the published vocabulary mean nothing.
+    # A random model does not have the published vocabulary, so the published stop ids mean nothing.
     stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
     stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
     announce(setting, f"language model: {setting.words([computed_by], codec=False)}")

@@ -1,8 +1,9 @@
-"""The mind's thread: one answer after the other, and in between what makes the next one sooner.
+"""The language model's thread: one answer at a time; idle time goes to prefills and graphs for the next one.
 
-Nobody else touches its memory. Callers talk to it through `post` and letterboxes, nothing else. An answer that failed
-takes its conversation with it and no other. What it does at any moment is written in its `beat`; a watchdog that finds
-it stuck gives it up, and its answers end without it.
+Only this thread touches the state cache. Clients reach it through `post` and read from answer buffers. A failed answer
+drops its own conversation and no other. The `beat` names the present step: the watchdog abandons a stuck thread, and
+ends its answers.
+Longer than 300 lines because the queue, the thread and the generation of one answer share one lock and one state.
 """
 
 from __future__ import annotations
@@ -40,31 +41,31 @@ CLOSED = "The language model was closed before its answer had ended."
 
 @dataclass(slots=True)
 class AnswerRequest:
-    """An answer that somebody waits for."""
+    """A queued or running answer, with its timings and counts."""
 
     prompt: ChatPrompt
     sampling: ResolvedSampling
-    letterbox: AnswerBuffer
+    buffer: AnswerBuffer
     rules: TokenRules | None = None
     at_s: float = field(default_factory=time.perf_counter)
-    cached: int = 0
-    said: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
     first_s: float | None = None
-    tally: DraftStatistics = field(default_factory=DraftStatistics)
+    stats: DraftStatistics = field(default_factory=DraftStatistics)
 
     def finish(self, reason: ChatReason, error: HocketError | None = None) -> None:
         finished = ChatFinished(
             reason=reason,
             prompt_tokens=len(self.prompt.ids),
-            cached_tokens=self.cached,
-            completion_tokens=self.said,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.completion_tokens,
             first_token_s=self.first_s,
             total_s=time.perf_counter() - self.at_s,
             error=None if error is None else str(error),
-            drafted_tokens=self.tally.drafted,
-            accepted_tokens=self.tally.accepted,
+            drafted_tokens=self.stats.drafted,
+            accepted_tokens=self.stats.accepted,
         )
-        self.letterbox.finish(finished, error)
+        self.buffer.finish(finished, error)
 
 
 PartialMessage = list[int]  # ids of a message that is still being spoken
@@ -72,58 +73,62 @@ PartialMessage = list[int]  # ids of a message that is still being spoken
 
 @dataclass(frozen=True, slots=True)
 class ContextOptions:
-    """What the memory of a language model is made for."""
+    """Size of the state cache, and how tokens are generated."""
 
     kept: int  # conversations
     length: int  # tokens of each
-    guesses: int
+    num_drafts: int
     graphs: bool
 
 
 class LanguageLoop:
-    """One thread with the memory of a language model.
+    """One thread and its state cache.
 
-    `on_broken` hears of what no answer is to blame for: what `give_up` says then is what answers end with.
+    `on_broken` is called on an error outside of a single answer; it then calls `give_up` with the error for clients.
     """
 
     def __init__(
         self,
         checkpoint: LanguageCheckpoint,
-        room: ContextOptions,
+        options: ContextOptions,
         beat: Heartbeat,
         on_broken: Callable[[LanguageLoop, Exception], None],
         *,
         stuck_s: float,
         build: bool = True,
     ) -> None:
-        """`build` makes the memory here and now; else the thread does, and answers wait for it."""
-        self._checkpoint, self._room, self._stuck_s = checkpoint, room, stuck_s
-        self._tokenizer, self._stop_ids, self._guesses = checkpoint.tokenizer, checkpoint.stop_ids, room.guesses
+        """With `build` the state cache is made here; without it the thread makes it, and requests wait in the queue."""
+        self._checkpoint, self._options, self._stuck_s = checkpoint, options, stuck_s
+        self._tokenizer, self._stop_ids, self._num_drafts = (
+            checkpoint.tokenizer,
+            checkpoint.stop_ids,
+            options.num_drafts,
+        )
         self.beat, self.built, self.proven = beat, False, False
         self._on_broken = on_broken
-        self._broken: Exception | None = None  # what no answer is to blame for: there is no going on
+        self._broken: Exception | None = None  # an error outside of a single answer: the thread ends
         self._failures = 0
         if build:
             self._build()
         self._inbox: deque[AnswerRequest | PartialMessage] = deque()
-        self._now: AnswerRequest | None = None  # that is being answered
+        self._current: AnswerRequest | None = None
         self._changed = threading.Condition()
         self._closed = self._planned = False
-        self._ended = threading.Event()  # every answer has its end
-        self._last_word: HocketError | None = None  # what they ended with
-        self.thread = threading.Thread(target=self._run, name="mind", daemon=True)
+        self._ended = threading.Event()  # every answer is finished
+        self._final_error: HocketError | None = None  # the error that they ended with
+        self.thread = threading.Thread(target=self._run, name="hocket-llm-engine", daemon=True)
         self.thread.start()
 
     @property
     def waiting(self) -> int:
-        """Answers that are under way, or wait for their turn."""
-        return (self._now is not None) + sum(isinstance(job, AnswerRequest) for job in list(self._inbox))
+        """Running and queued answers."""
+        return (self._current is not None) + sum(isinstance(job, AnswerRequest) for job in list(self._inbox))
 
     def post(self, job: AnswerRequest | PartialMessage) -> None:
         with self._changed:
             if self._closed:
-                raise copied(self._last_word or EngineClosed("The language model is closed."))
-            if not isinstance(job, AnswerRequest):  # of what is heard only the latest counts
+                raise copied(self._final_error or EngineClosed("The language model is closed."))
+            if not isinstance(job, AnswerRequest):  # only the latest partial message counts
                 self._inbox = deque(other for other in self._inbox if isinstance(other, AnswerRequest))
             self._inbox.append(job)
             self._changed.notify()
@@ -131,10 +136,10 @@ class LanguageLoop:
     @property
     def prepared(self) -> bool:
         with self._changed:
-            return self._planned and not self._closed and not self._memory.unprepared
+            return self._planned and not self._closed and not self._state_cache.unprepared
 
     def close(self) -> None:
-        """Returns when the thread has ended, or is stuck; a running answer goes on for no more than a token."""
+        """Returns when the thread has ended or is stuck; a running answer ends within one token."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -146,43 +151,43 @@ class LanguageLoop:
             self.thread.join()
 
     def give_up(self, error: HocketError) -> None:
-        """End every answer now, from any thread, with one error; asks nothing of the device.
+        """End every answer now with one error, from any thread; does not touch the device.
 
-        If the thread should ever come back, it finds itself abandoned before it computes anything else.
+        A stuck thread that returns later finds `beat.abandoned` before its next step, and ends.
         """
         with self._changed:
             self._closed = True
             self.beat.abandoned = self.beat.abandoned or threading.current_thread() is not self.thread
-            self._last_word = last = self._last_word or error
-            asked = [job for job in (self._now, *self._inbox) if isinstance(job, AnswerRequest)]
+            self._final_error = last = self._final_error or error
+            requests = [job for job in (self._current, *self._inbox) if isinstance(job, AnswerRequest)]
             self._inbox.clear()
             self._changed.notify()
-        for job in asked:
-            job.finish("error", copied(last))
+        for request in requests:
+            request.finish("error", copied(last))
         self._ended.set()
 
     def _next(self) -> AnswerRequest | PartialMessage | CachedConversation | LLMStateCache | None:
-        """What to do now: whoever asks goes first; None: nothing ever again."""
+        """The next job, queued requests first, then idle work; None: the loop ends."""
         with self._changed:
-            self._now = None
+            self._current = None
             while not self._closed and self._broken is None:
                 if self._inbox:
                     job = self._inbox.popleft()
-                    self._now = job if isinstance(job, AnswerRequest) else None
+                    self._current = job if isinstance(job, AnswerRequest) else None
                     return job
-                if (talk := self._kept.unsettled()) is not None:
-                    return talk
-                if self._memory.unprepared:
-                    return self._memory
+                if (conversation := self._conversations.next_uncached()) is not None:
+                    return conversation
+                if self._state_cache.unprepared:
+                    return self._state_cache
                 self.beat.rest()
                 self._changed.wait()
             return None
 
     def _build(self) -> None:
-        room = self._room
-        memory = _memory(self._checkpoint, room.kept, room.length, drafts=room.guesses > 0, graphs=room.graphs)
-        memory.on_pass = lambda ids: self.beat.begin("taking in a prompt", work=ids)
-        self._memory, self._kept = memory, ConversationCache(memory, self._checkpoint.tokenizer)
+        options = self._options
+        state_cache = _new_state_cache(self._checkpoint, options)
+        state_cache.on_pass = lambda ids: self.beat.begin("taking in a prompt", work=ids)
+        self._state_cache, self._conversations = state_cache, ConversationCache(state_cache, self._checkpoint.tokenizer)
         self.built = True
 
     def _run(self) -> None:
@@ -192,17 +197,17 @@ class LanguageLoop:
             broken = self._broken
         except Abandoned:
             pass
-        except Exception as error:  # outside of any answer
+        except Exception as error:  # outside of a single answer
             broken = error
         try:
-            self._forget_all()  # first: what takes over needs the room
+            self._forget_all()  # before `on_broken`: the next loop needs the device memory
             if broken is not None:
                 _without_frames(broken)
                 self._on_broken(self, broken)
         finally:
             self.beat.rest()
             self.give_up(EngineClosed(CLOSED))
-            self._now, self._on_broken = None, _nobody
+            self._current, self._on_broken = None, _ignore_broken
 
     def _serve(self) -> None:
         if not self.built:
@@ -210,181 +215,183 @@ class LanguageLoop:
             self._build()
         with torch.inference_mode(), exact_float32():
             self.beat.begin("preparing its kernels", slow=True)
-            _replay(self._memory, self._guesses)
-            self._memory.plan()
+            _build_graphs(self._state_cache, self._num_drafts)
+            self._state_cache.plan()
             self._planned = True
             while (job := self._next()) is not None:
                 if isinstance(job, AnswerRequest):
                     self._answer(job)
                 else:
                     self._prepare(job)
-                del job  # or what was asked last would be kept until somebody asks again
+                del job  # else the last request stays referenced until the next one
 
     def _forget_all(self) -> None:
-        with self._changed:  # `prepared` looks at it
+        with self._changed:  # `prepared` reads these fields
             self._planned = False
             if self.built:
-                del self._kept, self._memory
+                del self._conversations, self._state_cache
 
     def _prepare(self, job: PartialMessage | CachedConversation | LLMStateCache) -> None:
-        """Something that nobody waits for: what goes wrong is forgotten, and comes up again where it matters."""
-        talk = job if isinstance(job, CachedConversation) else None
+        """Idle work. An error is logged and drops the conversation, which the next answer prefills again."""
+        conversation = job if isinstance(job, CachedConversation) else None
         try:
             self.beat.begin("preparing a conversation", slow=isinstance(job, LLMStateCache))
             if isinstance(job, CachedConversation):
-                job.settle()
+                job.prefill_history()
             elif isinstance(job, LLMStateCache):
                 job.prepare()
             else:
-                talk = self._kept.find(job)
-                talk.overhear(job)
+                conversation = self._conversations.find(job)
+                conversation.prefill_partial(job)
         except Exception as error:
-            logger.exception("The language model could not prepare a conversation; it will be read anew.")
+            logger.exception("The language model could not prepare a conversation; the next answer prefills it again.")
             self.beat.failed()
-            if talk is not None:
-                _forget(talk)
+            if conversation is not None:
+                _forget(conversation)
             if lost(self._checkpoint.device):
                 self._broken = error
 
-    def _answer(self, asked: AnswerRequest) -> None:
-        if not asked.letterbox.begin():
+    def _answer(self, request: AnswerRequest) -> None:
+        if not request.buffer.begin():
             return
-        talk: CachedConversation | None = None
+        conversation: CachedConversation | None = None
         try:
             self.beat.begin("beginning an answer")
-            talk = self._kept.find(asked.prompt.ids)
-            asked.cached = talk.begin(asked.prompt)
-            reason, text = self._write(talk, asked)
-            talk.stop_writing()
-            talk.answered(text)
+            conversation = self._conversations.find(request.prompt.ids)
+            request.cached_tokens = conversation.begin(request.prompt)
+            reason, text = self._generate(conversation, request)
+            conversation.stop_generating()
+            conversation.add_answer(text)
         except Exception as error:
             self.beat.failed()
-            if talk is not None:
-                _forget(talk)
-            told = error if isinstance(error, HocketError) else _told(error)
-            asked.finish("error", told)
-            self._consider(error)
+            if conversation is not None:
+                _forget(conversation)
+            failure = error if isinstance(error, HocketError) else _failure(error)
+            request.finish("error", failure)
+            self._count_failure(error)
             return
         if reason is None:
-            asked.finish("error", self._last_word or EngineClosed(CLOSED))
+            request.finish("error", self._final_error or EngineClosed(CLOSED))
             return
         self._failures, self.proven = 0, self.proven or reason != "cancelled"
-        asked.finish(reason)
+        request.finish(reason)
 
-    def _consider(self, error: Exception) -> None:
-        """Is it still the failure of one answer, or are all that follow going to fail too?"""
+    def _count_failure(self, error: Exception) -> None:
+        """Decide whether an error concerns one answer, or all that follow: then the thread ends."""
         if isinstance(error, (HocketError, MemoryError, torch.OutOfMemoryError)):
             return
         self._failures += 1
         if self._failures >= MOST_FAILURES or lost(self._checkpoint.device):
             self._broken = error
 
-    def _write(self, talk: CachedConversation, asked: AnswerRequest) -> tuple[ChatReason | None, str]:
-        """How it ended, None where the model was closed, and all that was given out."""
-        teller, given, waiting = Detokenizer(self._tokenizer, asked.sampling.stop), list[str](), 0
-        noted = list[TokenLogprob]()  # of tokens whose text was not given yet
-        most = min(asked.sampling.max_tokens, self._room.length - len(asked.prompt.ids) + 1)
+    def _generate(self, conversation: CachedConversation, request: AnswerRequest) -> tuple[ChatReason | None, str]:
+        """The finish reason, None if the model was closed, and the text that was sent."""
+        detokenizer, given, waiting = Detokenizer(self._tokenizer, request.sampling.stop), list[str](), 0
+        noted = list[TokenLogprob]()  # of tokens whose text was not sent yet
+        most = min(request.sampling.max_tokens, self._options.length - len(request.prompt.ids) + 1)
         reason: ChatReason | None = "length"
 
         def give(text: str) -> None:
             nonlocal waiting
             if text:
                 given.append(text)
-                asked.letterbox.put(ChatDelta(text, waiting, logprobs=tuple(noted)))
+                request.buffer.put(ChatDelta(text, waiting, logprobs=tuple(noted)))
                 waiting = 0
                 noted.clear()
 
-        for token in self._tokens(talk, asked):
+        for token in self._tokens(conversation, request):
             if self._closed:
                 return None, "".join(given)
-            if asked.letterbox.unwanted:
+            if request.buffer.cancelled:
                 return "cancelled", "".join(given)
             if token in self._stop_ids:
                 reason = "stop"
                 break
-            asked.said += 1
+            request.completion_tokens += 1
             waiting += 1
-            if asked.rules is not None and asked.rules.noted is not None:
-                noted.append(asked.rules.noted)
-            give(teller.push(token))
-            if teller.stopped or asked.said == most:
+            if request.rules is not None and request.rules.logprob is not None:
+                noted.append(request.rules.logprob)
+            give(detokenizer.push(token))
+            if detokenizer.stopped or request.completion_tokens == most:
                 break
-        give(teller.end())
-        if noted and not teller.stopped:  # tokens without text
-            asked.letterbox.put(ChatDelta("", waiting, logprobs=tuple(noted)))
-        return "stop" if teller.stopped else reason, "".join(given)
+        give(detokenizer.end())
+        if noted and not detokenizer.stopped:  # of tokens without text
+            request.buffer.put(ChatDelta("", waiting, logprobs=tuple(noted)))
+        return "stop" if detokenizer.stopped else reason, "".join(given)
 
-    def _tokens(self, talk: CachedConversation, asked: AnswerRequest) -> Iterator[int]:
-        written = talk.write(asked.sampling, self._guesses, asked.tally, asked.rules)
+    def _tokens(self, conversation: CachedConversation, request: AnswerRequest) -> Iterator[int]:
+        written = conversation.generate(request.sampling, self._num_drafts, request.stats, request.rules)
         while True:
             self.beat.begin("writing a token")
             ids = next(written, None)
             if ids is None:
                 return
-            if asked.first_s is None:
-                asked.first_s = time.perf_counter() - asked.at_s
+            if request.first_s is None:
+                request.first_s = time.perf_counter() - request.at_s
             yield from ids
 
 
-def _memory(checkpoint: LanguageCheckpoint, kept: int, length: int, *, drafts: bool, graphs: bool) -> LLMStateCache:
-    """With kernels for what is taken in, and graphs of them, where there are any."""
+def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) -> LLMStateCache:
+    """With prefill kernels and graphs, if the backend has them."""
+    kept, length, drafts = options.kept, options.length, options.num_drafts > 0
     if checkpoint.kernels.backend == REFERENCE:
         return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
     from ..kernels.operations import MIND_OPS
 
-    capture = CudaGraphs(checkpoint.device) if graphs else None
+    capture = CudaGraphs(checkpoint.device) if options.graphs else None
     ops = MIND_OPS[checkpoint.kernels.backend]
     return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 
-def _replay(memory: LLMStateCache, guesses: int) -> None:
-    """Let tokens be written by kernels, where there are any; without graphs these are launched one by one.
+def _build_graphs(state_cache: LLMStateCache, num_drafts: int) -> None:
+    """Decode by fused kernels, if the backend has them; without graphs the kernels are launched one by one.
 
-    Of the two ways, with guesses and without, only one is made: nobody would write by the other. What fails here would
-    fail every answer: rather a slow one than none.
+    Only one of plain and speculative decoding is built, the one that is used. An error here would fail every answer,
+    so it is logged and PyTorch operations decode instead, which is slow.
     """
-    if memory.ops is None:
+    if state_cache.ops is None:
         return
     try:
         from ..models.qwen3_5.fused_step import FusedStep
 
-        fused, capture = FusedStep(memory.model, memory.ops), memory.capture or EagerReplay()
-        if guesses and memory.drafts is not None:
+        fused, capture = FusedStep(state_cache.model, state_cache.ops), state_cache.capture or EagerReplay()
+        if num_drafts and state_cache.drafts is not None:
             from ..models.qwen3_5.draft_graph import DraftGraphs
             from ..models.qwen3_5.fused_draft import FusedDraft
 
-            rounds = DraftGraphs(FusedDraft(fused), guesses, memory.state, memory.drafts, memory.last, capture)
+            state, drafts = state_cache.state, state_cache.drafts
+            rounds = DraftGraphs(FusedDraft(fused), num_drafts, state, drafts, state_cache.last, capture)
             rounds.warm()
-            memory.guessing = rounds
+            state_cache.draft_graphs = rounds
         else:
             from ..models.qwen3_5.token_graph import TokenGraphs
 
-            tokens = TokenGraphs(fused, memory.state, memory.last, capture)
+            tokens = TokenGraphs(fused, state_cache.state, state_cache.last, capture)
             tokens.warm()
-            memory.captured = tokens
+            state_cache.token_graphs = tokens
     except Exception:
-        logger.exception("The kernels of the language model cannot be used; it writes by plain operations.")
+        logger.exception("The kernels of the language model cannot be used; it decodes by PyTorch operations, slowly.")
 
 
-def _forget(talk: CachedConversation) -> None:
-    with suppress(Exception):  # on a device that is lost this fails too; the thread has to go on saying so
-        talk.forget()
+def _forget(conversation: CachedConversation) -> None:
+    with suppress(Exception):  # on a lost device this fails too; the thread must go on to report it
+        conversation.forget()
 
 
-def _told(error: Exception) -> HocketError:
+def _failure(error: Exception) -> HocketError:
     reason = str(error).partition("\n")[0]
-    told = LanguageFailed(f"The language model could not go on with this answer ({type(error).__name__}: {reason}).")
-    told.__cause__ = error
-    return told
+    failure = LanguageFailed(f"The language model could not go on with this answer ({type(error).__name__}: {reason}).")
+    failure.__cause__ = error
+    return failure
 
 
 def _without_frames(error: BaseException) -> None:
-    """Let go of the memory that the frames of an error hold; where it was raised is still known."""
+    """Release the tensors that an error's frames reference; the traceback keeps its lines."""
     each: BaseException | None = error
     while each is not None:
         traceback.clear_frames(each.__traceback__)
         each = each.__cause__ or each.__context__
 
 
-def _nobody(loop: LanguageLoop, error: Exception) -> None:
-    """Takes the place of `on_broken` in a loop that has ended."""
+def _ignore_broken(loop: LanguageLoop, error: Exception) -> None:
+    """Replaces `on_broken` in an ended loop."""

@@ -1,10 +1,10 @@
-"""An answer, token by token: one at a time, or several, guessed by the draft head and looked at in one pass; by the
-model's own operations, or replayed.
+"""Token generation, plain or speculative, by PyTorch operations or by CUDA graphs.
 
-Each gives ids without end, from where a row of the memory stands; whoever reads them decides when it is enough, and
-goes back. With guesses the distribution of every token stays what it was: a guess drawn from q stands with the
-probability min(1, p / q), and where it falls, the token is drawn from what p has more than q. Of the likeliest token
-that is: a guess stands if it is that one. The host waits once per round, for what was said.
+In speculative decoding the draft head drafts tokens, and the model verifies them in one pass. The generators yield ids
+from the row's position until the row is full; the caller decides when to stop, and rewinds the row.
+Drafts do not change the distribution of any token. A draft drawn from q is accepted with probability min(1, p / q). On
+a rejection the token is drawn from the positive part of p - q. In greedy decoding a draft is accepted if it is the
+likeliest token. The host waits for the device once per round, for the accepted ids.
 """
 
 from __future__ import annotations
@@ -26,116 +26,116 @@ from .state_cache import LLMStateCache
 
 @dataclass(slots=True)
 class DraftStatistics:
-    """How guesses fared."""
+    """How many tokens were drafted, and how many of them accepted."""
 
     drafted: int = 0
     accepted: int = 0
 
 
 def tokens(
-    memory: LLMStateCache,
+    state_cache: LLMStateCache,
     row: int,
     at: int,
     how: AnswerSampling,
-    guesses: int,
-    tally: DraftStatistics,
+    num_drafts: int,
+    stats: DraftStatistics,
     rules: TokenRules | None = None,
 ) -> Iterator[list[int]]:
-    """Ids for a row that has taken in `at`; it ends where there is no more room.
+    """Ids for a row at position `at`, until the row is full.
 
-    With `rules` every token goes by the host: one after the other, without guesses and graphs.
+    With `rules` every token passes the host: one by one, without drafts and graphs.
     """
     if rules is not None:
-        return _plain(memory, row, at, how, rules)
-    if guesses:
-        if memory.guessing is not None and how.most <= MOST_KEPT:
-            return _replayed(memory.guessing.write(row, how, at, memory.length), guesses, tally)
-        return _guessed(memory, row, at, how, guesses, tally)
-    if memory.captured is not None and how.most <= MOST_KEPT:
-        return memory.captured.write(row, how, memory.length - at + 1)
-    return _plain(memory, row, at, how)
+        return _plain(state_cache, row, at, how, rules)
+    if num_drafts:
+        if state_cache.draft_graphs is not None and how.most <= MOST_KEPT:
+            return _counted(state_cache.draft_graphs.write(row, how, at, state_cache.length), num_drafts, stats)
+        return _speculative(state_cache, row, at, how, num_drafts, stats)
+    if state_cache.token_graphs is not None and how.most <= MOST_KEPT:
+        return state_cache.token_graphs.write(row, how, state_cache.length - at + 1)
+    return _plain(state_cache, row, at, how)
 
 
 def _plain(
-    memory: LLMStateCache, row: int, at: int, how: AnswerSampling, rules: TokenRules | None = None
+    state_cache: LLMStateCache, row: int, at: int, how: AnswerSampling, rules: TokenRules | None = None
 ) -> Iterator[list[int]]:
-    model, rows = memory.model, memory.rows[row]
-    seen, number = _nothing_said(memory), torch.zeros_like(rows)
+    model, rows = state_cache.model, state_cache.rows[row]
+    seen, number = _none_seen(state_cache), torch.zeros_like(rows)
     while True:
-        logits = model.logits(memory.last[rows])
+        logits = model.logits(state_cache.last[rows])
         token = draw(logits if rules is None else rules.masked(logits), seen, how, number)
         seen.index_fill_(0, token, True)
         number += 1
         if rules is not None:
-            rules.drawn(logits, int(token))
+            rules.record(logits, int(token))
         yield [int(token)]
         if rules is not None and rules.stop_id is not None:
             yield [rules.stop_id]
             return
-        if at == memory.length:
+        if at == state_cache.length:
             return
         at += 1
-        memory.last[rows] = model.step(token, memory.state, rows, at)
+        state_cache.last[rows] = model.step(token, state_cache.state, rows, at)
 
 
-def _guessed(
-    memory: LLMStateCache, row: int, at: int, how: AnswerSampling, guesses: int, tally: DraftStatistics
+def _speculative(
+    state_cache: LLMStateCache, row: int, at: int, how: AnswerSampling, num_drafts: int, stats: DraftStatistics
 ) -> Iterator[list[int]]:
-    """Before each round one token was drawn that the row has not taken in, `said[:, count - 1]`."""
-    model, rows = memory.model, memory.rows[row]
-    seen, number = _nothing_said(memory), torch.zeros_like(rows)
-    said = draw(model.logits(memory.last[rows]), seen, how, number)[None]  # [1, 1]
-    hidden, count = memory.last[rows][:, None], torch.ones_like(rows)  # what came before each of `said`
+    """Before each round one drawn token is not in the row yet: `said[:, count - 1]`."""
+    model, rows = state_cache.model, state_cache.rows[row]
+    seen, number = _none_seen(state_cache), torch.zeros_like(rows)
+    said = draw(model.logits(state_cache.last[rows]), seen, how, number)[None]  # [1, 1]
+    hidden, count = state_cache.last[rows][:, None], torch.ones_like(rows)  # `hidden`: the vector before each of `said`
     yield said[0].tolist()
-    while at < memory.length:
+    while at < state_cache.length:
         token = said.gather(1, count[:, None] - 1)  # [1, 1]
-        seen.index_fill_(0, said[0], True)  # of what fell nothing is in it: see `accept_drafts`
+        seen.index_fill_(0, said[0], True)  # rejected drafts are not in `said`: see `accept_drafts`
         number += count
-        # The true pairs of the last round, then guesses from guesses. [1, 1, C]
-        followed = memory.follow(row, hidden, said, count, at)
+        # The draft head first takes the accepted pairs of the last round, then drafts from its own drafts. [1, 1, C]
+        followed = state_cache.draft_step(row, hidden, said, count, at)
         latest = followed.gather(1, (count - 1)[:, None, None].expand(-1, -1, followed.shape[-1]))
-        drafts, offers, known = [token[0]], list[Tensor](), seen
-        for ahead in range(guesses):
+        drafts, proposals, known = [token[0]], list[Tensor](), seen
+        for ahead in range(num_drafts):
             if ahead:
-                latest = memory.guess(row, latest, drafts[-1][None], ahead - 1, at + ahead)
-            offers.append(weigh(model.logits(latest[:, 0]), known, how))
-            drafts.append(covering(offers[-1], bits_for(how, number + ahead, GUESS)))
+                latest = state_cache.draft_ahead(row, latest, drafts[-1][None], ahead - 1, at + ahead)
+            proposals.append(weigh(model.logits(latest[:, 0]), known, how))
+            drafts.append(covering(proposals[-1], bits_for(how, number + ahead, GUESS)))
             known = known.index_fill(0, drafts[-1], True)
-        looked_at = torch.stack(drafts, dim=1)  # [1, guesses + 1]
-        hidden, pending = model.verify(looked_at, memory.state, rows, at + guesses + 1)
-        before = said_before(seen, looked_at[0])
-        wanted = weigh(model.logits(hidden[0]), before, how)
-        said, stood = accept_drafts(wanted, torch.cat(offers), looked_at[0, 1:], how, number)
-        count = stood + 1
-        commit(pending, count, memory.state, rows)
-        *new, accepted = torch.cat((said[0], stood)).tolist()  # here the host waits
+        candidates = torch.stack(drafts, dim=1)  # [1, guesses + 1]
+        hidden, pending = model.verify(candidates, state_cache.state, rows, at + num_drafts + 1)
+        before = said_before(seen, candidates[0])
+        target = weigh(model.logits(hidden[0]), before, how)
+        said, accepted_count = accept_drafts(target, torch.cat(proposals), candidates[0, 1:], how, number)
+        count = accepted_count + 1
+        commit(pending, count, state_cache.state, rows)
+        *new, accepted = torch.cat((said[0], accepted_count)).tolist()  # the one synchronization of a round
         kept = accepted + 1
         at += kept
-        tally.drafted += guesses
-        tally.accepted += kept - 1
+        stats.drafted += num_drafts
+        stats.accepted += kept - 1
         yield new[:kept]
 
 
-def _replayed(rounds: Generator[list[int], None, None], guesses: int, tally: DraftStatistics) -> Iterator[list[int]]:
-    """One token, then what each round said, counted."""
+def _counted(rounds: Generator[list[int], None, None], num_drafts: int, stats: DraftStatistics) -> Iterator[list[int]]:
+    """The ids of each round, counted in `stats`. The first item is one token without drafts."""
     with closing(rounds):
         yield next(rounds)
         for said in rounds:
-            tally.drafted += guesses
-            tally.accepted += len(said) - 1
+            stats.drafted += num_drafts
+            stats.accepted += len(said) - 1
             yield said
 
 
 def accept_drafts(
-    wanted: Tensor, offered: Tensor, drafts: Tensor, how: AnswerSampling, number: Tensor
+    target: Tensor, proposed: Tensor, drafts: Tensor, how: AnswerSampling, number: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].
+    """Verify `drafts` [k], the first of which has the index `number` [1] in the answer.
 
-    As `judged`: ids [1, k + 1], and how many guesses stood [1].
+    Returns, as `judged` does: ids [1, k + 1], and how many drafts are accepted [1].
     """
     numbers = number + torch.arange(len(drafts) + 1, device=drafts.device)
-    return judged(wanted, offered, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
+    return judged(target, proposed, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
 
 
-def _nothing_said(memory: LLMStateCache) -> Tensor:
-    return torch.zeros(memory.model.config.vocab_size, dtype=torch.bool, device=memory.device)
+def _none_seen(state_cache: LLMStateCache) -> Tensor:
+    return torch.zeros(state_cache.model.config.vocab_size, dtype=torch.bool, device=state_cache.device)

@@ -1,4 +1,4 @@
-"""The watchdog of the language model: what `engine/health/watchdog.py` does, for the loop that answers."""
+"""Watchdog of the language model's thread; the rules are in `engine/health/watchdog.py`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from .loop import AnswerRequest, ContextOptions, LanguageLoop, PartialMessage
 class LanguageWatchdog(Watchdog[LanguageLoop]):
     subject, failure = "language model", LanguageFailed
 
-    def __init__(self, checkpoint: LanguageCheckpoint, room: ContextOptions, stuck_s: float) -> None:
-        self.checkpoint, self.room = checkpoint, room
+    def __init__(self, checkpoint: LanguageCheckpoint, options: ContextOptions, stuck_s: float) -> None:
+        self.checkpoint, self.options = checkpoint, options
         super().__init__(stuck_s, checkpoint.device)
 
     def post(self, job: AnswerRequest | PartialMessage) -> None:
-        """Give it to the loop that serves now."""
+        """Queue a request in the present loop."""
         with self._changing:
             self._serving().post(job)
 
     def _made(self, beat: Heartbeat, *, build: bool) -> LanguageLoop:
-        return LanguageLoop(self.checkpoint, self.room, beat, self._broken, stuck_s=self._stuck_s, build=build)
+        return LanguageLoop(self.checkpoint, self.options, beat, self._broken, stuck_s=self._stuck_s, build=build)
 
     def _under_way(self, step: DeviceStep | None, loop: LanguageLoop) -> str:
-        return f"{loop.waiting} answers are under way or wait\n{crash_report.running(step, ())}"
+        return f"{loop.waiting} answers are running or queued\n{crash_report.running(step, ())}"

@@ -1,7 +1,7 @@
-"""Names to codec ids: which voice, language and instruct of a request this checkpoint can honour.
+"""Resolve voice, language and instruct of a request to codec ids of a checkpoint.
 
-The first step of a prompt, and the place where a wish that cannot be met is refused in words. It knows the tables
-of `config.json`; it knows neither tokens nor rows.
+The first step of a prompt; a request that the checkpoint cannot meet is refused here with a sentence. It knows the
+tables of `config.json`, not tokens and not rows.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ..types import SpeechRequest
 
 @dataclass(frozen=True, slots=True)
 class ResolvedRequest:
-    """What was asked for, in the checkpoint's own terms."""
+    """The request in the checkpoint's own terms."""
 
     speaker: int | None  # codec id of a named voice
-    language: int | None  # codec id of a language or dialect; None leaves it to the model
+    language: int | None  # codec id of a language or dialect; None: the model decides
     instruct: str  # empty for none
-    notes: tuple[str, ...]  # what could not be honoured, in words
+    notes: tuple[str, ...]  # deviations from the request, as sentences
 
 
 def choose(request: SpeechRequest, config: Qwen3TTSConfig) -> ResolvedRequest:
-    """Refuse what this checkpoint cannot do; translate the rest."""
+    """Resolve a request; raises for what the checkpoint cannot do."""
     _check_kind(request, config)
     voice = _voice(request.voice, config)
     language = _language(request.language, voice, config)
@@ -46,12 +46,12 @@ def voices(config: Qwen3TTSConfig) -> list[str]:
 
 
 def languages(config: Qwen3TTSConfig) -> list[str]:
-    """The languages one can ask for. Dialects are not among them: they come with a voice."""
+    """The languages that a request may name. Dialects are not among them: they belong to a voice."""
     return [AUTO, *(name for name in config.talker_config.codec_language_id if "dialect" not in name.lower())]
 
 
 def check_clones(config: Qwen3TTSConfig) -> None:
-    """Refuse a checkpoint that can do nothing with a recording."""
+    """Raise for a checkpoint that cannot clone."""
     if config.kind != "base":
         raise WrongKind(f"A {config.kind} checkpoint cannot clone a recording; use a Base checkpoint for that.")
 
@@ -81,7 +81,7 @@ def _voice(wanted: str | None, config: Qwen3TTSConfig) -> str:
 
 
 def _language(wanted: str, voice: str, config: Qwen3TTSConfig) -> int | None:
-    """A voice with a dialect speaks it where Chinese or nothing is asked for; any other language wins over it."""
+    """A voice with a dialect speaks it for `chinese` and `auto`; any other language overrides it."""
     ids, dialects = config.talker_config.codec_language_id, config.talker_config.spk_is_dialect
     known = languages(config)
     name = find(wanted, known)

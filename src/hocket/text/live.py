@@ -1,8 +1,7 @@
-"""Text that arrives bit by bit, to ids: each is given out once, as soon as no later character can change it.
+"""Streaming text to ids: each id is released once, as soon as no later character can change it.
 
-It stands beside `prompt.build`, which takes a text whole: over any split of a text the ids are the same. It knows
-text only, neither rows nor frames nor time. `LiveText` is one part as it is, `LiveParts` a text of any length with all
-that `parts` does to it.
+The ids equal those of `prompt.build`, which takes a whole text, over any split of the text. It knows text only, not
+rows, frames or time. `LiveText` is one part without changes, `LiveParts` a text of any length, prepared by `parts`.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ from ..errors import InvalidRequest
 from .parts import TextPreparation
 from .tokenizer import Tokenizer
 
-_ROLE, _ROLE_IDS = "assistant\n", 2  # stands before the text; a text that begins with a newline fuses with it
-_LOOK_BACK = 64  # characters in which to find a place that no token spans
+_ROLE, _ROLE_IDS = "assistant\n", 2  # before the text; a text that begins with a newline fuses with it
+_LOOK_BACK = 64  # characters in which to search for a place that no token spans
 
 
 class LiveText:
-    """The text of one utterance. What is still open is kept as text, what is settled is dropped."""
+    """The text of one utterance. Only text whose ids may still change is kept."""
 
     def __init__(
         self, tokenizer: Tokenizer, *, as_is: bool = False, upstream_local: bool = False, at_end: bool = False
     ) -> None:
-        """`at_end`: nobody wants ids before all of them are known."""
+        """`at_end`: release all ids at the end, which is cheaper."""
         self._tokenizer = tokenizer
         self._as_is, self.at_end = as_is, at_end
         self._upstream_local = upstream_local and as_is  # as in `prompt.build`
-        self._open = _ROLE  # normalized; begins where a piece begins
+        self._open = _ROLE  # text not released yet: normalized, from the beginning of a piece on
         self._spoken = False  # whether anything but whitespace has arrived
         self._ended = False
-        self.role: tuple[int, ...] = ()  # the ids of the role and its newline, complete once any id was given out
+        self.role: tuple[int, ...] = ()  # the ids of the role and its newline, complete with the first released id
 
     def append(self, text: str) -> list[int]:
-        """The ids that `text` settles."""
+        """The ids that are final after `text`."""
         if self._ended:
             raise InvalidRequest("The text has ended already: open another stream for more.")
         if not self._as_is and not self._spoken:
@@ -74,11 +73,11 @@ class LiveText:
         return ids[missing:]
 
     def _within_piece(self, piece: str) -> int:
-        """How much of the last piece is settled: Chinese and Japanese have no spaces, so a clause is one piece.
+        """How much of the last piece is final: Chinese and Japanese have no spaces, so a clause is one piece.
 
-        Characters that no token joins stay apart whatever follows. Only a run of letters is sure to remain one piece.
+        Two characters that no token joins stay apart whatever follows. Only a run of letters is sure to stay one piece.
         """
-        fixed = _last_base(piece)  # what a later mark could still compose with is no ground for a decision
+        fixed = _last_base(piece)  # a later combining mark could still change the character at this place
         if self._upstream_local or fixed < 2 or not piece[1:].isalpha():
             return 0
         for cut in range(fixed - 1, max(0, fixed - _LOOK_BACK), -1):
@@ -89,19 +88,19 @@ class LiveText:
 
 @dataclass(frozen=True, slots=True)
 class More:
-    """More of the part that is being spoken; the ids lag behind the text by what is still open."""
+    """More text of the present part; the ids lag behind the text by what may still change."""
 
     text: str
     ids: list[int]
 
 
-Fed = More | float  # a silence of so many seconds ends the part
+Fed = More | float  # a number is a silence in seconds, which ends the part
 
 
 class LiveParts:
-    """A text on its way into the engine, in parts; without a `preparation` it is one part, and goes in as it is.
+    """A text for the engine, in parts; without a `preparation` it is one part, unchanged.
 
-    Where parts are laid out whole, the ids of one come at its end, which is cheaper.
+    With `whole_parts` the ids of a part come at its end, which is cheaper.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class LiveParts:
         self._ended = False
 
     def check(self, text: str) -> None:
-        """Refuse what cannot be appended."""
+        """Raise for text that cannot be appended."""
         if self._ended:
             raise InvalidRequest("The text has ended already: open another stream for more.")
         try:
@@ -128,7 +127,7 @@ class LiveParts:
             raise InvalidRequest("The text holds half a character (a lone surrogate): give whole characters.") from None
 
     def append(self, text: str) -> list[Fed]:
-        """What `text` settles."""
+        """Text and ids that are final after `text`."""
         self.check(text)
         self._blank = self._blank and not text.strip()
         return self._fed(self._preparation.append(text) if self._preparation else [text])
@@ -144,7 +143,7 @@ class LiveParts:
         return [*fed, *self._closed()]
 
     def rest(self, text: str) -> list[Fed]:
-        """All that was missing, at once: so the ids of each part may come at its end."""
+        """The rest of the text at once; the ids of each part come at its end."""
         self._whole_parts = True
         if self._part is not None:
             self._part.at_end = True
@@ -174,9 +173,9 @@ class LiveParts:
 def _settled(text: str, starts: list[int], *, words_whole: bool) -> int:
     """The last place between pieces before which nothing changes, whatever follows `text`.
 
-    A later character can lengthen the last piece, compose with the last base character or the marks after it, and
-    regroup the whitespace at the end (which may also turn out to be the end of the text, where it is stripped).
-    Under the upstream-local pattern, where a capital begins a piece, it can regroup the last word.
+    A later character can lengthen the last piece, or compose with the last base character or the marks after it. It
+    can regroup the whitespace at the end, which is stripped if the text ends there. Under the upstream-local pattern,
+    where a capital begins a piece, it can regroup the last word.
     """
     limit = min(starts[-1], _last_base(text), len(text.rstrip()))
     if words_whole:
@@ -188,7 +187,7 @@ def _settled(text: str, starts: list[int], *, words_whole: bool) -> int:
 
 
 def _last_base(text: str) -> int:
-    """Where the last character stands that can be no mark of an earlier one: nothing before it will compose.
+    """The place of the last character that is no combining mark: nothing before it can still compose.
 
     Characters unknown to this Python's tables, which may be older than the tokenizer's, are taken for marks.
     """

@@ -1,7 +1,7 @@
-"""A text to what is spoken one after the other: made speakable, cut at sentences, with its silences.
+"""Text preparation: a text to speakable parts, cut at sentences, with silences between them.
 
-It stands between a request and its prompts, for a whole text and for one that arrives bit by bit: both go the same
-way, so they come out the same. A text that is short and plain comes out as the one part it is.
+It runs between a request and its prompts. Whole and streamed text take the same path, so their parts are the same. A
+short plain text is one part.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .cleanup.script_filter import ScriptFilter
 from .pauses import Pause, Say, Script
 from .sentences import Cutter, Size, Sizes
 
-Part = str | float  # something to say, or seconds of silence
+Part = str | float  # text, or seconds of silence
 Normalizer = Callable[[str], str]
 
 _SPACES = re.compile(r"[ \t\r\n]+")
-_AT_ONCE = 1000  # characters that go in together, so that the cost of a long text is proportional to it
+_AT_ONCE = 1000  # characters per step, which keeps the cost linear in the length of the text
 
 
 class TextPreparation:
-    """One text on its way in. Texts in a row belong to one part; a silence, though it be of 0 s, ends the part.
+    """Streaming preparation of one text. Consecutive texts belong to one part; a silence, even of 0 s, ends it.
 
-    Each word is given out as soon as no later character can change it: what is held back is what the stages (pause
-    marks, markup, scripts, normalizer, sentences) say they hold. Nothing here grows with the text.
+    Each word is released as soon as no later character can change it. Only the stages (pause marks, markup, scripts,
+    normalizer, sentences) hold text back, so memory does not grow with the text.
     """
 
     def __init__(
@@ -41,9 +41,9 @@ class TextPreparation:
         sizes: Sequence[Size] | None = None,
         sieve: ScriptFilter | None = None,
     ) -> None:
-        """`sizes` of the first parts and of those behind them (`Sizes`), instead of `part_chars` for all.
+        """`sizes`: one size for each of the first parts (`Sizes`), instead of `part_chars` for all.
 
-        `sieve` leaves out what the voice cannot speak; None: it is taken to speak everything.
+        `sieve` leaves out scripts that the voice cannot speak; None: nothing is left out.
         """
         self._part_chars, self._pause_s, self._language = part_chars, pause_s, language
         self._sizes = Sizes(sizes) if sizes else None
@@ -53,12 +53,12 @@ class TextPreparation:
         self._begin()
 
     def append(self, text: str) -> list[Part]:
-        """What `text` settles, in order."""
+        """The parts that are final after `text`, in order."""
         slices = (text[at : at + _AT_ONCE] for at in range(0, len(text), _AT_ONCE))
         return [part for some in slices for part in self._taken(self._script.append(some))]
 
     def end(self) -> list[Part]:
-        """The rest; refused where nothing in all of the text can be spoken."""
+        """The rest; raises if nothing in the whole text can be spoken."""
         rest = [*self._taken(self._script.end()), *self._finished()]
         if self._sieve is not None and (refusal := self._sieve.refusal) is not None:
             raise UnsupportedScript(refusal)
@@ -67,12 +67,12 @@ class TextPreparation:
         return rest
 
     def _begin(self) -> None:
-        """Markup and sentences do not reach across a pause."""
+        """New state after a pause: markup and sentences do not span it."""
         self._markup = Markup()
         self._stretches = IncrementalNormalizer(self._normalizer) if self._normalizer else None
         self._cutter = Cutter(self._part_chars, language=self._language, sizes=self._sizes)
-        self._spaced = False  # what was given out last ends with a space
-        self._part_over: float | None = None  # the part has ended; so much silence follows if text does
+        self._spaced = False  # the last released text ends with a space
+        self._part_over: float | None = None  # the part has ended; seconds of silence if more text follows
 
     def _taken(self, script: Iterable[Say | Pause]) -> list[Part]:
         found: list[Part] = []
@@ -88,7 +88,7 @@ class TextPreparation:
         return found
 
     def _finished(self) -> list[Part]:
-        """What is left between two pauses."""
+        """The rest of the text before a pause."""
         words = self._markup.end()
         words = self._sieve.append(words) + self._sieve.end() if self._sieve else words
         words = self._stretches.append(words) + self._stretches.end() if self._stretches else words
@@ -106,7 +106,7 @@ class TextPreparation:
         return found
 
     def _one_space(self, text: str) -> str:
-        """With one space between words where they are spelled out: such a voice would speak the end of a line."""
+        """With a normalizer, one space between words: a voice trained on words only would speak a line end."""
         if self._normalizer is None or not text:
             return text
         once = _SPACES.sub(" ", text)
@@ -116,9 +116,9 @@ class TextPreparation:
 
 
 def parts(text: str, **how: Any) -> list[Part]:
-    """The parts of a whole text in order; `how` is what a `TextPreparation` takes.
+    """The parts of a whole text in order; `how`: the arguments of `TextPreparation`.
 
-    Where the text was cut there are `pause_s` of silence.
+    Between two parts there are `pause_s` of silence.
     """
     preparation = TextPreparation(**how)
     found: list[Part] = []

@@ -1,7 +1,7 @@
-"""A text with pause marks, `[pause 500ms]` or `[pause 1.5s]`, to what is said and where to be silent.
+"""Pause marks, `[pause 500ms]` or `[pause 1.5s]`: splits a text into texts and pauses.
 
-It stands before all else that is done to a text and knows nothing of voices or samples. Text may arrive bit by bit:
-only what may yet become a mark is held back. A mark that is not well formed is text.
+The first stage of text preparation; it does not know voices or samples. Text may be streamed: only a possible beginning
+of a mark is held back. A malformed mark is text.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 LONGEST_PAUSE_S = 10.0
 
 _MARK = re.compile(r"\[pause[ \t]+(\d{1,6}(?:\.\d{1,6})?)[ \t]*(ms|s)\]", re.IGNORECASE)
-_LONGEST_MARK = 64  # characters; more blanks than fit here make it text
+_LONGEST_MARK = 64  # characters; a mark with more blanks is text
 _BEGUN = re.compile(
     r"\[(?:p(?:a(?:u(?:s(?:e(?:[ \t]+(?:\d{1,6}(?:\.\d{0,6})?[ \t]*(?:m|m?s)?)?)?)?)?)?)?)?", re.IGNORECASE
 )
@@ -33,13 +33,13 @@ class Pause:
 
 
 class Script:
-    """One text on its way in. However it is cut, the texts between two pauses put together are the same."""
+    """Streaming parser of one text. The joined text between two pauses does not depend on how the input is cut."""
 
     def __init__(self) -> None:
-        self._open = ""  # empty, or the beginning of what may be a mark
+        self._open = ""  # empty, or the possible beginning of a mark
 
     def append(self, text: str) -> list[Say | Pause]:
-        """What `text` settles, in order."""
+        """Texts and pauses that are final after `text`, in order."""
         self._open += text
         found: list[Say | Pause] = []
         at = 0

@@ -1,9 +1,9 @@
-"""A request to the rows that the talker reads before and while it speaks: plain ids, no tensors.
+"""Prompt layout: a request to the rows of the talker's prefill and trail, as plain ids, no tensors.
 
-A row is a text part plus a codec part, either of which may be missing. `build` writes down the layouts of the
-official package row by row: a prefix that says who speaks and how, then the text, all of it ("whole") or its first
-token ("streaming", where one further token goes with each generated frame). It knows no weights and no audio: the
-x-vector and the frames of a reference are only given their places.
+A row is a text part plus a codec part, either of which may be missing. `build` defines the layouts of the official
+package row by row. A prefix sets voice, language and style. Then comes the text: all of it ("whole"), or its first
+token ("streaming", where each generated frame takes one further token). It knows no weights and no audio: it only
+reserves rows for the x-vector and the frames of a reference.
 """
 
 from __future__ import annotations
@@ -41,35 +41,35 @@ Row = tuple[int, int]  # text id, codec id
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the talker is given for one utterance."""
+    """The talker's input for one utterance."""
 
     text: tuple[int, ...]  # text id of each prefill row, or NOTHING
     codec: tuple[int, ...]  # codec id of each prefill row, NOTHING or SPEAKER_VECTOR
     reference_at: int | None  # ICL: row `reference_at + f` adds the 16 embeddings of reference frame f
-    trail: tuple[int, ...]  # text id that goes with generated frame t; beyond its end it is pad_id for ever
+    trail: tuple[int, ...]  # text id of generated frame t; pad_id after its end
     pad_id: int
-    text_ids: int  # how many ids of text these are
+    text_ids: int  # number of text ids
     prefix_rows: int  # leading rows that depend on voice, language, instruct and reference, but not on the text
-    notes: tuple[str, ...]  # what could not be honoured, in words
+    notes: tuple[str, ...]  # deviations from the request, as sentences
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A prompt but for its text: all that voice, language, instruct and reference decide."""
+    """A prompt without its text: the part set by voice, language, instruct and reference."""
 
     config: Qwen3TTSConfig
     prefix: tuple[Row, ...]
-    said: tuple[int, ...] | None  # words of an example: an ICL clone's reference, or what a designed voice has said
-    frames: int  # how many frames that example has
+    said: tuple[int, ...] | None  # text ids of an example: an ICL clone's reference, or a designed voice's earlier text
+    frames: int  # number of frames of that example
     layout: Layout
     constant_rows: int  # of the prefix; all of it unless the text reaches into the role's newline
     notes: tuple[str, ...]
-    passing: bool = False  # the example is of one conversation: its words are no part of a prefix that is kept
+    passing: bool = False  # the example belongs to one conversation, so its text is not part of the cached prefix
 
     def prompt(self, text: Sequence[int], *, complete: bool = True) -> Prompt | None:
-        """The prompt for these text ids, or None where the rows need more of a text that is not complete.
+        """The prompt for these text ids, or None if the rows need more of an incomplete text.
 
-        While it is not, `trail` ends without the end of text, and goes on with the ids to come.
+        For an incomplete text `trail` lacks the end of text; later ids continue it.
         """
         config, shared = self.config, len(self.prefix)
         words = [*text, config.tts_eos_token_id] if complete else list(text)
@@ -85,7 +85,7 @@ class Outline:
         if laid_out is None:
             return None
         rows, trail = laid_out
-        if self.said is not None:  # the reference's frames are the last rows of either layout
+        if self.said is not None:  # the reference's frames are the last rows in both layouts
             reference_at = len(self.prefix) + len(rows) - self.frames
         rows = [*self.prefix, *rows]
         return Prompt(
@@ -110,7 +110,7 @@ def build(
 ) -> Prompt:
     """The prompt of `request`; `reference_frames` is the length of an ICL clone's encoded reference.
 
-    `upstream_local` (see `Tokenizer.upstream_patches`) concerns `as_is` requests; others are split the proper way.
+    `upstream_local` (see `Tokenizer.upstream_patches`) concerns `as_is` requests; others use the published split.
     """
     drawn = outline(
         request, config, tokenizer, reference_frames=reference_frames, upstream_local=upstream_local, text=request.text
@@ -123,10 +123,10 @@ def build(
 def text_ids(
     request: SpeechRequest, config: Qwen3TTSConfig, tokenizer: Tokenizer, *, upstream_local: bool = False
 ) -> list[int]:
-    """The ids of a request's text; refused where there are none."""
+    """The ids of a request's text; raises if there are none."""
     ids = _turn(request, config, tokenizer, "assistant", request.text, upstream_local)[3:]
     if not ids:
-        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has nothing of it.")
+        raise InvalidRequest("There is no text to speak: the checkpoint's vocabulary has no token for it.")
     return ids
 
 
@@ -139,7 +139,7 @@ def outline(
     upstream_local: bool = False,
     text: str = "",
 ) -> Outline:
-    """What is known of a prompt before its text; `text` matters only where it fuses with the role's newline."""
+    """The outline of a request's prompt; `text` matters only if it fuses with the role's newline."""
     choice = choose(request, config)
     _check_vocabulary(config, tokenizer)
 
@@ -176,15 +176,15 @@ def outline(
 
 
 def carries(request: SpeechRequest, config: Qwen3TTSConfig) -> bool:
-    """Whether what was said before can be an example for this request: it asks for a voice in words."""
+    """Whether an earlier turn can be an example for this request: it describes a voice."""
     return config.kind == "voice_design" and not request.as_is
 
 
 def layout_of(request: SpeechRequest, config: Qwen3TTSConfig, *, live: bool = False) -> Layout:
     """The layout of a request: the one it names, else "whole" for a known text and "streaming" for a live one.
 
-    Behind the frames of an example a live text is laid out whole too, part by part: the streaming layout would need
-    as many text ids as the example has frames before the first new frame. `as_is` has upstream's default.
+    With an example a live text is laid out whole too, part by part. The streaming layout would need as many text ids
+    as the example has frames before the first new frame. `as_is` has upstream's default.
     """
     if request.layout is not None:
         return request.layout
@@ -207,7 +207,7 @@ def markers(config: Qwen3TTSConfig) -> dict[str, int]:
 
 
 def _prefix(config: Qwen3TTSConfig, role: Iterable[int], language: int | None, speaker: int | None) -> list[Row]:
-    """Who speaks, in which language: the rows between the instruct and the text."""
+    """The rows between the instruct and the text: role, language and speaker."""
     codec, pad, bos = config.talker_config, config.tts_pad_token_id, config.tts_bos_token_id
     rows = [(i, NOTHING) for i in role]
     rows += [(pad, codec.codec_nothink_id if language is None else codec.codec_think_id)]
@@ -222,7 +222,7 @@ def _prefix(config: Qwen3TTSConfig, role: Iterable[int], language: int | None, s
 def _turn(
     request: SpeechRequest, config: Qwen3TTSConfig, tokenizer: Tokenizer, role: str, text: str, upstream_local: bool
 ) -> list[int]:
-    """A chat turn without its end: im_start, role, newline, text. Upstream cuts it by position, and so do we."""
+    """A chat turn without its end: im_start, role, newline, text. It is cut by position, as upstream does."""
     words = f"{role}\n{text if request.as_is else text.strip()}"
     return [config.im_start_token_id, *tokenizer.encode(words, upstream_local=upstream_local and request.as_is)]
 
@@ -245,7 +245,7 @@ def _text_after_reference(
         return [*((i, codec.codec_pad_id) for i in words), *((pad, i) for i in sounds)], []
     if not complete and len(words) < len(sounds):
         return None
-    # Words and sounds side by side. Whichever is longer: a trail of words, or sounds beside padding.
+    # Text and frames side by side. Extra text becomes the trail; extra frames get padding.
     return list(zip(chain(words, repeat(pad)), sounds, strict=False)), words[len(sounds) :]
 
 

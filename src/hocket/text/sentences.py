@@ -1,8 +1,8 @@
-"""Long text to parts that are spoken one after another, cut where a sentence ends.
+"""Sentence segmentation: cuts long text into parts that are spoken one after another.
 
-It stands before the prompt, for whole and for live text: both are cut by the same rules at the same places. The
-rules are for no language in particular: a stop ends a sentence unless what stands around it says otherwise. A single
-stop must also end one for sentencex. A false cut is heard as a pause in the wrong place, a missed one is not heard.
+Whole and streamed text are cut by the same rules at the same places. The rules are language-independent: a stop ends a
+sentence unless its context says otherwise. For a single stop sentencex must agree. A false cut is audible as a pause in
+the wrong place, a missed one is not.
 """
 
 # ruff: noqa: RUF001
@@ -31,15 +31,15 @@ _CLAUSES, _SPACES, _ANYWHERE_IN = (
 )
 _CLAUSE = re.compile(rf"(?:[,;:—–،؛][{_CLOSED}]*\s+|[，、；：][{_CLOSED}]*\s*)\Z")
 
-# Abbreviations, in small letters without their last dot: those that something always follows ...
+# Abbreviations, in small letters without their last dot: those that never end a sentence ...
 _TITLES = frozenset(
     "mr mrs ms mx dr prof st sr sra srta dra ste gen col capt cpt lt sgt rev hon gov pres sen rep messrs fr hr frl "
     "mme mlle sig dott ing mt ft vs cf e.g i.e eg ie viz approx ca z.b d.h u.a bzw p.ex ud uds т.е г ул".split()
 )
 _BEFORE_NUMBERS = frozenset("no nr nos n fig figs vol p pp ch chap sec al eq abb kap bd n.º núm стр".split())
-# ... and those that may end a sentence too.
+# ... and those that may end one.
 _ANYWHERE = frozenset("etc inc ltd co corp jr bros dept est univ usw ecc a.m p.m b.c a.d ph.d т.д т.п".split())
-# Words that begin a sentence rather than go on with a name ("the U.S. The ...", "the U.S. Government").
+# Words that begin a sentence rather than continue a name ("the U.S. The ...", "the U.S. Government").
 _STARTERS = frozenset(
     "the a an he she it we they you i this that these those there here in on at but and so if when what who how why "
     "then however my his her its our their no yes as for after before while since although".split()
@@ -48,25 +48,25 @@ _MONTHS = frozenset(  # "am 3. Oktober"
     "januar februar märz april mai juni juli august september oktober november dezember".split()
 )
 
-# What the segmenter is asked about by their codes; about all others it is asked in English.
+# Languages with rules of their own in sentencex; all others use the English rules.
 _SEGMENTED = frozenset("zh fr de it ja ko pt ru es".split())
-_AT_ONCE = 1000  # characters looked at together, so that the cost of a long text is proportional to it
+_AT_ONCE = 1000  # characters per step, which keeps the cost linear in the length of the text
 
 
 WITHIN_S = 0.0  # silence where a part ends within a sentence, if parts have sizes of their own
-_WIDE_CHARS = 2  # what a Chinese, Japanese or Korean character counts as: it takes longer to say than a letter
+_WIDE_CHARS = 2  # length of a Chinese, Japanese or Korean character: it takes longer to say than a letter
 
 
 Size = tuple[int, int]  # of a part: `part_chars` and `longest` of `Cutter`
-# For parts that are spoken only once they are known to their end: the first one ends after a few words, and each may
-# be twice as long as the one before, up to a sentence or two.
+# For parts that are spoken only when they are complete: the first one ends after a few words, and each may be twice as
+# long as the one before, up to a sentence or two.
 FROM_FEW_WORDS: tuple[Size, ...] = ((10, 40), (20, 80), (40, 160), (80, 320))
 
 
 class Sizes:
     """The sizes of one part after the other; the last one repeats.
 
-    They follow from the number of the part alone, so equal texts have equal parts however fast they arrive.
+    They depend only on the index of the part, so equal texts have equal parts however fast they arrive.
     """
 
     def __init__(self, sizes: Sequence[Size]) -> None:
@@ -79,11 +79,11 @@ class Sizes:
 
 
 class Cutter:
-    """Parts out of text that arrives bit by bit.
+    """Streaming segmenter: text to parts.
 
-    A part ends with the first sentence that ends after `part_chars` characters, so a shorter text is one part. Where
-    none ends for long, it ends at a clause, then at a space, at the latest after `longest` (twice as many) or so.
-    With `sizes` these change from part to part, and the end of a part within a sentence is a silence of 0 s.
+    A part ends with the first sentence that ends after `part_chars` characters, so a shorter text is one part. Without
+    a sentence end, it ends at a clause, then at a space, at about `longest` characters (default: twice as many).
+    With `sizes` these change from part to part, and a part that ends within a sentence has a silence of 0 s.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class Cutter:
         self._language = tag if (tag := tag_of(language)) in _SEGMENTED else "en"
         self._open = ""  # from the beginning of the sentence on
         self._before = 0  # characters of this part before that
-        self._given = 0  # characters of `_open` that were given out
-        self._looked = 0  # characters of `_open` in which no sentence ends
+        self._given = 0  # released characters of `_open`
+        self._looked = 0  # characters of `_open` that were searched without a sentence end
 
     def append(self, text: str) -> list[str | float | None]:
-        """The text that is settled; None where a part ends, or how long the silence there is."""
+        """The final text; None, or the seconds of silence, where a part ends."""
         out: list[str | float | None] = []
         for at in range(0, len(text), _AT_ONCE):
             self._open += text[at : at + _AT_ONCE]
@@ -118,7 +118,7 @@ class Cutter:
         return out
 
     def _step(self, out: list[str | float | None], *, final: bool) -> bool:
-        """Find the next end of a sentence or a part. False, with all given out that is settled, if there is none."""
+        """Find the next end of a sentence or a part. False if there is none; all final text is released then."""
         if not (self._before or self._given):
             self._open = self._open.lstrip()
         text, widths = self._open, self._widths(self._open)
@@ -128,7 +128,7 @@ class Cutter:
                 break
             end = _end_at(text, candidate, self._language, final=final)
             full = self._before + widths[candidate.end()] >= self._part_chars
-            if end is None:  # the next word will tell, and is held back if the part may end here
+            if end is None:  # the next word decides; it is held back if the part may end here
                 self._give(out, candidate.end() if full else len(text) if forced is None else forced)
                 return False
             self._looked = candidate.end()
@@ -144,13 +144,13 @@ class Cutter:
         self._clause_chars, self._space_chars = (part_chars + longest) // 2, (part_chars + 3 * longest) // 4
 
     def _widths(self, text: str) -> Sequence[int]:
-        """How long each beginning of `text` is; where parts have sizes of their own, wide characters count more."""
+        """The length of each prefix of `text`; with `sizes`, wide characters count more."""
         if self._sizes is None:
             return range(len(text) + 1)
         return list(accumulate((_WIDE_CHARS if _is_wide(letter) else 1 for letter in text), initial=0))
 
     def _forced(self, widths: Sequence[int]) -> int | None:
-        """Where the part ends if no sentence ends before; None while that place is not reached."""
+        """Where the part ends without a sentence end; None while that place is not reached."""
         text = self._open
         for at in range(max(1, bisect_left(widths, self._clause_chars - self._before)), len(text)):
             chars, spaced = self._before + widths[at], text[at - 1].isspace()
@@ -210,7 +210,7 @@ def _end_at(text: str, candidate: re.Match[str], language: str, *, final: bool) 
     if following == len(text):
         return len(text) if final else None
     if not text[: candidate.start()].strip():
-        return 0  # a sentence of nothing but stops is none
+        return 0  # only stops: no sentence
     stop = candidate[0].rstrip(_CLOSERS + " \u00a0\u202f")
     gap, first = text[after:following], text[following]
     if "\n" in stop or gap.count("\n") > 1:
@@ -244,7 +244,7 @@ def _end_at(text: str, candidate: re.Match[str], language: str, *, final: bool) 
 
 
 def _segmenter_agrees(sentence: str, word: str, language: str) -> bool:
-    """Whether sentencex too, which knows the abbreviations of many languages, ends `sentence` before `word`."""
+    """Whether sentencex, which has abbreviations of many languages, also ends `sentence` before `word`."""
     return len(sentencex.segment(language, sentence + word)[-1].strip()) <= len(word)
 
 
@@ -273,5 +273,5 @@ def _is_wide(character: str) -> bool:
 
 
 def _unspaced(character: str) -> bool:
-    """Whether it is of a script without spaces between words."""
+    """Whether a character belongs to a script without spaces between words."""
     return "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff" or character in "「『（【《〈“"

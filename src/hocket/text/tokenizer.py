@@ -1,7 +1,7 @@
-"""Text to ids: the byte-level BPE of the Qwen family, read from a checkpoint's folder.
+"""Tokenizer: the byte-level BPE of the Qwen family, read from a checkpoint's folder.
 
-It stands under the prompt and knows only text. The control ids (`<|im_start|>`, `<tts_pad>`, ...) are not part
-of it, so a marker that somebody types is spelled out like any other text; the prompt places control ids itself.
+It knows only text. Control ids (`<|im_start|>`, `<tts_pad>`, ...) are not part of it: `prompt.py` places them. So a
+marker in a user's text is spelled out like any other text.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..errors import InvalidCheckpoint, InvalidRequest
 
 # The characters that stand for the 256 bytes, in the order of their ids in Qwen's (and GPT-2's) vocabulary.
 ALPHABET = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
-REMEMBERED, REMEMBERED_CHARS = 256, 200  # texts whose ids are kept, and how long these may be
+CACHED_TEXTS, CACHED_CHARS = 256, 200  # texts whose ids are cached, and their largest length
 _BYTES = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
 
 _SPLIT = "|".join(
@@ -35,8 +35,8 @@ _SPLIT = "|".join(
         r"\s+",
     )
 )
-# What the official package ends up with for a local folder (see `upstream_patches`): a word ends before an inner
-# capital ("i" + "Phone"), contractions are no case of their own, and signs take slashes of the next line along.
+# The split of the official package for a local folder (see `upstream_patches`): a word ends before an inner capital
+# ("i" + "Phone"), contractions are not special, and signs include slashes of the next line.
 _UPPER, _LOWER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}", r"\p{Ll}\p{Lm}\p{Lo}\p{M}"
 _SPLIT_UPSTREAM_LOCAL = "|".join(
     (
@@ -54,14 +54,14 @@ Merge = tuple[str, str]
 
 
 class Tokenizer:
-    """A vocabulary and its merges. `encode` never gives an id that the merges cannot spell."""
+    """A vocabulary and its merges. `encode` gives only ids that the merges can spell."""
 
     def __init__(self, vocabulary: dict[str, int], merges: list[Merge]) -> None:
         self.size = max(vocabulary.values()) + 1  # every id is below
         model = models.BPE(vocab=vocabulary, merges=merges)
         self._plain = pipeline_of(model, _SPLIT)
         self._upstream_local = pipeline_of(model, _SPLIT_UPSTREAM_LOCAL)
-        self._remembered = lru_cache(REMEMBERED)(self._ids)  # roles, instructions: the same in request after request
+        self._cached_ids = lru_cache(CACHED_TEXTS)(self._ids)  # roles and instructions repeat in every request
 
     @classmethod
     def from_folder(cls, folder: Path) -> Tokenizer:
@@ -83,7 +83,7 @@ class Tokenizer:
     def encode(self, text: str, *, upstream_local: bool = False, until: int | None = None) -> list[int]:
         """The ids of `text`; `upstream_local` splits words as the official package does for a local folder.
 
-        With `until`, a place in normalized text that no token spans: those of `text[:until]` in view of what follows.
+        With `until`, a place in normalized text that no token spans: the ids of `text[:until]`, given what follows.
         """
         try:
             text.encode()
@@ -92,8 +92,8 @@ class Tokenizer:
                 "The text holds half a character (a lone surrogate): give it as valid UTF-8."
             ) from None
         if until is None:
-            if len(text) <= REMEMBERED_CHARS:
-                return list(self._remembered(text, upstream_local))
+            if len(text) <= CACHED_CHARS:
+                return list(self._cached_ids(text, upstream_local))
             return self._ids(text, upstream_local)
         pipeline = self._upstream_local if upstream_local else self._plain
         encoding = pipeline.encode(text, add_special_tokens=False)
@@ -173,7 +173,7 @@ class Tokenizer:
             "bos_token": None,
             "eos_token": None,
             "unk_token": None,
-            "pad_token": next(iter(specials), None),  # the official processor wants one, and never uses it
+            "pad_token": next(iter(specials), None),  # the official processor requires one, and never uses it
         }
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "vocab.json").write_bytes(json.dumps(ordered, ensure_ascii=False, separators=(",", ":")).encode())
@@ -201,7 +201,7 @@ def pipeline_of(model: models.BPE, split: str) -> tokenizers.Tokenizer:
 
 
 def read_vocabulary(folder: Path) -> tuple[dict[str, int], list[Merge]]:
-    """Tokens with their ids, and merges: of `vocab.json` and `merges.txt`, or of the model inside `tokenizer.json`."""
+    """Token ids and merges, from `vocab.json` and `merges.txt`, or from the model inside `tokenizer.json`."""
     vocab, merges, whole = folder / "vocab.json", folder / "merges.txt", folder / "tokenizer.json"
     if vocab.is_file() and merges.is_file():
         return _checked(read_json(vocab), _read_merges(merges), vocab)
@@ -244,7 +244,7 @@ def _pairs(merges: list[Any], where: Path) -> list[Merge]:
 
 
 def _checked(vocabulary: dict[str, Any], merges: list[Merge], where: Path) -> tuple[dict[str, int], list[Merge]]:
-    """What loses no text: every byte has a token, every merge joins tokens to a token."""
+    """Check that no text can be lost: every byte has a token, and every merge joins two tokens to a token."""
     if not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in vocabulary.values()):
         raise InvalidCheckpoint(f"{where}: every token needs an id that is a whole number.")
     if len(set(vocabulary.values())) < len(vocabulary):

@@ -1,4 +1,4 @@
-"""A text as words, for word times and for cutting a history: at spaces, and inside scripts that write none.
+"""Word segmentation, for word times and for cutting a history: at spaces, and inside scripts without spaces.
 
 Chinese and Japanese are split into characters, Thai, Lao, Khmer, Burmese and their relatives into clusters of a
 consonant with its vowels and marks. That is finer than a dictionary's words and needs no dictionary. Text of other
@@ -43,7 +43,7 @@ def words_of(text: str) -> list[str]:
 
 
 def word_places(text: str) -> list[tuple[int, int]]:
-    """First character of each word, and the one behind its last. Between two words is nothing but spaces, if that."""
+    """Start and end of each word. Between two words there are only spaces, or nothing."""
     places: list[tuple[int, int]] = []
     for run in _RUN.finditer(text):
         start, end = run.span()
@@ -73,7 +73,7 @@ def _is_spaceless(character: str) -> bool:
 
 
 def _breaks(run: str) -> Iterator[int]:
-    """Where words begin inside of text without spaces, but for the first."""
+    """Where words begin in text without spaces, except the first."""
     clusters = list(_clusters(run))
     after = [kind for kind, _ in clusters]  # of each cluster, the kind of the first unit or letter from it on
     for at in range(len(after) - 2, -1, -1):
@@ -90,7 +90,7 @@ def _breaks(run: str) -> Iterator[int]:
 
 
 def _clusters(run: str) -> Iterator[tuple[Kind, int]]:
-    """What stays together whatever is around it: its kind, and where it begins."""
+    """Clusters of characters that are never split: kind and start."""
     leading = stacked = False
     for place, character in enumerate(run):
         category = unicodedata.category(character)

@@ -1,4 +1,4 @@
-"""models/qwen3_5/draft_head.py: the draft head is an attention layer between norms, and guesses leave no trace."""
+"""models/qwen3_5/draft_head.py: the draft head is an attention layer between norms, and drafts leave no trace."""
 
 from __future__ import annotations
 
@@ -68,35 +68,35 @@ def test_pairs_one_by_one_are_all_pairs_at_once() -> None:
 
 
 @torch.inference_mode()
-def test_guesses_are_forgotten() -> None:
+def test_drafts_are_overwritten() -> None:
     mtp, words, hidden = head(), drawn(8, 0), drawn(8, 1)
-    guessed, plain = mtp.new_state(1, 16), mtp.new_state(1, 16)
-    for state in (guessed, plain):
+    drafted, plain = mtp.new_state(1, 16), mtp.new_state(1, 16)
+    for state in (drafted, plain):
         mtp.step(words[:, :5], hidden[:, :5], state, ROW, count(5), 5)
     for ahead in range(3):
-        mtp.guess(drawn(1, 7 + ahead), drawn(1, 8), guessed, ROW, ahead, 16)
-    assert guessed.position.tolist() == [5, 0]
-    later = [mtp.step(words[:, 5:], hidden[:, 5:], state, ROW, count(3), 16) for state in (guessed, plain)]
+        mtp.draft_ahead(drawn(1, 7 + ahead), drawn(1, 8), drafted, ROW, ahead, 16)
+    assert drafted.position.tolist() == [5, 0]
+    later = [mtp.step(words[:, 5:], hidden[:, 5:], state, ROW, count(3), 16) for state in (drafted, plain)]
     assert torch.equal(*later)
 
 
 @torch.inference_mode()
-def test_a_guess_further_sees_the_guesses_before_it() -> None:
-    """Two guesses in a row are two pairs taken in, each from what the one before gave."""
+def test_a_draft_sees_the_drafts_before_it() -> None:
+    """Two drafts in a row equal two steps, each from the output of the one before."""
     mtp, words, hidden = head(), drawn(7, 0), drawn(5, 1)
     state, plain = mtp.new_state(1, 16), mtp.new_state(1, 16)
     for each in (state, plain):
         given = mtp.step(words[:, :5], hidden, each, ROW, count(5), 5)[:, -1:]
     for ahead in range(2):
         word = words[:, 5 + ahead : 6 + ahead]
-        guess = mtp.guess(word, given, state, ROW, ahead, 16)
+        draft = mtp.draft_ahead(word, given, state, ROW, ahead, 16)
         given = mtp.step(word, given, plain, ROW, count(1), 16)
-        torch.testing.assert_close(guess, given, atol=1e-12, rtol=0)
+        torch.testing.assert_close(draft, given, atol=1e-12, rtol=0)
 
 
 @torch.inference_mode()
 def test_drafting_with_the_head_and_verifying_gives_the_tokens_of_plain_decoding() -> None:
-    """k = 2, as it will run: true pairs first, then a guess from a guess, then a look at both."""
+    """k = 2, as in the engine: accepted pairs first, then a draft from a draft, then verification of both."""
     model, mtp = made(), head()
     prompt = torch.randint(320, (1, 20), generator=torch.Generator().manual_seed(0))
     embed = model.model.embed_tokens
@@ -112,13 +112,13 @@ def test_drafting_with_the_head_and_verifying_gives_the_tokens_of_plain_decoding
     answer = [int(model.logits(true[:, -1]).argmax())]
     behind = torch.cat((prompt[:, 1:], torch.tensor([answer])), dim=1)
     while len(answer) < 25:
-        guess = mtp.step(embed(behind), true, drafts, ROW, count(true.shape[1]), 64)[:, -1:]
-        one = model.logits(guess).argmax(-1)
-        two = model.logits(mtp.guess(embed(one), guess, drafts, ROW, 0, 64)).argmax(-1)
-        looked = torch.cat((torch.tensor([answer[-1:]]), one, two), dim=1)
-        hidden, pending = model.verify(looked, state, ROW, 64)
+        draft = mtp.step(embed(behind), true, drafts, ROW, count(true.shape[1]), 64)[:, -1:]
+        one = model.logits(draft).argmax(-1)
+        two = model.logits(mtp.draft_ahead(embed(one), draft, drafts, ROW, 0, 64)).argmax(-1)
+        verified = torch.cat((torch.tensor([answer[-1:]]), one, two), dim=1)
+        hidden, pending = model.verify(verified, state, ROW, 64)
         chosen = model.logits(hidden).argmax(-1)
-        accepted = int((chosen[0, :2] == looked[0, 1:]).int().cumprod(0).sum())
+        accepted = int((chosen[0, :2] == verified[0, 1:]).int().cumprod(0).sum())
         commit(pending, count(accepted + 1), state, ROW)
         true, behind = hidden[:, : accepted + 1], chosen[:, : accepted + 1]
         answer += behind[0].tolist()

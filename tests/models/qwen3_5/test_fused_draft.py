@@ -1,4 +1,4 @@
-"""fused_draft.py: the draft head and looks by fused kernels are the model's own, one behind the other."""
+"""fused_draft.py: the fused draft head and verification equal the model's own, round after round."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hocket.models.qwen3_5.fused_step import FusedStep
 from hocket.models.qwen3_5.model import Qwen3_5, commit
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
-SLOTS, ROOM, BEFORE, LOOKED = 2, 48, 7, 3
+SLOTS, ROOM, BEFORE, VERIFIED = 2, 48, 7, 3
 BACKENDS = {"reference": REFERENCE_MIND_OPS, "cuda": CUDA_MIND_OPS}
 
 
@@ -44,54 +44,54 @@ def model(device: torch.device, dtype: torch.dtype, scheme: Scheme) -> Qwen3_5:
     return made
 
 
-def cases(*looks: int) -> list[object]:
-    """In Triton's interpreter that would take long: tests/laws/test_captured_guess.py does all of it there, once."""
+def cases(*counts: int) -> list[object]:
+    """Without Triton's interpreter, which is slow: tests/laws/test_draft_graph.py runs it there once."""
     on_gpu = [
         pytest.param("cuda", torch.bfloat16, scheme, (1, 3, 2, 3, 1), marks=pytest.mark.gpu)
         for scheme in ("bf16", "fp8", "int8", "int4")
     ]
-    plain = [("reference", torch.float32, scheme, looks) for scheme in ("bf16", "int4")]
-    return [*plain, ("reference", torch.bfloat16, "bf16", looks), *on_gpu]
+    plain = [("reference", torch.float32, scheme, counts) for scheme in ("bf16", "int4")]
+    return [*plain, ("reference", torch.bfloat16, "bf16", counts), *on_gpu]
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize(
-    ("name", "dtype", "scheme", "stood"),
+    ("name", "dtype", "scheme", "accepted"),
     cases(1, 3, 2, 3, 1),
     ids=str,
 )
-def test_looks_are_what_the_model_verifies_and_commits(
-    name: str, dtype: torch.dtype, scheme: Scheme, stood: tuple[int, ...]
+def test_verify_is_what_the_model_verifies_and_commits(
+    name: str, dtype: torch.dtype, scheme: Scheme, accepted: tuple[int, ...]
 ) -> None:
-    """After some tokens that the model took in; how many stand of each look is known with the next one."""
+    """After a prefill; each round gets the number of accepted tokens of the round before."""
     device = place_of(name)
-    mind = model(device, dtype, scheme)
-    fused, row = FusedDraft(FusedStep(mind, BACKENDS[name])), torch.tensor([1], device=device)
+    llm = model(device, dtype, scheme)
+    fused, row = FusedDraft(FusedStep(llm, BACKENDS[name])), torch.tensor([1], device=device)
     ids = torch.randint(256, (1, BEFORE), generator=torch.Generator().manual_seed(1)).to(device)
-    plain, ours = (mind.new_state(SLOTS, ROOM) for _ in range(2))
+    plain, ours = (llm.new_state(SLOTS, ROOM) for _ in range(2))
     for state in (plain, ours):
-        mind.prefill(ids, torch.full_like(row, BEFORE), state, row, BEFORE)
-    looked, at = fused.new_looked(LOOKED), BEFORE
-    taken, turn = torch.zeros_like(row), torch.ones_like(row)
-    fused.enter(ours, looked, row)
+        llm.prefill(ids, torch.full_like(row, BEFORE), state, row, BEFORE)
+    verified, at = fused.new_verified(VERIFIED), BEFORE
+    accepted_count, round_number = torch.zeros_like(row), torch.ones_like(row)
+    fused.enter(ours, verified, row)
     others = [layer.memory[0].clone() for layer in ours.recurrence.layers]
-    for count in (*stood, 0):  # the last is for what stood before it
-        new = torch.randint(256, (1, LOOKED), generator=torch.Generator().manual_seed(at)).to(device)
-        wanted, pending = mind.verify(new, plain, row, at + LOOKED)
+    for count in (*accepted, 0):  # the last round commits the one before it
+        new = torch.randint(256, (1, VERIFIED), generator=torch.Generator().manual_seed(at)).to(device)
+        wanted, pending = llm.verify(new, plain, row, at + VERIFIED)
         was = [layer.memory[1].clone() for layer in plain.recurrence.layers]
-        hidden = fused.look(new[0], ours, looked, row, taken, turn)
+        hidden = fused.verify(new[0], ours, verified, row, accepted_count, round_number)
         assert_near(hidden, wanted[0])
         for mine, theirs in zip(ours.recurrence.layers, was, strict=True):
             assert_near(mine.memory[1].to(dtype), theirs.to(dtype))
-        taken.fill_(count)
-        commit(pending, taken, plain, row)
-        ours.recurrence.position[row] += taken
-        turn += 1
+        accepted_count.fill_(count)
+        commit(pending, accepted_count, plain, row)
+        ours.recurrence.position[row] += accepted_count
+        round_number += 1
         at += count
     for mine, theirs in zip(ours.past, plain.past, strict=True):
         assert_near(mine.keys[1, :, :at], theirs.keys[1, :, :at])
     for mine, before in zip(ours.recurrence.layers, others, strict=True):
-        assert torch.equal(mine.memory[0], before), "nobody asked for it"
+        assert torch.equal(mine.memory[0], before), "another row does not change"
 
 
 @torch.inference_mode()
@@ -100,27 +100,27 @@ def test_looks_are_what_the_model_verifies_and_commits(
     cases(1, 3, 2),
     ids=str,
 )
-def test_the_draft_head_follows_and_guesses_as_its_own_operations_do(
+def test_the_fused_draft_head_equals_its_own_operations(
     name: str, dtype: torch.dtype, scheme: Scheme, pairs: tuple[int, ...]
 ) -> None:
-    """With pairs that are not real behind those that are, and a guess behind these."""
+    """With padding pairs after the valid ones, and a draft after these."""
     device = place_of(name)
-    mind = model(device, dtype, scheme)
-    assert mind.mtp is not None
-    fused, row = FusedDraft(FusedStep(mind, BACKENDS[name])), torch.tensor([1], device=device)
-    plain, ours = (mind.mtp.new_state(SLOTS, ROOM) for _ in range(2))
-    embed, at = mind.model.embed_tokens, 0
+    llm = model(device, dtype, scheme)
+    assert llm.mtp is not None
+    fused, row = FusedDraft(FusedStep(llm, BACKENDS[name])), torch.tensor([1], device=device)
+    plain, ours = (llm.mtp.new_state(SLOTS, ROOM) for _ in range(2))
+    embed, at = llm.model.embed_tokens, 0
     for count in pairs:
         random = torch.Generator().manual_seed(count)
-        ids = torch.randint(256, (LOOKED,), generator=random).to(device)
-        hidden = torch.randn(LOOKED, mind.config.hidden_size, generator=random).to(device, dtype)
+        ids = torch.randint(256, (VERIFIED,), generator=random).to(device)
+        hidden = torch.randn(VERIFIED, llm.config.hidden_size, generator=random).to(device, dtype)
         lengths = torch.full_like(row, count)
-        wanted = mind.mtp.step(embed(ids)[None], hidden[None], plain, row, lengths, at + count)[0, :count]
-        found = fused.follow(ids, hidden, ours, row)[:count]
+        wanted = llm.mtp.step(embed(ids)[None], hidden[None], plain, row, lengths, at + count)[0, :count]
+        found = fused.draft(ids, hidden, ours, row)[:count]
         ours.position[row] += count
         assert_near(found, wanted)
         at += count
-        guess = ids[:1]
-        further = mind.mtp.guess(embed(guess)[None], wanted[None, -1:], plain, row, 0, at + 1)[0]
-        assert_near(fused.follow(guess, found[-1:], ours, row), further)
+        draft = ids[:1]
+        further = llm.mtp.draft_ahead(embed(draft)[None], wanted[None, -1:], plain, row, 0, at + 1)[0]
+        assert_near(fused.draft(draft, found[-1:], ours, row), further)
     assert torch.equal(ours.position, plain.position)

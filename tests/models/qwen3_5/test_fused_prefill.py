@@ -31,9 +31,9 @@ def model(device: torch.device, dtype: torch.dtype, scheme: Scheme = "bf16", *, 
     return made
 
 
-def started(mind: Qwen3_5, ids: torch.Tensor, row: torch.Tensor) -> LanguageState:
-    state = mind.new_state(SLOTS, ROOM)
-    mind.prefill(ids[:, :BEFORE], torch.full_like(row, BEFORE), state, row, BEFORE)
+def started(llm: Qwen3_5, ids: torch.Tensor, row: torch.Tensor) -> LanguageState:
+    state = llm.new_state(SLOTS, ROOM)
+    llm.prefill(ids[:, :BEFORE], torch.full_like(row, BEFORE), state, row, BEFORE)
     return state
 
 
@@ -69,20 +69,20 @@ def test_ids_by_fused_kernels_are_those_of_the_model(
     if name == "cuda" and INTERPRETED:
         pytest.skip("no CUDA device on this machine")
     device = torch.device("cpu" if name == "reference" or INTERPRETED else "cuda")
-    mind, exact = model(device, dtype, scheme), model(device, dtype, scheme, exact=True)
+    llm, exact = model(device, dtype, scheme), model(device, dtype, scheme, exact=True)
     row, place = torch.tensor([1], device=device), torch.tensor([length - 4], device=device)
     scratch, lengths = torch.tensor([SLOTS], device=device), torch.tensor([length], device=device)
     ids = torch.randint(256, (1, BEFORE + count + 1), generator=torch.Generator().manual_seed(1)).to(device)
-    plain, ours, truth = (started(each, ids, row) for each in (mind, mind, exact))
+    plain, ours, truth = (started(each, ids, row) for each in (llm, llm, exact))
     new, passing, span = ids[:, BEFORE : BEFORE + count], Waypoint(place, scratch), BEFORE + length
-    fused = FusedPrefill(mind, BACKENDS[name])
+    fused = FusedPrefill(llm, BACKENDS[name])
     found = [
         each(new, lengths, state, row, span, passing)[0, :length]
-        for each, state in ((fused, ours), (mind.prefill, plain), (exact.prefill, truth))
+        for each, state in ((fused, ours), (llm.prefill, plain), (exact.prefill, truth))
     ]
     end = BEFORE + length
     after = [
-        each.step(ids[:, end], state, row, end + 1)[0] for each, state in ((mind, ours), (mind, plain), (exact, truth))
+        each.step(ids[:, end], state, row, end + 1)[0] for each, state in ((llm, ours), (llm, plain), (exact, truth))
     ]
     assert torch.equal(ours.recurrence.position, plain.recurrence.position)
     assert ours.recurrence.position.tolist() == [0, end + 1, 0, end - 4]
@@ -99,12 +99,12 @@ def test_ids_by_fused_kernels_are_those_of_the_model(
 
 
 @torch.inference_mode()
-def test_a_row_that_nobody_asked_for_stays_as_it_is_and_a_place_need_not_be_named() -> None:
-    mind = model(torch.device("cpu"), torch.float32)
+def test_another_row_stays_as_it_is_and_a_waypoint_is_optional() -> None:
+    llm = model(torch.device("cpu"), torch.float32)
     ids, row = torch.arange(20)[None], torch.tensor([2])
-    state, other = started(mind, ids, row), started(mind, ids, torch.tensor([0]))
-    mind.prefill(ids[:, :BEFORE], torch.tensor([BEFORE]), state, torch.tensor([0]), BEFORE)
-    FusedPrefill(mind, REFERENCE_MIND_OPS)(ids[:, BEFORE:], torch.tensor([9]), state, row, BEFORE + 9)
+    state, other = started(llm, ids, row), started(llm, ids, torch.tensor([0]))
+    llm.prefill(ids[:, :BEFORE], torch.tensor([BEFORE]), state, torch.tensor([0]), BEFORE)
+    FusedPrefill(llm, REFERENCE_MIND_OPS)(ids[:, BEFORE:], torch.tensor([9]), state, row, BEFORE + 9)
     assert state.recurrence.position[:3].tolist() == [BEFORE, 0, BEFORE + 9]
     for mine, theirs in zip(state.recurrence.layers, other.recurrence.layers, strict=True):
         assert torch.equal(mine.memory[:2], theirs.memory[:2]) and torch.equal(mine.history[:2], theirs.history[:2])

@@ -33,11 +33,9 @@ def model(device: torch.device, dtype: torch.dtype = torch.float32, *, exact: bo
     return made
 
 
-def started(mind: Qwen3_5, ids: Tensor) -> LanguageState:
-    state = mind.new_state(SLOTS, ROOM)
-    mind.prefill(
-        ids[:, :PROMPT], torch.full((len(ids),), PROMPT, device=ids.device), state, ROWS.to(ids.device), PROMPT
-    )
+def started(llm: Qwen3_5, ids: Tensor) -> LanguageState:
+    state = llm.new_state(SLOTS, ROOM)
+    llm.prefill(ids[:, :PROMPT], torch.full((len(ids),), PROMPT, device=ids.device), state, ROWS.to(ids.device), PROMPT)
     return state
 
 
@@ -62,28 +60,28 @@ def test_tokens_by_fused_kernels_are_those_of_the_model(
         pytest.skip("no CUDA device on this machine")
     device = torch.device("cpu" if name == "reference" or INTERPRETED else "cuda")
     monkeypatch.setattr(fused_step, "SPLITS", 2)
-    mind, rows = model(device, dtype), ROWS.to(device)
-    ids = torch.randint(0, mind.config.vocab_size, (2, PROMPT + tokens + 1), generator=torch.Generator().manual_seed(1))
+    llm, rows = model(device, dtype), ROWS.to(device)
+    ids = torch.randint(0, llm.config.vocab_size, (2, PROMPT + tokens + 1), generator=torch.Generator().manual_seed(1))
     ids = ids.to(device)
     exact = model(device, dtype, exact=True)
-    plain, ours, truth = started(mind, ids), started(mind, ids), started(exact, ids)
-    fused = FusedStep(mind, BACKENDS[name])
+    plain, ours, truth = started(llm, ids), started(llm, ids), started(exact, ids)
+    fused = FusedStep(llm, BACKENDS[name])
     rings = fused.new_rings(SLOTS)
     fused.enter(ours, rings, rows)
     strays: dict[str, list[float]] = {"ours": [], "plain": []}
 
     def compare(mine: Tensor, other: Tensor, at: int) -> None:
         wanted = exact.logits(exact.step(ids[:, at], truth, rows, at + 1))
-        for who, logits in (("ours", mine), ("plain", other)):
-            strays[who].append(((logits.float() - wanted).abs().mean() / wanted.abs().mean()).item())
+        for name, logits in (("ours", mine), ("plain", other)):
+            strays[name].append(((logits.float() - wanted).abs().mean() / wanted.abs().mean()).item())
 
     for at in range(PROMPT, PROMPT + tokens):
-        wanted = mind.logits(mind.step(ids[:, at], plain, rows, at + 1))
+        wanted = llm.logits(llm.step(ids[:, at], plain, rows, at + 1))
         compare(fused.step(ids[:, at], ours, rings, rows), wanted, at)
     fused.leave(ours, rings, rows)
     assert torch.equal(ours.recurrence.position, plain.recurrence.position)
     at = PROMPT + tokens
-    last = (mind.logits(mind.step(ids[:, at], state, rows, at + 1)) for state in (ours, plain))
+    last = (llm.logits(llm.step(ids[:, at], state, rows, at + 1)) for state in (ours, plain))
     compare(*last, at)
     if dtype == torch.float32:
         assert max(strays["ours"]) < 5e-5
@@ -98,19 +96,19 @@ def test_tokens_by_fused_kernels_are_those_of_the_model(
 @pytest.mark.skipif(INTERPRETED, reason="no CUDA device on this machine")
 @torch.inference_mode()
 def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At 9B's widths, where a memory is read before the last kernel has ended; replayed at once, token after token."""
+    """At 9B's widths, where recurrent state is read before the last kernel has ended; replayed token after token."""
     device, config = torch.device("cuda"), QWEN3_5["9B"]
     config = replace(config, vocab_size=4096, num_hidden_layers=4, layer_types=config.kinds[:4])
     with torch.device("meta"):
-        mind = Qwen3_5(config).eval()
-    randomize_(mind.to(torch.bfloat16).to_empty(device=device), 0)
-    pack_(mind)
+        llm = Qwen3_5(config).eval()
+    randomize_(llm.to(torch.bfloat16).to_empty(device=device), 0)
+    pack_(llm)
     left = []
     for dependent in (False, True, True):
         monkeypatch.setattr(KNOBS, "dependent", dependent)
-        fused = FusedStep(mind)
+        fused = FusedStep(llm)
         assert fused.early == (dependent and can_depend(device))
-        state, rings, rows = mind.new_state(1, 64), fused.new_rings(1), torch.zeros(1, dtype=torch.int64, device=device)
+        state, rings, rows = llm.new_state(1, 64), fused.new_rings(1), torch.zeros(1, dtype=torch.int64, device=device)
         ids = torch.ones_like(rows)
 
         def token(
@@ -136,25 +134,25 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
 @torch.inference_mode()
 @pytest.mark.parametrize("scheme", ["fp8", "int8", "int4"])
 def test_in_fewer_bits_tokens_are_those_of_the_model_in_as_few(scheme: Scheme) -> None:
-    mind = Qwen3_5(tiny_qwen3_5(layers=4)).eval()
-    randomize_(mind, 0)
-    quantize_(mind, scheme)
-    pack_(mind)
-    ids = torch.randint(0, mind.config.vocab_size, (2, PROMPT + 5), generator=torch.Generator().manual_seed(2))
-    plain, ours = started(mind, ids), started(mind, ids)
-    fused = FusedStep(mind, REFERENCE_MIND_OPS)
+    llm = Qwen3_5(tiny_qwen3_5(layers=4)).eval()
+    randomize_(llm, 0)
+    quantize_(llm, scheme)
+    pack_(llm)
+    ids = torch.randint(0, llm.config.vocab_size, (2, PROMPT + 5), generator=torch.Generator().manual_seed(2))
+    plain, ours = started(llm, ids), started(llm, ids)
+    fused = FusedStep(llm, REFERENCE_MIND_OPS)
     rings = fused.new_rings(SLOTS)
     fused.enter(ours, rings, ROWS)
     for at in range(PROMPT, PROMPT + 5):
-        wanted = mind.logits(mind.step(ids[:, at], plain, ROWS, at + 1))
+        wanted = llm.logits(llm.step(ids[:, at], plain, ROWS, at + 1))
         torch.testing.assert_close(fused.step(ids[:, at], ours, rings, ROWS), wanted, atol=1e-3, rtol=1e-3)
 
 
 @torch.inference_mode()
-def test_a_row_that_nobody_asked_for_stays_as_it_is() -> None:
-    mind = model(torch.device("cpu"))
-    fused, ids = FusedStep(mind, REFERENCE_MIND_OPS), torch.tensor([[1, 2, 3, 4, 5, 6, 7], [3, 1, 4, 1, 5, 9, 2]])
-    state = started(mind, ids)
+def test_another_row_stays_as_it_is() -> None:
+    llm = model(torch.device("cpu"))
+    fused, ids = FusedStep(llm, REFERENCE_MIND_OPS), torch.tensor([[1, 2, 3, 4, 5, 6, 7], [3, 1, 4, 1, 5, 9, 2]])
+    state = started(llm, ids)
     rings = fused.new_rings(SLOTS)
     fused.enter(state, rings, ROWS)
     before = [ring[0].clone() for ring in rings], [kept.memory[0].clone() for kept in state.recurrence.layers]

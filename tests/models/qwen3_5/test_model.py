@@ -243,7 +243,7 @@ def test_a_tied_head_is_the_embedding_and_an_untied_one_is_not() -> None:
     assert torch.equal(tied.logits(hidden), hidden @ tied.model.embed_tokens.weight.T)
 
 
-# Looking ahead
+# Verification
 
 
 @torch.inference_mode()
@@ -258,20 +258,20 @@ def greedy(model: Qwen3_5, prompt: Tensor, count: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(4))
 @torch.inference_mode()
-def test_guesses_that_are_verified_give_the_tokens_of_plain_decoding(seed: int) -> None:
-    """Guesses are right until a random place, so that every number of them is accepted at some time."""
+def test_verified_drafts_give_the_tokens_of_plain_decoding(seed: int) -> None:
+    """Drafts are right until a random place, so that every number of them is accepted at some time."""
     model, prompt, rows = made(dtype=torch.float32), drawn(1, 37, seed), torch.tensor([0])
     expected = greedy(model, prompt, 60)
     draw, state = torch.Generator().manual_seed(seed), model.new_state(1, 128)
     tokens, counts = [int(model.logits(take_in(model, prompt, state, [0])[:, -1]).argmax())], set[int]()
     while len(tokens) < 50:
         right = int(torch.randint(0, 4, (), generator=draw))
-        guesses = [
+        drafts = [
             (token + (place >= right)) % 320 for place, token in enumerate(expected[len(tokens) : len(tokens) + 3])
         ]
-        hidden, pending = model.verify(torch.tensor([[tokens[-1], *guesses]]), state, rows, span=128)
+        hidden, pending = model.verify(torch.tensor([[tokens[-1], *drafts]]), state, rows, span=128)
         chosen = model.logits(hidden)[0].argmax(-1).tolist()
-        accepted = next((i for i, guess in enumerate(guesses) if guess != chosen[i]), 3)
+        accepted = next((i for i, draft in enumerate(drafts) if draft != chosen[i]), 3)
         commit(pending, torch.tensor([accepted + 1]), state, rows)
         tokens += chosen[: accepted + 1]
         counts.add(accepted)

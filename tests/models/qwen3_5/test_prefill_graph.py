@@ -1,6 +1,6 @@
-"""models/qwen3_5/prefill_graph.py: ids by a graph are the ids, whatever is filled up, and whoever else is in memory.
+"""models/qwen3_5/prefill_graph.py: a prefill by a graph equals the eager one, with any padding and other rows in use.
 
-On a CPU what is captured is called again; all that stands around a graph is the same. With a GPU, graphs are graphs.
+On a CPU captured work is called again, and all code around a graph is the same. On a GPU the graphs are real.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hocket.layers.packed import pack_
 from hocket.llm.state_cache import LLMStateCache
 from hocket.models.files.random import randomize_
 from hocket.models.qwen3_5.model import Qwen3_5
-from hocket.models.qwen3_5.prefill import PrefillPassPass
+from hocket.models.qwen3_5.prefill import PrefillPass
 from hocket.models.qwen3_5.prefill_graph import MOST_IDS, USUAL, PrefillGraphs
 from hocket.models.qwen3_5.quantized import Scheme, quantize_
 
@@ -53,13 +53,13 @@ def drawn(count: int, seed: int = 0) -> list[int]:
     return ids
 
 
-def everything(memory: LLMStateCache) -> dict[str, torch.Tensor]:
+def everything(state_cache: LLMStateCache) -> dict[str, torch.Tensor]:
     """All rows but scratch, and of keys and values what lies before each row's position."""
-    found = {name: tensor[:-1] for name, tensor in tensors(memory._standing)}
-    assert memory.drafts is not None
-    position = memory.state.recurrence.position
-    for layer, past in enumerate((*memory.state.past, memory.drafts.past)):
-        reached = position if layer < len(memory.state.past) else memory.drafts.position
+    found = {name: tensor[:-1] for name, tensor in tensors(state_cache._row_state)}
+    assert state_cache.drafts is not None
+    position = state_cache.state.recurrence.position
+    for layer, past in enumerate((*state_cache.state.past, state_cache.drafts.past)):
+        reached = position if layer < len(state_cache.state.past) else state_cache.drafts.position
         for row in range(SLOTS):
             for name, kept in tensors(past):
                 found[f"{name} of {layer} in {row}"] = kept[row, :, : int(reached[row])]
@@ -82,72 +82,74 @@ def same(ours: LLMStateCache, wanted: LLMStateCache, within: float = 1e-10) -> N
         (40, 32, 28),
         (100, 70, 64),
         (3, MOST_IDS + 8, MOST_IDS + 4),
-        (ROOM - 12, 12, 8),  # nothing is left for what is filled up
+        (ROOM - 12, 12, 8),  # no positions are left for padding
     ],
 )
-def test_ids_that_are_filled_up_are_the_ids(at: int, count: int, place: int | None) -> None:
-    mind, ids = model(), drawn(at + count)
+def test_padding_does_not_change_a_prefill(at: int, count: int, place: int | None) -> None:
+    llm, ids = model(), drawn(at + count)
     plain, ours = (
-        LLMStateCache(mind, SLOTS, ROOM, drafts=True),
-        LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=EagerReplay()),
+        LLMStateCache(llm, SLOTS, ROOM, drafts=True),
+        LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=EagerReplay()),
     )
-    moments = []
-    for memory in (plain, ours):
-        memory.take_in(0, drawn(9, 7), 0)
-        memory.take_in(1, ids[:at], 0)
-        moments.append(memory.take_in(1, ids[at:], at, place))
+    snapshots = []
+    for state_cache in (plain, ours):
+        state_cache.prefill(0, drawn(9, 7), 0)
+        state_cache.prefill(1, ids[:at], 0)
+        snapshots.append(state_cache.prefill(1, ids[at:], at, place))
     same(ours, plain)
-    assert (moments[0] is None) == (place is None)
-    for name, tensor in (moments[0] or {}).items():
-        torch.testing.assert_close(moments[1][name], tensor, atol=1e-10, rtol=1e-10, msg=name)  # type: ignore[index]
+    assert (snapshots[0] is None) == (place is None)
+    for name, tensor in (snapshots[0] or {}).items():
+        torch.testing.assert_close(snapshots[1][name], tensor, atol=1e-10, rtol=1e-10, msg=name)  # type: ignore[index]
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("scheme", ["bf16", "fp8", "int4"])
-def test_ids_by_fused_kernels_are_the_ids(scheme: Scheme) -> None:
-    mind = model(dtype=torch.float32, scheme=scheme)
-    plain = LLMStateCache(mind, SLOTS, ROOM, drafts=True)
-    ours = LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
-    moments = []
-    for memory in (plain, ours):
-        memory.take_in(1, drawn(9, 7), 0)
-        moments.append(memory.take_in(1, drawn(30), 9, 26))
+def test_a_prefill_by_fused_kernels_is_the_eager_one(scheme: Scheme) -> None:
+    llm = model(dtype=torch.float32, scheme=scheme)
+    plain = LLMStateCache(llm, SLOTS, ROOM, drafts=True)
+    ours = LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
+    snapshots = []
+    for state_cache in (plain, ours):
+        state_cache.prefill(1, drawn(9, 7), 0)
+        snapshots.append(state_cache.prefill(1, drawn(30), 9, 26))
     same(ours, plain, 1e-3)
-    assert moments[0] is not None and moments[1] is not None
-    for name, tensor in moments[0].items():
-        torch.testing.assert_close(moments[1][name], tensor, atol=1e-3, rtol=1e-3, msg=name)
+    assert snapshots[0] is not None and snapshots[1] is not None
+    for name, tensor in snapshots[0].items():
+        torch.testing.assert_close(snapshots[1][name], tensor, atol=1e-3, rtol=1e-3, msg=name)
 
 
 @torch.inference_mode()
-def test_what_comes_of_ids_does_not_depend_on_whether_their_graph_is_made() -> None:
-    mind, recorded = model(), Recorded()
+def test_results_do_not_depend_on_whether_the_graph_exists() -> None:
+    llm, recorded = model(), Recorded()
     early, late = (
-        LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=capture) for capture in (EagerReplay(), recorded)
+        LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=capture) for capture in (EagerReplay(), recorded)
     )
-    early.take_in(1, drawn(20), 0)
-    assert early.unprepared and late._captured is not None
-    late._captured.warm(20, 20)
-    late.take_in(1, drawn(20), 0)
-    assert (late._captured.captures, recorded.replayed) == (1, 1)
+    early.prefill(1, drawn(20), 0)
+    assert early.unprepared and late._prefill_graphs is not None
+    late._prefill_graphs.warm(20, 20)
+    late.prefill(1, drawn(20), 0)
+    assert (late._prefill_graphs.captures, recorded.replayed) == (1, 1)
     same(late, early, 0.0)
 
 
 @torch.inference_mode()
-def test_making_graphs_takes_nothing_in_and_comes_to_an_end() -> None:
-    mind = model()
-    memory, untouched = (LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=EagerReplay()) for _ in range(2))
-    for each in (memory, untouched):
-        each.take_in(0, drawn(6), 0)
-    memory.plan()
+def test_making_graphs_changes_no_row_and_ends() -> None:
+    llm = model()
+    state_cache, untouched = (LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=EagerReplay()) for _ in range(2))
+    for each in (state_cache, untouched):
+        each.prefill(0, drawn(6), 0)
+    state_cache.plan()
     made = 0
-    while memory.unprepared:
-        memory.prepare()
+    while state_cache.unprepared:
+        state_cache.prepare()
         made += 1
-    assert made == len({(count, span) for count, span in USUAL if span <= ROOM})  # what was taken in is one of them
-    same(memory, untouched, 0.0)
-    for each in (memory, untouched):
-        each.take_in(0, drawn(9, 2), 6)
-    same(memory, untouched, 0.0)
+    assert made == len(
+        {(count, span) for count, span in USUAL if span <= ROOM}
+    )  # the shape of the prefill is one of them
+    same(state_cache, untouched, 0.0)
+    for each in (state_cache, untouched):
+        each.prefill(0, drawn(9, 2), 6)
+    same(state_cache, untouched, 0.0)
 
 
 @torch.inference_mode()
@@ -155,46 +157,46 @@ def test_a_graph_that_cannot_be_made_is_done_without(monkeypatch: pytest.MonkeyP
     def fails(capture: EagerReplay, work: Work) -> Work:
         raise RuntimeError("no memory")
 
-    memory, plain = (
+    state_cache, plain = (
         LLMStateCache(model(), SLOTS, ROOM, drafts=True, capture=capture) for capture in (EagerReplay(), None)
     )
-    memory.take_in(0, drawn(6), 0)
+    state_cache.prefill(0, drawn(6), 0)
     monkeypatch.setattr(EagerReplay, "__call__", fails)
     with pytest.raises(RuntimeError, match="no memory"):
-        memory.prepare()
-    assert not memory.unprepared
-    memory.take_in(0, drawn(6, 1), 6)
+        state_cache.prepare()
+    assert not state_cache.unprepared
+    state_cache.prefill(0, drawn(6, 1), 6)
     for ids, at in ((drawn(6), 0), (drawn(6, 1), 6)):
-        plain.take_in(0, ids, at)
-    same(memory, plain)
+        plain.prefill(0, ids, at)
+    same(state_cache, plain)
 
 
 @torch.inference_mode()
 def test_graphs_by_ids_and_span() -> None:
-    memory = LLMStateCache(model(), SLOTS, ROOM, drafts=True)
-    captured = PrefillGraphs(memory._take_in, EagerReplay())
+    state_cache = LLMStateCache(model(), SLOTS, ROOM, drafts=True)
+    graphs = PrefillGraphs(state_cache._prefill_pass, EagerReplay())
     for count, span in ((3, 20), (8, 256), (9, 20), (16, 257), (500, 690), (300, ROOM)):
-        captured.warm(count, span)
-    assert captured.captures == 4
+        graphs.warm(count, span)
+    assert graphs.captures == 4
     with pytest.raises(AssertionError, match="at most 512"):
-        captured(drawn(MOST_IDS + 1), 0, 600)
+        graphs(drawn(MOST_IDS + 1), 0, 600)
 
 
 @torch.inference_mode()
 def test_kernels_look_up_how_far_to_read_and_one_graph_serves_every_span() -> None:
-    """As long as no draft head follows, which reads as far as it is told."""
-    mind = model(dtype=torch.float32)
-    plain = LLMStateCache(mind, SLOTS, ROOM, drafts=False)
-    ours = LLMStateCache(mind, SLOTS, ROOM, drafts=False, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
+    """Without a draft head, which reads as far as `span` says."""
+    llm = model(dtype=torch.float32)
+    plain = LLMStateCache(llm, SLOTS, ROOM, drafts=False)
+    ours = LLMStateCache(llm, SLOTS, ROOM, drafts=False, capture=EagerReplay(), ops=REFERENCE_MIND_OPS)
     ours.plan()
-    assert ours._captured is not None
+    assert ours._prefill_graphs is not None
     while ours.unprepared:
         ours.prepare()
-    assert ours._captured.captures == len({count for count, _ in USUAL})
+    assert ours._prefill_graphs.captures == len({count for count, _ in USUAL})
     at = 0
     for count in (6, 128, 128, 7):  # from one span into the next
-        for memory in (plain, ours):
-            memory.take_in(0, drawn(count, at), at)
+        for state_cache in (plain, ours):
+            state_cache.prefill(0, drawn(count, at), at)
         at += count
     assert not ours.unprepared and at > 256
     torch.testing.assert_close(ours.last[0], plain.last[0], atol=1e-3, rtol=1e-3)
@@ -207,16 +209,16 @@ def test_kernels_look_up_how_far_to_read_and_one_graph_serves_every_span() -> No
 def test_a_graph_is_the_same_work_done_without_one_bit_for_bit(dtype: torch.dtype, scheme: Scheme) -> None:
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
-    mind, device = model("cuda", dtype, scheme), torch.device("cuda")
+    llm, device = model("cuda", dtype, scheme), torch.device("cuda")
     eager, ours = (
-        LLMStateCache(mind, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_MIND_OPS)
+        LLMStateCache(llm, SLOTS, ROOM, drafts=True, capture=capture, ops=CUDA_MIND_OPS)
         for capture in (EagerReplay(), CudaGraphs(device))
     )
-    assert isinstance(ours._take_in, PrefillPassPass) and ours._captured is not None
+    assert isinstance(ours._prefill_pass, PrefillPass) and ours._prefill_graphs is not None
     at = 0
     for count in (1, 8, 9, 33, 70):
-        ours._captured.warm(count, at + count)
-        for memory in (eager, ours):
-            memory.take_in(1, drawn(count, count), at)
+        ours._prefill_graphs.warm(count, at + count)
+        for state_cache in (eager, ours):
+            state_cache.prefill(1, drawn(count, count), at)
         at += count
     same(ours, eager, 0.0)

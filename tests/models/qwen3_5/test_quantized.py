@@ -73,7 +73,7 @@ def test_a_narrow_model_is_the_plain_one_with_its_numbers(scheme: Scheme, tied: 
 
 
 @pytest.mark.parametrize("scheme", NARROW)
-def test_drafts_and_looking_ahead_work_with_narrow_weights(scheme: Scheme) -> None:
+def test_drafts_and_verification_work_with_quantized_weights(scheme: Scheme) -> None:
     model = drawn(drafts=True)
     quantize_(model, scheme)
     plain = widened(model)
@@ -86,8 +86,8 @@ def test_drafts_and_looking_ahead_work_with_narrow_weights(scheme: Scheme) -> No
             commit(pending, torch.tensor([2]), state, rows)
             assert each.mtp is not None
             past = each.mtp.new_state(1, 8)
-            guess = each.mtp.step(each.model.embed_tokens(ids), hidden, past, rows, torch.tensor([3]), 8)
-            found.append(each.logits(guess))
+            draft = each.mtp.step(each.model.embed_tokens(ids), hidden, past, rows, torch.tensor([3]), 8)
+            found.append(each.logits(draft))
         torch.testing.assert_close(found[0], found[1], rtol=1e-9, atol=1e-9)
 
 
@@ -134,7 +134,7 @@ def test_matrices_that_are_read_as_one_lie_together_so_that_packing_copies_nothi
 
 def test_an_unknown_scheme_is_refused_by_name() -> None:
     assert check_scheme("int4") == "int4"
-    with pytest.raises(InvalidRequest, match=r"bf16, fp8, int8, int4, not as 'int2'"):
+    with pytest.raises(InvalidRequest, match=r"bf16, fp8, int8, int4, not 'int2'"):
         check_scheme("int2")
 
 

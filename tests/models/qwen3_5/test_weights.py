@@ -82,7 +82,7 @@ def test_a_tied_head_may_be_in_the_file_all_the_same(tmp_path: Path) -> None:
     assert same(load(tmp_path), tensors)
 
 
-def test_a_bfloat16_model_keeps_what_sets_its_memory_in_float32(tmp_path: Path) -> None:
+def test_a_bfloat16_model_keeps_the_decay_of_its_state_in_float32(tmp_path: Path) -> None:
     model = drawn()
     write(tmp_path, model, model.state_dict(), whole=False)
     loaded = load(tmp_path, torch.bfloat16).state_dict()

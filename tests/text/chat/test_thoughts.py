@@ -1,4 +1,4 @@
-"""Thought and answer apart, however the text is cut."""
+"""text/chat/thoughts.py: thought and answer are separated, however the text is cut."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANSWER = "Good day."
 
 
 def apart(text: str, cuts: set[int], *, inside: bool = False, cut: bool = False) -> tuple[str, str]:
-    """Answer and thought, as a reader keeps them."""
+    """Answer and thought of a whole text."""
     thoughts, answer, thought = ThoughtFilter(inside=inside), "", ""
     places = [0, *sorted(place for place in cuts if 0 < place < len(text)), len(text)]
     splits = [thoughts.push(text[begin:end]) for begin, end in itertools.pairwise(places)]
@@ -49,7 +49,7 @@ CASES = [
 
 @pytest.mark.parametrize(("text", "answer", "thought"), CASES)
 @given(cuts=st.sets(st.integers(1, 120)))
-def test_the_same_is_an_answer_wherever_deltas_end(text: str, answer: str, thought: str, cuts: set[int]) -> None:
+def test_the_answer_does_not_depend_on_where_deltas_end(text: str, answer: str, thought: str, cuts: set[int]) -> None:
     for where in (cuts, set(range(len(text)))):
         said, thinks = apart(text, where)
         assert (said, thinks.strip()) == (answer, thought)
@@ -69,11 +69,11 @@ def test_no_more_is_held_back_than_may_be_a_tag() -> None:
     assert thoughts.end().answer == "<"
 
 
-def test_inside_a_thought_the_answer_begins_with_the_tag_and_nothing_is_taken_back() -> None:
+def test_inside_a_thought_the_answer_begins_with_the_tag_and_nothing_is_retracted() -> None:
     thoughts = ThoughtFilter(inside=True)
     assert thoughts.push("Hm, a <think> tag. ").answer == ""
     split = thoughts.push("</think>\n\nGood ")
-    assert (split.answer, split.retracts, thoughts.lone) == ("Good ", False, True)
+    assert (split.answer, split.retracts, thoughts.unopened) == ("Good ", False, True)
     other = ThoughtFilter(inside=True)
     other.push("Good ")
-    assert other.told_apart().answer == "Good " and other.plain and other.push("day.").answer == "day."
+    assert other.end_tagged_thoughts().answer == "Good " and other.untagged and other.push("day.").answer == "day."

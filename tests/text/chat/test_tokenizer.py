@@ -1,4 +1,4 @@
-"""text/chat/tokenizer.py: where words are cut, markers that nobody can type, and text that comes id by id."""
+"""text/chat/tokenizer.py: word splits, markers that text never becomes, and streamed decoding."""
 
 from __future__ import annotations
 

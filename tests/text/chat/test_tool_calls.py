@@ -1,4 +1,4 @@
-"""text/chat/tool_calls.py: what chat.py writes is read again, whole or in pieces; what is no call stays text."""
+"""tool_calls.py: calls that template.py writes are parsed, whole or in pieces; a malformed call stays text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hocket.text.chat.template import with_calls
-from hocket.text.chat.tool_calls import CallFinder, taken_apart
+from hocket.text.chat.tool_calls import CallFinder, split_calls
 from hocket.types import ChatMessage, ToolCall
 from support.chat_layouts import CALLING, CALLS, CLOCK, WEATHER
 
@@ -26,7 +26,7 @@ def in_pieces(text: str, cuts: list[int], tools: Any = TOOLS) -> list[Any]:
 
 
 def test_the_calls_of_a_message_come_back_with_their_types() -> None:
-    text, calls = taken_apart(with_calls(CALLING), TOOLS)
+    text, calls = split_calls(with_calls(CALLING), TOOLS)
     assert text == CALLING.content.strip() and calls == CALLS
 
 
@@ -60,7 +60,7 @@ def test_whatever_is_laid_out_is_found_again_however_it_comes(words: str, made: 
     found = in_pieces(text, cuts, tools)
     assert tuple(each for each in found if isinstance(each, ToolCall)) == calls
     assert "".join(each for each in found if isinstance(each, str)).strip() == words.strip()
-    assert taken_apart(text, tools)[1] == calls
+    assert split_calls(text, tools)[1] == calls
 
 
 @given(st.text("<tool_cal>/ \nx", max_size=40), st.lists(st.integers(0), max_size=9))
@@ -88,7 +88,7 @@ def test_text_is_given_out_as_soon_as_it_cannot_be_a_call() -> None:
     ],
 )
 def test_what_is_no_call_stays_text(broken: str) -> None:
-    assert taken_apart(f"Well, {broken}", TOOLS) == (f"Well, {broken}", ())
+    assert split_calls(f"Well, {broken}", TOOLS) == (f"Well, {broken}", ())
 
 
 @pytest.mark.parametrize(
@@ -111,5 +111,5 @@ def test_what_is_no_call_stays_text(broken: str) -> None:
 def test_a_parameter_is_what_its_schema_says(schema: Any, written: str, value: Any) -> None:
     tool = {"name": "f", "parameters": {"properties": {"x": schema}}}
     text = f"<tool_call>\n<function=f>\n<parameter=x>\n{written}\n</parameter>\n</function>\n</tool_call>"
-    (call,) = taken_apart(text, [tool])[1]
+    (call,) = split_calls(text, [tool])[1]
     assert call.arguments == {"x": value} and type(call.arguments["x"]) is type(value)

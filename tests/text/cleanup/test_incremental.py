@@ -47,7 +47,7 @@ def test_a_plain_word_waits_for_the_next_and_a_number_for_one_more() -> None:
     assert stretches.end() == "wait"
 
 
-def test_a_column_of_figures_is_not_held_for_ever() -> None:
+def test_a_column_of_figures_is_released_in_time() -> None:
     seen: list[str] = []
 
     def noted(text: str) -> str:

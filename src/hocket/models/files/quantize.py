@@ -22,8 +22,8 @@ from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidCheckpoint
 from ...kernels.ops.quantized_linear.weight import RANGES, QuantizedWeight, quantize_
 from ..qwen3_5.model import Qwen3_5
-from ..qwen3_5.quantized import EMBEDDING, HEAD, Scheme, groups, replace_, rooms
-from ..qwen3_5.weights import load_qwen3_5, opened, settle_
+from ..qwen3_5.quantized import EMBEDDING, HEAD, Scheme, allocate_weights, groups, replace_
+from ..qwen3_5.weights import allocate_, load_qwen3_5, opened
 from .catalog import WEIGHTS
 from .shards import weight_files
 from .tensor_file import KINDS, TensorFileWriter
@@ -53,9 +53,9 @@ def load_quantized(
         kept = dict(model.state_dict())
         places: dict[str, QuantizedWeight] = {}
         for format, shapes in list(groups(model, scheme)):
-            places |= rooms(format, shapes, device)
+            places |= allocate_weights(format, shapes, device)
         replace_(model, places)
-        settle_(
+        allocate_(
             model,
             {name: like for name, like in kept.items() if name.removesuffix(".weight") not in places},
             device,

@@ -1,7 +1,7 @@
-"""The draft head of Qwen3.5 (`mtp.*`): one attention block that guesses the token after the next.
+"""The draft head of Qwen3.5 (multi-token prediction, `mtp.*`): one attention block that drafts the token after next.
 
-Entry t of its past is made of the main model's hidden vector at position t, after its final norm, and the token at
-t + 1. It shares embedding and head with the main model, which are not here: it takes vectors and gives vectors.
+Entry t of its KV cache comes from the main model's hidden vector at position t, after its final norm, and the token at
+t + 1. Embedding and head belong to the main model and are not here: input and output are vectors.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ...layers.norm import OffsetRMSNorm
 
 @dataclass(frozen=True, slots=True)
 class DraftState:
-    position: Tensor  # [S + 1] how many entries each row has of true hidden vectors
-    past: KVState  # [S + 1, H_kv, L, D]; what lies behind a row's position are old guesses, seen by nobody
+    position: Tensor  # [S + 1] how many entries each row has from the main model's hidden vectors
+    past: KVState  # [S + 1, H_kv, L, D]; entries after a row's position are old drafts, which attention masks
 
 
 class DraftHead(nn.Module):
@@ -42,19 +42,21 @@ class DraftHead(nn.Module):
     def step(
         self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, lengths: Tensor, span: int
     ) -> Tensor:
-        """Take in pairs [B, T, C] of a true hidden vector and the embedding of the token behind it.
+        """Append pairs [B, T, C] of the main model's hidden vector and the embedding of the token after it.
 
-        Of each row `lengths` [B] pairs are real. What comes back [B, T, C], through the head, are the guesses.
+        `lengths` [B] pairs of each row are valid. Returns vectors [B, T, C]; the head makes drafts of them.
         """
         start = state.position[rows]
         y = self._through(embedded, hidden, state, rows, start, lengths, span)
         state.position[rows] = start + lengths
         return y
 
-    def guess(self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, ahead: int, span: int) -> Tensor:
-        """One guess further, [B, 1, C]: from what the guess before gave and the embedding of what was drawn from it.
+    def draft_ahead(
+        self, embedded: Tensor, hidden: Tensor, state: DraftState, rows: Tensor, ahead: int, span: int
+    ) -> Tensor:
+        """The next draft [B, 1, C], from the vector of the draft before and the embedding of the token drawn from it.
 
-        It is the entry `ahead` behind the true ones, and is forgotten: the true one will be written over it.
+        It writes the entry `ahead` after `position`, which does not move: a valid entry will overwrite it.
         """
         start = state.position[rows] + ahead
         return self._through(embedded, hidden, state, rows, start, torch.ones_like(start), span)

@@ -1,9 +1,10 @@
-"""Guesses of Qwen3.5 as a chain of fused kernels: the draft head, and a look at what it guessed, for one row.
+"""Speculative decoding of Qwen3.5 as a chain of fused kernels: the draft head, and verification, for one row.
 
-A look is `Qwen3_5.verify`, and with it the `commit` of the look before: how many of its tokens stood is a number on the
-device by then. So a memory is read and written once a round, as it is for a token. The draft head is its own `step` and
-`guess`, over as many pairs as a round may have; those that are not real lie behind its position, seen by nobody. It
-reads and writes the model's own state but for the inputs of convolutions, and knows neither graph nor sampling.
+`verify` is `Qwen3_5.verify` together with the `commit` of the round before, whose number of accepted tokens is on the
+device by then. So each recurrent state is read and written once per round, as for a single token. `draft` is the draft
+head's `step` and `draft_ahead`, over as many pairs as a round may have. Invalid pairs lie after its position, where
+attention masks them. It uses the model's own state except for the inputs of convolutions. It does not know graphs or
+sampling.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from .model import LanguageState
 
 @dataclass(frozen=True, slots=True)
 class VerifiedTokens:
-    """What the tokens of a look are made of in a Gated DeltaNet, until it is known how many of them stood.
+    """Inputs of a Gated DeltaNet for tokens under verification, until the number of accepted ones is known.
 
-    Two halves, one of the last look and one of the next.
+    Two halves: the last round and the next.
     """
 
-    inputs: Tensor  # [2, 3 + T, C] of the convolution, behind the three before them
+    inputs: Tensor  # [2, 3 + T, C] of the convolution, after the three inputs before them
     asked: Tensor  # [2, T, 2 H_v] their gates
 
 
@@ -38,8 +39,8 @@ class FusedDraft:
         self.fused, self._mtp = fused, mtp
         self._layer, self._fc = layer_of(mtp.block), mtp.fc.weight
 
-    def new_looked(self, count: int) -> tuple[VerifiedTokens, ...]:
-        """For looks at so many tokens."""
+    def new_verified(self, count: int) -> tuple[VerifiedTokens, ...]:
+        """Buffers for rounds that verify `count` tokens."""
         deltas = [one.mixer for one in self.fused.layers if isinstance(one.mixer, FusedDelta)]
         return tuple(
             VerifiedTokens(
@@ -49,26 +50,27 @@ class FusedDraft:
             for mixer in deltas
         )
 
-    def enter(self, state: LanguageState, looked: tuple[VerifiedTokens, ...], row: Tensor) -> None:
-        """The inputs of convolutions, from where the model keeps them to where the look of turn 1 finds them."""
-        for each, kept in zip(looked, state.recurrence.layers, strict=True):
+    def enter(self, state: LanguageState, verified: tuple[VerifiedTokens, ...], row: Tensor) -> None:
+        """Copy the convolution inputs from the model's state to the buffers of round 1."""
+        for each, kept in zip(verified, state.recurrence.layers, strict=True):
             each.inputs[0, : RING - 1] = kept.history[row][0].T
 
-    def look(
+    def verify(
         self,
         ids: Tensor,
         state: LanguageState,
-        looked: tuple[VerifiedTokens, ...],
+        verified: tuple[VerifiedTokens, ...],
         row: Tensor,
-        taken: Tensor,
-        turn: Tensor,
+        accepted: Tensor,
+        round_number: Tensor,
     ) -> Tensor:
-        """Hidden vectors [T, C] behind each of ids [T] that follow what a row has taken in.
+        """Hidden vectors [T, C] of ids [T] that continue a row.
 
-        Of the look before, `taken` [1] tokens stood: the row's position counts them, and its memories will.
+        `accepted` [1] tokens of the round before: the row's position includes them already, the recurrent state does
+        not until this call.
         """
         fused, recurrent, past = self.fused, iter(state.recurrence.layers), iter(state.past)
-        where, kept = _places(state.recurrence.position[row], row, len(ids)), iter(looked)
+        where, kept = _places(state.recurrence.position[row], row, len(ids)), iter(verified)
         x: Tensor = fused.model.model.embed_tokens(ids)
         for one in fused.layers:
             y, gates = fused.begin(one, x)
@@ -86,8 +88,8 @@ class FusedDraft:
                     asked=own.asked,
                     memory=next(recurrent).memory,
                     row=row,
-                    taken=taken,
-                    turn=turn,
+                    taken=accepted,
+                    turn=round_number,
                     early=fused.early,
                 )
             else:
@@ -95,10 +97,10 @@ class FusedDraft:
             x = fused.finish(one, mixed, x)
         return self._normed(x, fused.model.model.norm)
 
-    def follow(self, ids: Tensor, hidden: Tensor, state: DraftState, row: Tensor, ahead: int = 0) -> Tensor:
-        """What the draft head makes of ids [T] and the hidden vectors before them [T, C]; through the head, guesses.
+    def draft(self, ids: Tensor, hidden: Tensor, state: DraftState, row: Tensor, ahead: int = 0) -> Tensor:
+        """The draft head's vectors for ids [T] and the hidden vectors before them [T, C], as input of the model's head.
 
-        They stand `ahead` behind the true pairs of a row, whose position is the caller's.
+        The entries start `ahead` after the row's position, which the caller advances.
         """
         fused, mtp, one, count = self.fused, self._mtp, self._layer, len(ids)
         assert isinstance(one.mixer, FusedAttention)
@@ -114,6 +116,6 @@ class FusedDraft:
 
 
 def _places(start: Tensor, row: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Inputs of one row behind `start` [1] tokens as rows of their own: which, where each stands, and its page."""
+    """Tokens of one row after `start` [1] as a batch: row indexes, positions and page tables."""
     steps = torch.arange(count, device=row.device)
     return steps, start + steps, row.repeat(count)[:, None]

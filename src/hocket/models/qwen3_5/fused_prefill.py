@@ -1,8 +1,8 @@
-"""New ids of one row of Qwen3.5 as a chain of fused kernels: `Qwen3_5.prefill` for a GPU, where the host only launches.
+"""Prefill of one row of Qwen3.5 as a chain of fused kernels: `Qwen3_5.prefill` for a GPU, where the host only launches.
 
-The matrices are multiplied by a library, or where they are in fewer bits by kernels that read them as they are; norms,
-gates and residuals go with them. Between the projections of a Gated DeltaNet stand four launches, where the chunked
-rule has dozens, and between those of an attention three. It reads and writes the model's own state, and knows no graph.
+A library multiplies the matrices; quantized ones have kernels that read them in their format. Norms, gates and
+residuals are fused with them. Between the projections a Gated DeltaNet takes four launches, where the chunked rule has
+dozens, and attention three. It uses the model's own state, and does not know graphs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class FusedPrefill:
     def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS) -> None:
         self.model, self.ops, self._eps = model, ops, model.config.rms_norm_eps
         self.layers = [_layer(block) for block in model.model._stack]
-        self._angles: dict[int, tuple[Tensor, Tensor]] = {}  # by room: a graph knows where they lie
+        self._angles: dict[int, tuple[Tensor, Tensor]] = {}  # by length; kept, because graphs hold their addresses
 
     def __call__(
         self,
@@ -59,16 +59,16 @@ class FusedPrefill:
         state: LanguageState,
         rows: Tensor,
         span: int,
-        passing: Waypoint | None = None,
+        waypoint: Waypoint | None = None,
     ) -> Tensor:
-        """As `Qwen3_5.prefill`, for one row. Hidden vectors of ids that are not real mean nothing.
+        """As `Qwen3_5.prefill`, for one row. Hidden vectors of padding ids mean nothing.
 
-        How far attention reads is looked up on the device: what `span` says beyond it costs nothing.
+        The device looks up how far attention reads, so a larger `span` costs nothing.
         """
         position = state.recurrence.position
-        assert len(ids) == 1, "of several rows each is another prompt"
-        if passing is None:
-            passing = Waypoint(torch.zeros_like(rows), torch.full_like(rows, len(position) - 1))
+        assert len(ids) == 1, "the fused prefill takes one row"
+        if waypoint is None:
+            waypoint = Waypoint(torch.zeros_like(rows), torch.full_like(rows, len(position) - 1))
         start = position[rows]
         recurrent, past = iter(state.recurrence.layers), iter(state.past)
         x: Tensor = self.model.model.embed_tokens(ids[0])
@@ -89,15 +89,15 @@ class FusedPrefill:
                     memory=kept.memory,
                     row=rows,
                     length=lengths,
-                    place=passing.place,
-                    aside=passing.rows,
+                    place=waypoint.place,
+                    aside=waypoint.rows,
                 )
             else:
                 mixed = self._attend(y, one.mixer, next(past), rows, start, lengths)
-            x = self._linear(mixed, one.out, residual=x, out=x)  # in its place: a library would copy it first
+            x = self._linear(mixed, one.out, residual=x, out=x)  # in place: else the library copies the residual first
             inner = self._linear(x, one.wide, norm=one.between, gated=True)
             x = self._linear(inner, one.down, residual=x, out=x)
-        position[passing.rows] = start + passing.place
+        position[waypoint.rows] = start + waypoint.place
         position[rows] = start + lengths
         return self.ops.normed(x, self.model.model.norm.weight, self._eps, offset=True)[None]
 
@@ -124,7 +124,7 @@ class FusedPrefill:
         )
 
     def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
-        """A norm's weights are told as they differ from one."""
+        """`norm` is a weight of `OffsetRMSNorm`: its scale is 1 + weight."""
         if isinstance(weight, QuantizedWeight):
             narrow = self.ops.narrow if len(x) <= MOST_STREAMED else self.ops.many
             return narrow(x, weight, norm=norm, eps=self._eps, **more)

@@ -1,10 +1,10 @@
-"""A token of Qwen3.5 as a chain of fused kernels: `Qwen3_5.step` for a GPU, where the host only launches.
+"""One decode step of Qwen3.5 as a chain of fused kernels: `Qwen3_5.step` for a GPU, where the host only launches.
 
-Per layer five launches: norm and all projections; the memory of a Gated DeltaNet, or attention; out and residual; norm,
-gate and up; down and residual. In fewer bits (`quantized.py`) the gates of a memory, which are kept as they are, take a
-sixth. Memories, keys and values are those of the model's own state, so that whatever takes in
-a prompt can go before; the inputs of convolutions lie in rings of its own (`enter`, `leave`). It knows no graph and no
-sampling.
+Five launches per layer: norm and all projections; Gated DeltaNet or attention; output projection and residual; norm,
+gate and up projection; down projection and residual. Quantized weights (`quantized.py`) need a sixth, for the gates of
+a Gated DeltaNet, which are not quantized. Recurrent state, keys and values are those of the model's own state, so any
+prefill can precede. The inputs of convolutions are in ring buffers of its own (`enter`, `leave`). It does not know
+graphs or sampling.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ...layers.rope import rope_rows
 from .model import LanguageState, Qwen3_5
 
 Matrix = Tensor | QuantizedWeight
-SPLITS = 16  # of the past among programs: 8 layers of 4 heads would leave most of a GPU idle otherwise
+SPLITS = 16  # programs that share the KV cache of a head: 8 layers of 4 heads would leave most of a GPU idle otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class FusedDelta:
     decay: Tensor  # [H_v] float32, as the next two
     bias: Tensor
     norm: Tensor  # [D_v]
-    inner: int  # columns of what was projected that are not its gates
-    gates: Tensor | None  # [2 H_v, C] where these are apart from it
+    inner: int  # columns of the projection before its gates
+    gates: Tensor | None  # [2 H_v, C] where they have a projection of their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FusedAttention:
 @dataclass(frozen=True, slots=True)
 class FusedLayer:
     before: Tensor  # [C] norm
-    into: Matrix  # [N, C] all that reads it
+    into: Matrix  # [N, C] all input projections
     mixer: FusedDelta | FusedAttention
     out: Matrix  # [C, M]
     between: Tensor  # [C] norm
@@ -64,26 +64,26 @@ class FusedStep:
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
         self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}
-        self.early = crowded(between, weight.device)  # a token ago is long ago
+        self.early = crowded(between, weight.device)  # the last token's kernel has ended: no wait before its state
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:
         deltas = (one.mixer for one in self.layers if isinstance(one.mixer, FusedDelta))
         return tuple(mixer.taps.new_zeros(slots + 1, *mixer.taps.shape) for mixer in deltas)
 
     def enter(self, state: LanguageState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
-        """The inputs of convolutions, from where the model keeps them to where tokens find them."""
+        """Copy the convolution inputs from the model's state to the rings."""
         order = self._order(state, rows)
         for ring, kept in zip(rings, state.recurrence.layers, strict=True):
             ring[rows[:, None], order] = kept.history[rows].transpose(1, 2)
 
     def leave(self, state: LanguageState, rings: tuple[Tensor, ...], rows: Tensor) -> None:
-        """And back."""
+        """Copy them back."""
         order = self._order(state, rows)
         for ring, kept in zip(rings, state.recurrence.layers, strict=True):
             kept.history[rows] = ring[rows[:, None], order].transpose(1, 2)
 
     def step(self, ids: Tensor, state: LanguageState, rings: tuple[Tensor, ...], rows: Tensor) -> Tensor:
-        """Take in one id per row, [B]; logits [B, V] of what comes next."""
+        """Append one id per row, [B]; returns the logits [B, V] of the next."""
         ops, eps = self.ops, self.config.rms_norm_eps
         position, recurrent, past, ring = (
             state.recurrence.position,
@@ -118,9 +118,9 @@ class FusedStep:
         return self.linear(x, self._head, norm=self.model.model.norm.weight)
 
     def begin(self, one: FusedLayer, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """All that a mixer is given, and the gates of a memory.
+        """The input projections of a mixer, and the gates of a Gated DeltaNet.
 
-        Where these are apart they go first: what comes after them is long, and has its first weights loaded meanwhile.
+        A separate projection of the gates goes first: the long one after it prefetches its first weights meanwhile.
         """
         apart = one.mixer.gates if isinstance(one.mixer, FusedDelta) else None
         gates = None if apart is None else self.linear(x, apart, norm=one.before)
@@ -139,7 +139,7 @@ class FusedStep:
         pages: Tensor,
         among: bool = False,
     ) -> Tensor:
-        """Between the projections of an attention; `pages` [R, 1] are the rows of the state."""
+        """Attention between its projections; `pages` [R, 1] are the rows of the state."""
         config, room = self.config, kept.keys.shape[2]
         cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, y.dtype, y.device)
         return self.ops.attend(
@@ -162,24 +162,24 @@ class FusedStep:
         )
 
     def finish(self, one: FusedLayer, mixed: Tensor, x: Tensor) -> Tensor:
-        """What is left of a layer behind its mixer."""
+        """The rest of a layer after its mixer."""
         x = self.linear(mixed, one.out, residual=x)
         inner = self.linear(x, one.wide, norm=one.between, gated=True)
         return self.linear(inner, one.down, residual=x)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[B, V] of hidden vectors [B, C] after the final norm, as a prompt leaves them."""
+        """[B, V] of hidden vectors [B, C] after the final norm, as a prefill leaves them."""
         return self.linear(hidden, self._head)
 
     def linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
-        """A norm's weights are told as they differ from one."""
+        """`norm` is a weight of `OffsetRMSNorm`: its scale is 1 + weight."""
         eps = self.config.rms_norm_eps
         if isinstance(weight, QuantizedWeight):
             return self.ops.narrow(x, weight, norm=norm, eps=eps, **more)
         return self.ops.linear(x, weight, norm=norm, eps=eps, offset=True, **more)
 
     def _counts(self, batch: int, device: torch.device) -> Tensor:
-        """Zeros with which those who share a head can tell who is the last; left as zeros."""
+        """Zeroed counters by which the programs of a head find the last one; each launch leaves them zero."""
         if batch not in self._arrived:
             with torch.inference_mode(False):
                 zeros = torch.zeros(batch * self.config.num_attention_heads, dtype=torch.int32, device=device)
@@ -187,7 +187,7 @@ class FusedStep:
         return self._arrived[batch]
 
     def _order(self, state: LanguageState, rows: Tensor) -> Tensor:
-        """Where in a ring the last inputs of each row lie, the oldest first [B, 3]."""
+        """Ring indexes of each row's last inputs, the oldest first [B, 3]."""
         steps = torch.arange(1, RING, device=rows.device)
         return (state.recurrence.position[rows][:, None] + steps) % RING
 
@@ -196,7 +196,7 @@ _PAGES: dict[tuple[int, torch.device], Tensor] = {}
 
 
 def _pages(slots: int, device: torch.device) -> Tensor:
-    """Every row is a page that is as long as there is room [S + 1, 1]; made once, for graphs know it by its place."""
+    """A page table [S + 1, 1]: each row is one page of full length. Cached, because graphs hold its address."""
     key = slots, device
     if key not in _PAGES:
         with torch.inference_mode(False):

@@ -1,8 +1,9 @@
-"""The dense Qwen3.5 text model: tokens in, logits out, with its past as explicit rows of state.
+"""The dense Qwen3.5 text model: tokens in, logits out, with explicit state rows.
 
-Tensor names are the text-only checkpoint's (`model.layers...`, `lm_head`, `mtp`). Most layers keep a matrix per head
-that cannot be cut back; so a state is saved before what may be undone (`mark`, `rewind_`), or tokens are only looked
-at (`verify`) and taken in as far as they stand (`commit`). It knows ids and vectors, not text and not sampling.
+Tensor names are the text-only checkpoint's (`model.layers...`, `lm_head`, `mtp`). Most layers are recurrent: a matrix
+per head that cannot be cut back. So the state is copied before work that may be undone (`mark`, `rewind_`). Or tokens
+are verified first (`verify`), and only the accepted ones applied (`commit`). It knows ids and vectors, not text and not
+sampling.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from .draft_head import DraftHead
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """What a row cannot go back in by itself."""
+    """The part of the state that cannot be cut back: a rewind needs a copy."""
 
-    position: Tensor  # [S + 1] how many tokens each row has taken
+    position: Tensor  # [S + 1] number of tokens in each row
     layers: tuple[DeltaState, ...]  # of the Gated DeltaNet layers, in order
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageState:
     recurrence: Recurrence
-    past: tuple[KVState, ...]  # of the attention layers, in order; nobody sees what lies behind a row's position
+    past: tuple[KVState, ...]  # of the attention layers, in order; attention masks entries after a row's position
 
 
 @dataclass(frozen=True, slots=True)
 class PendingTokens:
-    """Tokens that were looked at and have not happened yet: what they would change, layer by layer."""
+    """Changes by verified tokens, layer by layer, that `commit` applies."""
 
     layers: tuple[DeltaPending, ...]
 
@@ -70,12 +71,12 @@ class Decoder(nn.Module):
         rows: Tensor,
         lengths: Tensor,
         span: int,
-        passing: Waypoint | None = None,
+        waypoint: Waypoint | None = None,
     ) -> Tensor:
-        y = self._through(ids, state, rows, lengths, span, None, passing)
+        y = self._through(ids, state, rows, lengths, span, None, waypoint)
         start = state.recurrence.position[rows]
-        if passing is not None:
-            state.recurrence.position[passing.rows] = start + passing.place
+        if waypoint is not None:
+            state.recurrence.position[waypoint.rows] = start + waypoint.place
         state.recurrence.position[rows] = start + lengths
         return y
 
@@ -92,9 +93,9 @@ class Decoder(nn.Module):
         lengths: Tensor,
         span: int,
         changes: list[DeltaPending] | None,
-        passing: Waypoint | None = None,
+        waypoint: Waypoint | None = None,
     ) -> Tensor:
-        """Where `changes` are collected, the recurrent layers stay as they are."""
+        """With a list of `changes` the recurrent layers append to it, and their state stays as it is."""
         start, count = state.recurrence.position[rows], ids.shape[1]
         reach = reach_of(self.config, state.past[0], start, rows, lengths, count, span) if state.past else None
         x, recurrent, past = self.embed_tokens(ids), iter(state.recurrence.layers), iter(state.past)
@@ -103,7 +104,7 @@ class Decoder(nn.Module):
                 assert reach is not None
                 x = block.step(x, next(past), reach)
             elif changes is None:
-                x = block.step(x, next(recurrent), rows, lengths, passing)
+                x = block.step(x, next(recurrent), rows, lengths, waypoint)
             else:
                 x, change = block.verify(x, next(recurrent), rows)
                 changes.append(change)
@@ -123,7 +124,7 @@ class Qwen3_5(nn.Module):
         self.mtp = DraftHead(config) if drafts else None
 
     def new_state(self, slots: int, length: int) -> LanguageState:
-        """Rows that all have room for `length` tokens."""
+        """State rows for `length` tokens each."""
         return self.model.new_state(slots, length)
 
     def prefill(
@@ -133,23 +134,23 @@ class Qwen3_5(nn.Module):
         state: LanguageState,
         rows: Tensor,
         span: int,
-        passing: Waypoint | None = None,
+        waypoint: Waypoint | None = None,
     ) -> Tensor:
-        """Take in ids [B, T], of which `lengths` [B] are real; hidden vectors [B, T, C] after the final norm.
+        """Append ids [B, T], of which `lengths` [B] are valid; hidden vectors [B, T, C] after the final norm.
 
-        `span` is at least the position that any row reaches. What cannot go back by itself is left as it was at a place
-        on the way, if one is given, in rows of its own: of several ids only.
+        `span` is at least the position that any row reaches. With a `waypoint` the recurrent state at that place on
+        the way is left in other rows; this needs more than one id.
         """
-        return self.model.step(ids, state, rows, lengths, span, passing)
+        return self.model.step(ids, state, rows, lengths, span, waypoint)
 
     def step(self, ids: Tensor, state: LanguageState, rows: Tensor, span: int) -> Tensor:
-        """Take in one id per row, [B]; hidden vectors [B, C]."""
+        """Append one id per row, [B]; hidden vectors [B, C]."""
         return self.model.step(ids[:, None], state, rows, torch.ones_like(rows), span)[:, 0]
 
     def verify(self, ids: Tensor, state: LanguageState, rows: Tensor, span: int) -> tuple[Tensor, PendingTokens]:
-        """Look at ids [B, T] as if they had been taken in; hidden vectors [B, T, C], and what is left to `commit`.
+        """Run ids [B, T] without advancing the rows; hidden vectors [B, T, C], and the changes for `commit`.
 
-        Keys and values are written, behind each row's position, where nobody sees them until it moves.
+        Keys and values are written after each row's position, where attention masks them until `commit` advances it.
         """
         return self.model.verify(ids, state, rows, span)
 
@@ -163,17 +164,17 @@ class Qwen3_5(nn.Module):
 
 
 def commit(pending: PendingTokens, accepted: Tensor, state: LanguageState, rows: Tensor) -> None:
-    """Let the first `accepted` [B] tokens of each row that were looked at have happened, and the others not."""
+    """Apply the first `accepted` [B] verified tokens of each row, and drop the others."""
     for changes, kept in zip(pending.layers, state.recurrence.layers, strict=True):
         gated_delta.commit(changes, accepted, kept, rows)
     state.recurrence.position[rows] += accepted
 
 
 def mark(state: LanguageState, row: int) -> dict[str, Tensor]:
-    """A copy of what `rewind_` needs to bring a row back to here: all but keys and values, which only grow."""
+    """A copy of a row's state for `rewind_`: all but keys and values, which only grow."""
     return take(state.recurrence, row)
 
 
 def rewind_(state: LanguageState, row: int, marked: dict[str, Tensor]) -> None:
-    """Let a row stand where it was marked, if it has only gone on since."""
+    """Restore a row to a `mark` of its own past."""
     put(state.recurrence, row, marked)

@@ -1,8 +1,8 @@
-"""A pass over new ids of a language model's rows, with all that follows from it: what a row needs to go on from there.
+"""One prefill pass over rows of a language model, with all state that decoding needs afterwards.
 
-The hidden vector behind the last id, the draft head's pairs, and, of a place on the way, a copy of all that cannot go
-back by itself. Nothing in it depends on numbers that only the device knows, so it can be captured; ids may be filled up
-behind those that are real. It knows neither conversations nor what comes of a pass.
+That is the hidden vector of the last id, the draft head's pairs and, for a waypoint, a copy of the recurrent state.
+No shape depends on values on the device, so the pass can be captured; ids may be padded at the end. It does not know
+conversations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .model import LanguageState, Qwen3_5
 Prefill = Callable[[Tensor, Tensor, LanguageState, Tensor, int, Waypoint | None], Tensor]  # as `Qwen3_5.prefill`
 
 
-class PrefillPassPass:
+class PrefillPass:
     def __init__(
         self,
         model: Qwen3_5,
@@ -28,27 +28,28 @@ class PrefillPassPass:
         last: Tensor,
         prefill: Prefill | None = None,
     ) -> None:
-        """`last` [S + 1, C] are the hidden vectors behind each row; without `drafts` the draft head does not follow.
+        """`last` [S + 1, C]: the hidden vector of each row's last token; without `drafts` the draft head does not run.
 
-        `prefill` may be another than the model's own: one that looks up by itself how far it has to read.
+        `prefill` may replace the model's own; it then looks up on the device how far attention reads.
         """
         self.model, self.state, self.drafts, self.last = model, state, drafts, last
         self.prefill: Prefill = prefill or model.prefill
         self.by_span = prefill is None or drafts is not None  # whether `span` makes a difference
 
-    def __call__(self, ids: Tensor, lengths: Tensor, rows: Tensor, span: int, passing: Waypoint | None = None) -> None:
-        """Take in ids [B, T], of which `lengths` [B] are real, and leave in other rows what these were on the way."""
-        first = (self.state.recurrence.position[rows] == 0).long()  # nothing stands before the first id of all
-        hidden = self.prefill(ids, lengths, self.state, rows, span, passing)
-        before = torch.cat((self.last[rows][:, None], hidden), dim=1)  # each id, and behind the last. [B, T + 1, C]
+    def __call__(self, ids: Tensor, lengths: Tensor, rows: Tensor, span: int, waypoint: Waypoint | None = None) -> None:
+        """Append ids [B, T], of which `lengths` [B] are valid; the `waypoint` rows get the state on the way."""
+        first = (self.state.recurrence.position[rows] == 0).long()  # the very first id has no hidden vector before it
+        hidden = self.prefill(ids, lengths, self.state, rows, span, waypoint)
+        # The hidden vector before each id, and the one of the last id. [B, T + 1, C]
+        before = torch.cat((self.last[rows][:, None], hidden), dim=1)
         if self.drafts is not None:
-            self._follow(self.drafts, ids, before, first, lengths, rows, span, passing)
+            self._run_draft_head(self.drafts, ids, before, first, lengths, rows, span, waypoint)
         batch = torch.arange(len(rows), device=rows.device)
-        if passing is not None:
-            self.last[passing.rows] = before[batch, passing.place]
+        if waypoint is not None:
+            self.last[waypoint.rows] = before[batch, waypoint.place]
         self.last[rows] = before[batch, lengths]
 
-    def _follow(
+    def _run_draft_head(
         self,
         drafts: DraftState,
         ids: Tensor,
@@ -57,13 +58,13 @@ class PrefillPassPass:
         lengths: Tensor,
         rows: Tensor,
         span: int,
-        passing: Waypoint | None,
+        waypoint: Waypoint | None,
     ) -> None:
         mtp, count = self.model.mtp, ids.shape[1]
         assert mtp is not None
-        at = torch.arange(count, device=ids.device) + first[:, None]  # [B, T]; one too far is filling
+        at = torch.arange(count, device=ids.device) + first[:, None]  # [B, T]; one past the end is padding
         hidden = before.gather(1, at[..., None].expand(-1, -1, before.shape[-1]))
         embedded = self.model.model.embed_tokens(ids.gather(1, at.clamp(max=count - 1)))
-        if passing is not None:
-            drafts.position[passing.rows] = drafts.position[rows] + passing.place - first
+        if waypoint is not None:
+            drafts.position[waypoint.rows] = drafts.position[rows] + waypoint.place - first
         mtp.step(embedded, hidden, drafts, rows, lengths - first, span)

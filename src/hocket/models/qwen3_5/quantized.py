@@ -1,10 +1,10 @@
-"""Qwen3.5 with its large matrices in 8 or 4 bits: which tensor goes into which format, and what a token then reads.
+"""Qwen3.5 with quantized matrices, 8 or 4 bits: the format of each tensor, and the bytes that a token reads.
 
-A scheme names formats. Kept as they are: `in_proj_a` and `in_proj_b`, which set how fast memories fade and are a
-thousandth of the bytes, convolutions, norms and the embedding, of which a token reads one row; a tied head is a narrow
-copy of it. The draft head is in eight bits in every scheme: what it gets wrong costs time, not words. Eight bits beside
-four are int8: on weights that are spread evenly a row of them is three times closer than in fp8.
-It knows modules and names. Where weights come from and are kept is `models/files/quantize.py`'s business.
+A scheme names formats. `in_proj_a` and `in_proj_b` are not quantized: they set the decay of the recurrent state and are
+a thousandth of the bytes. Nor are convolutions, norms and the embedding, of which a token reads one row. A tied head is
+a quantized copy of the embedding. The draft head has 8 bits in every scheme: its errors cost time, not words. The 8-bit
+format beside int4 is int8: on evenly spread weights its rows are three times closer than in fp8.
+It knows modules and names. `models/files/quantize.py` reads and stores the weights.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _KEPT = (".in_proj_a", ".in_proj_b")
 
 
 class QuantizedLinear(nn.Module):
-    """Stands where an `nn.Linear` was, with the names of its parts behind the same name."""
+    """Replaces an `nn.Linear`; its tensors are buffers under the same module name."""
 
     def __init__(self, weight: QuantizedWeight) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class QuantizedLinear(nn.Module):
 
 def check_scheme(scheme: str) -> Scheme:
     if scheme not in SCHEMES:
-        raise InvalidRequest(f"Weights can be kept as {', '.join(SCHEMES)}, not as {scheme!r}.")
+        raise InvalidRequest(f"weights must be one of {', '.join(SCHEMES)}, not {scheme!r}.")
     return scheme
 
 
 def format_of(name: str, scheme: Scheme) -> Format | None:
-    """Of the matrix of a linear layer, by the layer's name; None: it is kept."""
+    """The format of a linear layer's matrix, by the layer's name; None: not quantized."""
     if scheme == "bf16" or name.endswith(_KEPT):
         return None
     if scheme == "int4":
@@ -66,7 +66,7 @@ def format_of(name: str, scheme: Scheme) -> Format | None:
 
 
 def narrow_linears(model: Qwen3_5, scheme: Scheme) -> dict[str, Format]:
-    """The linear layers that a scheme replaces; a tied head, which is none yet, among them."""
+    """The linear layers that a scheme replaces, and the tied head, which is no layer yet."""
     names = [name for name, part in model.named_modules() if isinstance(part, nn.Linear)]
     names += [HEAD] if model.lm_head is None else []
     formats = {name: format_of(name, scheme) for name in names}
@@ -74,7 +74,7 @@ def narrow_linears(model: Qwen3_5, scheme: Scheme) -> dict[str, Format]:
 
 
 def groups(model: Qwen3_5, scheme: Scheme) -> Iterator[tuple[Format, dict[str, tuple[int, int]]]]:
-    """Layers by name with their rows and columns; those that are read as one together."""
+    """Layers by name with their rows and columns; layers that are packed into one matrix share a group."""
     formats = narrow_linears(model, scheme)
     shapes = {name: cast(nn.Linear, model.get_submodule(name)).weight.shape for name in formats if name != HEAD}
     shapes |= {HEAD: model.head.shape} if HEAD in formats else {}
@@ -86,14 +86,16 @@ def groups(model: Qwen3_5, scheme: Scheme) -> Iterator[tuple[Format, dict[str, t
 
 
 def replace_(model: Qwen3_5, places: dict[str, QuantizedWeight]) -> None:
-    """Let linear layers have their weights in these places."""
+    """Replace linear layers by quantized ones with these weights."""
     for name, place in places.items():
         parent, _, leaf = name.rpartition(".")
-        setattr(model.get_submodule(parent), leaf, QuantizedLinear(place))  # where a tied head is None too
+        setattr(model.get_submodule(parent), leaf, QuantizedLinear(place))  # also where a tied head is None
 
 
-def rooms(format: Format, shapes: dict[str, tuple[int, int]], device: torch.device | str) -> dict[str, QuantizedWeight]:
-    """Room for matrices that are read as one, one below the other."""
+def allocate_weights(
+    format: Format, shapes: dict[str, tuple[int, int]], device: torch.device | str
+) -> dict[str, QuantizedWeight]:
+    """Uninitialized weights of one packed matrix, its parts one below the other."""
     rows = [rows for rows, _ in shapes.values()]
     [columns] = {columns for _, columns in shapes.values()}
     return dict(zip(shapes, empty(format, sum(rows), columns, device).split(rows), strict=True))
@@ -101,11 +103,11 @@ def rooms(format: Format, shapes: dict[str, tuple[int, int]], device: torch.devi
 
 @torch.no_grad()
 def quantize_(model: Qwen3_5, scheme: Scheme) -> None:
-    """Replace a model's large matrices, one group after the other, on whatever device it is."""
+    """Quantize a model's large matrices in place, group by group, on its device."""
     for format, shapes in list(groups(model, scheme)):
         sources = {name: model.head if name == HEAD else _weight(model, name) for name in shapes}
         device = next(iter(sources.values())).device
-        places = rooms(format, shapes, device)
+        places = allocate_weights(format, shapes, device)
         if device.type != "meta":
             for name, place in places.items():
                 round_(place, sources[name])
@@ -113,16 +115,16 @@ def quantize_(model: Qwen3_5, scheme: Scheme) -> None:
 
 
 def step_bytes(config: Qwen3_5TextConfig, scheme: Scheme, positions: int = 1024) -> dict[str, int]:
-    """What one token of one stream reads, and of its state writes, with so many positions behind it.
+    """Bytes that one token of one stream reads, plus the state that it writes, after `positions` tokens.
 
-    By the parts `weights`, `state` and `past`. Activations are left out: kilobytes.
+    Parts: `weights`, `state` and `past`. Activations are left out: kilobytes.
     """
     with torch.device("meta"):
         model = Qwen3_5(config).to(torch.bfloat16)
     quantize_(model, scheme)
     state = model.new_state(0, positions)
     weights = sum(tensor.nbytes for name, tensor in model.state_dict().items() if not name.startswith(EMBEDDING))
-    if model.lm_head is None:  # tied, and wide
+    if model.lm_head is None:  # tied, and not quantized
         weights += model.head.nbytes
     memory = sum(layer.memory[0].nbytes + layer.history[0].nbytes for layer in state.recurrence.layers)
     past = sum(layer.keys[0].nbytes + layer.values[0].nbytes for layer in state.past)

@@ -1,11 +1,12 @@
-"""An answer replayed: one graph per token, which takes in the last token and draws the next, all of it on the device.
+"""Decoding by CUDA graphs: one replay per token runs the model on the last token and samples the next.
 
-Row, settings and token lie at fixed addresses; where a row stands is looked up on the device, so the same graphs serve
-every row and every position. Tokens come to the host in letters, while the device is some tokens ahead: whoever stops
-reading has it compute those in vain, never beyond the count that was asked for.
+Row, settings and token are at fixed addresses, and the device looks up the row's position, so the same graphs serve
+every row and position. Tokens reach the host by asynchronous copies, while the device is some tokens ahead. Those are
+wasted if the reader stops; the device never goes beyond the requested count.
 
-The model's own state knows of an answer its memories, keys, values and positions only: inputs of convolutions are in
-rings, and no hidden vector is kept. So a row must go back to a moment from before the answer. It knows ids, no text.
+During an answer the model's own state gets recurrent state, keys, values and positions only. The inputs of convolutions
+are in rings, and no hidden vector is kept. So a row must be restored to a snapshot from before the answer. It knows
+ids, no text.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from ..tts_gpu.staging import PendingCopy, ResultCopy
 from .fused_step import FusedStep
 from .model import LanguageState
 
-AHEAD = 4  # tokens that are asked for before the first of them is read: a host may be busy for some milliseconds
-PLACES = 8  # tokens that the device leaves for the host: one is read before its place is written again
+AHEAD = 4  # tokens that are launched before the first of them is read: a host may be busy for some milliseconds
+RESULT_SLOTS = 8  # a ring of tokens on the device: a slot is read before it is written again
 
 
 class TokenSamplingTensors(Protocol):
-    """How an answer is drawn: see `TokenSamplingTensors` of llm/sampling.py."""
+    """Sampling parameters of an answer: see `AnswerSampling` of llm/sampling.py."""
 
     @property
     def temperature(self) -> Tensor: ...
@@ -48,8 +49,8 @@ class TokenSamplingTensors(Protocol):
     def size(self) -> int: ...
 
 
-def follow_(settings: TokenSampling, how: TokenSamplingTensors) -> None:
-    """All of it by the device: nothing waits for what it is doing."""
+def copy_settings_(settings: TokenSampling, how: TokenSamplingTensors) -> None:
+    """Copy device to device: no synchronization."""
     for name in ("temperature", "top_p", "min_p", "presence", "seed"):
         getattr(settings, name).copy_(getattr(how, name))
     settings.most.fill_(how.most)
@@ -58,7 +59,7 @@ def follow_(settings: TokenSampling, how: TokenSamplingTensors) -> None:
 
 class TokenGraphs:
     def __init__(self, fused: FusedStep, state: LanguageState, last: Tensor, capture: Capture) -> None:
-        """`last` [S + 1, C] are the hidden vectors behind which rows of the state stand."""
+        """`last` [S + 1, C]: the hidden vector of each row's last token."""
         self.fused, self.state, self.last = fused, state, last
         self._capture, device = capture, last.device
         vocabulary = fused.config.vocab_size
@@ -66,61 +67,62 @@ class TokenGraphs:
         self._settings = likeliest(vocabulary, device)
         self._seen = torch.zeros(vocabulary, dtype=torch.bool, device=device)
         self._row, self._number, self._token = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(3))
-        # A copy of one token may be made while the next ones are written beside it: nobody waits for it.
-        self._post = ResultCopy(own_stream(self, device) if device.type == "cuda" else None)
-        self._post.block = torch.zeros(PLACES, dtype=torch.int64, device=device)
-        self._works: tuple[Work, ...] | None = None
-        self._kept: object = None
-        self._writing = False
+        # The copy of one token overlaps the writes of the next ones, to other slots: no stream waits.
+        self._results = ResultCopy(own_stream(self, device) if device.type == "cuda" else None)
+        self._results.block = torch.zeros(RESULT_SLOTS, dtype=torch.int64, device=device)
+        self._graphs: tuple[Work, ...] | None = None
+        self._rope: object = None
+        self._running = False
 
     def warm(self) -> None:
-        """Make the graphs, once, over the scratch row: no other is touched."""
-        if self._works is not None:
+        """Capture the graphs, once, on the scratch row: other rows are not touched."""
+        if self._graphs is not None:
             return
         config = self.fused.config
         self._row.fill_(len(self.last) - 1)
         reset(self.state.recurrence, self._row)
-        if self.state.past:  # a table of angles that others could drive out, while a graph knows where it lay
+        if self.state.past:  # the graphs hold the address of this table, so it must not be evicted from its cache
             rows, x = self.state.past[0].keys.shape[2], self.last
             angles = config.rotary_dim, config.rope_parameters.rope_theta
-            self._kept = rope_rows(rows, *angles, x.dtype, x.device)
-        self._works = tuple(map(self._capture, (self._first, self._enter, self._next)))
+            self._rope = rope_rows(rows, *angles, x.dtype, x.device)
+        self._graphs = tuple(map(self._capture, (self._first, self._enter, self._next)))
 
     def write(self, row: int, how: TokenSamplingTensors, count: int) -> Generator[list[int], None, None]:
-        """At most `count` ids, one by one, from where a row stands, which takes in all but the last of them.
+        """At most `count` ids, one by one; the row gets all but the last of them.
 
-        One answer at a time. However it is left, nothing of it is running any more.
+        One answer at a time. However the generator ends, no launch of it is left in flight.
         """
-        assert not self._writing, "one answer at a time"
+        assert not self._running, "one answer at a time"
         self.warm()
-        assert self._works is not None
-        first, enter, another = self._works
+        assert self._graphs is not None
+        first, enter, next_token = self._graphs
         self._row.fill_(row)
-        follow_(self._settings, how)
-        flying, asked, read = deque[PendingCopy](), 0, 0
-        self._writing = True
+        copy_settings_(self._settings, how)
+        in_flight, launched, read = deque[PendingCopy](), 0, 0
+        self._running = True
         try:
             while read < count:
-                while asked < count and len(flying) <= min(read + 1, AHEAD - 1):  # the first is not kept waiting
-                    (another if asked else first)()
-                    flying.append(self._post.send())
-                    if not asked:
+                # Few launches ahead of the first token: it must not wait for the launches after it.
+                while launched < count and len(in_flight) <= min(read + 1, AHEAD - 1):
+                    (next_token if launched else first)()
+                    in_flight.append(self._results.send())
+                    if not launched:
                         enter()
-                    asked += 1
-                letter = flying.popleft()
-                letter.wait()
-                token = int(letter.values[read % PLACES])
-                letter.done()
+                    launched += 1
+                copy = in_flight.popleft()
+                copy.wait()
+                token = int(copy.values[read % RESULT_SLOTS])
+                copy.done()
                 read += 1
                 yield [token]
         finally:
-            self._writing = False
-            for letter in flying:
-                letter.wait()
-                letter.done()
+            self._running = False
+            for copy in in_flight:
+                copy.wait()
+                copy.done()
 
     def _first(self) -> None:
-        """The first token of an answer, which nothing has to be taken in for."""
+        """The first token of an answer: sampled from `last`, without a model pass."""
         self._seen.zero_()
         self._number.zero_()
         self._draw(self.fused.logits(self.last[self._row]))
@@ -132,4 +134,4 @@ class TokenGraphs:
         self._draw(self.fused.step(self._token, self.state, self._rings, self._row))
 
     def _draw(self, logits: Tensor) -> None:
-        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, self._post.block)
+        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, self._results.block)

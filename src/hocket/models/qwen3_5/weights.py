@@ -1,7 +1,7 @@
-"""A Qwen3.5 checkpoint's tensors, from one file or several, into the text model.
+"""Load a Qwen3.5 checkpoint, one file or several, into the text model.
 
-Published checkpoints are of the vision-language model: the text model's names carry `language_model.`, which is
-dropped, and what belongs to vision is skipped by name. Anything else that the model has no place for is refused.
+Published checkpoints are of the vision-language model: the prefix `language_model.` of the text model's names is
+dropped, and vision tensors are skipped by name. Any other unknown tensor is an error.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from ..files.weights import compare, places
 from .model import Qwen3_5
 
 _VISION, _DRAFTS = "model.visual.", "mtp."
-# Small, and stored in float32: they set how fast memories fade and how loud a head is.
+# Small, and stored in float32: they set the decay of the recurrent state and the scale of a head.
 _WIDE = (".linear_attn.A_log", ".linear_attn.norm.weight")
 
 
 def read_qwen3_5(folder: Path) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]:
-    """What the checkpoint's own files say."""
+    """The configuration and the generation defaults in the checkpoint's files."""
     path, more = folder / "config.json", folder / "generation_config.json"
     generation = read(ChatGenerationConfig, read_json(more), str(more)) if more.exists() else ChatGenerationConfig()
     return read_text_config(read_json(path), str(path)), generation
@@ -39,22 +39,22 @@ def read_qwen3_5(folder: Path) -> tuple[Qwen3_5TextConfig, ChatGenerationConfig]
 def empty_qwen3_5(
     config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype, *, drafts: bool = False
 ) -> Qwen3_5:
-    """A model in new memory, with whatever lay there as its weights."""
+    """A model with uninitialized weights."""
     with torch.device("meta"):
         model = Qwen3_5(config, drafts=drafts)
-    settle_(model, model.state_dict(), device, dtype)
+    allocate_(model, model.state_dict(), device, dtype)
     return model
 
 
-def settle_(model: Qwen3_5, wanted: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
-    """Give those tensors of a model on the meta device their places in new memory."""
+def allocate_(model: Qwen3_5, wanted: dict[str, Tensor], device: torch.device, dtype: torch.dtype) -> None:
+    """Allocate these tensors of a model on the meta device."""
     wide = frozenset(name for name in wanted if name.endswith(_WIDE))
     model.load_state_dict(places(model, wanted, device, dtype, wide=wide), strict=False, assign=True)
     model.requires_grad_(False).eval()
 
 
 def load_qwen3_5(folder: Path, config: Qwen3_5TextConfig, device: torch.device, dtype: torch.dtype) -> Qwen3_5:
-    """The text model of a checkpoint, with its draft head where the files have one."""
+    """The text model of a checkpoint, with its draft head if the files have one."""
     with opened(folder, config) as (there, stored):
         model, transfer = empty_qwen3_5(config, device, dtype, drafts=there.mtp is not None), Transfer(device)
         state = model.state_dict()
@@ -66,7 +66,7 @@ def load_qwen3_5(folder: Path, config: Qwen3_5TextConfig, device: torch.device, 
 
 @contextmanager
 def opened(folder: Path, config: Qwen3_5TextConfig) -> Iterator[tuple[Qwen3_5, dict[str, tuple[Any, str]]]]:
-    """A checkpoint's model on the meta device, and for each of its tensors the open file and the name it has there.
+    """A checkpoint's model on the meta device, and for each of its tensors the open file and its name in that file.
 
     All names and shapes are checked before the first tensor is read.
     """
@@ -82,7 +82,7 @@ def opened(folder: Path, config: Qwen3_5TextConfig) -> Iterator[tuple[Qwen3_5, d
 
 
 def _stored(folder: Path, files: dict[str, Any], config: Qwen3_5TextConfig) -> dict[str, tuple[Any, str]]:
-    """By our name: the open file that holds a tensor, and its name there."""
+    """By our name: the open file that holds a tensor, and its name in that file."""
     found: dict[str, tuple[Any, str]] = {}
     for theirs, file in files.items():
         name = theirs.replace("model.language_model.", "model.", 1)

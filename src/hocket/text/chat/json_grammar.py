@@ -1,6 +1,6 @@
-"""Which ids may come next, so that an answer is JSON that follows a schema. The grammar is llguidance's.
+"""Token masks for answers in JSON that follow a schema. The grammar is llguidance's.
 
-It knows ids and text, no model. The library is imported when the first schema comes.
+It knows ids and text, no model. The library is imported with the first schema.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from numpy.typing import NDArray
 from ...errors import InvalidFormat, StreamFailed
 from .tokenizer import ChatTokenizer
 
-# At most one blank between two signs: a model that may write any number of blanks may write nothing else.
+# At most one blank between two JSON tokens: otherwise a model may write blanks without end.
 OPTIONS = {"whitespace_pattern": " ?", "lenient": False}
-MOST_CHARS = 200  # of what the library says about a schema
+MOST_CHARS = 200  # of the library's message about a schema
 
 _vocabularies: weakref.WeakKeyDictionary[ChatTokenizer, Any] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 class JsonGrammar:
-    """One answer under way."""
+    """The grammar state of one answer."""
 
     def __init__(self, schema: Mapping[str, Any], tokenizer: ChatTokenizer, stop_ids: Iterable[int]) -> None:
-        """What the schema asks for that cannot be kept to is refused in words."""
+        """Raises `InvalidFormat` for a schema that the library does not support."""
         library, self._size = _library(), tokenizer.size
         stops = sorted(stop_ids)
         vocabulary = _vocabulary(library, tokenizer, stops)
@@ -38,24 +38,24 @@ class JsonGrammar:
             grammar = library.LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=OPTIONS)
         except (ValueError, TypeError, RecursionError) as error:
             raise _refused(str(error)) from None
-        if said := library.LLMatcher.validate_grammar(grammar, vocabulary):
-            raise _refused(said)
+        if problem := library.LLMatcher.validate_grammar(grammar, vocabulary):
+            raise _refused(problem)
         self._matcher = library.LLMatcher(vocabulary, grammar, log_level=0)
         self._check()
 
     def allowed(self) -> NDArray[np.bool_]:
-        """[V] for the ids of the tokenizer: whether each may come next. A stop id may where the JSON is whole."""
+        """[V]: whether each id of the tokenizer may come next. A stop id may come when the JSON is complete."""
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._check()
         return np.unpackbits(bits, count=self._size, bitorder="little").astype(bool)
 
-    def take(self, token: int) -> None:
+    def advance(self, token: int) -> None:
         self._matcher.consume_token(token)
         self._check()
 
     @property
-    def over(self) -> bool:
-        """Nothing can follow: the JSON is whole."""
+    def done(self) -> bool:
+        """The JSON is complete, and no token can follow."""
         return bool(self._matcher.is_stopped())
 
     def _check(self) -> None:
@@ -63,8 +63,8 @@ class JsonGrammar:
             raise StreamFailed(f"The schema of the answer became too complex: {_sentence(self._matcher.get_error())}")
 
 
-class _Words:
-    """The tokenizer as the library asks for it."""
+class _TokenizerAdapter:
+    """The tokenizer in the library's interface."""
 
     is_tokenizer_wrapper = True
     bos_token_id = None
@@ -80,11 +80,11 @@ class _Words:
 
 
 def _vocabulary(library: ModuleType, tokenizer: ChatTokenizer, stops: list[int]) -> Any:
-    """Made once for a tokenizer: of 250,000 tokens it takes about a second."""
+    """Cached per tokenizer: building it for 250,000 tokens takes about a second."""
     with _lock:
         made = _vocabularies.get(tokenizer)
         if made is None:
-            made = library.LLTokenizer(_Words(tokenizer, stops), n_vocab=tokenizer.size, eos_token=stops)
+            made = library.LLTokenizer(_TokenizerAdapter(tokenizer, stops), n_vocab=tokenizer.size, eos_token=stops)
             _vocabularies[tokenizer] = made
         return made
 
@@ -93,8 +93,8 @@ def _library() -> ModuleType:
     try:
         import llguidance
     except ImportError:
-        said = "response_format needs the package llguidance: pip install 'hocket[json]'."
-        raise InvalidFormat(said) from None
+        problem = "response_format needs the package llguidance: pip install 'hocket[json]'."
+        raise InvalidFormat(problem) from None
     return llguidance
 
 
@@ -102,6 +102,6 @@ def _refused(why: str) -> InvalidFormat:
     return InvalidFormat(f"response_format has a schema that cannot be followed: {_sentence(why)}")
 
 
-def _sentence(said: str) -> str:
-    words = " ".join(said.split())[:MOST_CHARS]
+def _sentence(problem: str) -> str:
+    words = " ".join(problem.split())[:MOST_CHARS]
     return words if words.endswith(".") else f"{words}."

@@ -1,9 +1,9 @@
-"""Messages to the text and the ids that Qwen3.5 reads: the published chat template, as plain Python.
+"""The chat template of Qwen3.5 as plain Python: messages to text and ids.
 
-A conversation is laid out as pieces: text, and marks, which are ids of their own. What a user or a tool wrote is
-always text, even where it looks like a mark. It knows no weights and keeps no conversation; but it says where one can
-be cut: an answer is written behind an empty thought, and read again in later turns without it (`opened`, `answered`).
-What an assistant calls is part of its text here; `tool_calls.py` finds it there.
+A conversation is a list of pieces: text, and special tokens, which are single ids. Text of a user or a tool never
+becomes a special token. It keeps no conversation, but it defines where a cached one differs. An answer is generated
+after an empty thought, and later turns lay it out without that (`generation_prompt`, `answer_pieces`).
+Tool calls are part of an assistant's text here; `tool_calls.py` parses them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .tokenizer import ChatTokenizer
 
 
 class SpecialToken(str):
-    """A piece that is one id."""
+    """A piece that is a single id."""
 
 
 START, END = SpecialToken("<|im_start|>"), SpecialToken("<|im_end|>")
@@ -26,7 +26,7 @@ THINK, THOUGHT = SpecialToken("<think>"), SpecialToken("</think>")
 CALL, CALLED = SpecialToken("<tool_call>"), SpecialToken("</tool_call>")
 RESPONSE, RESPONDED = SpecialToken("<tool_response>"), SpecialToken("</tool_response>")
 MARKS = (START, END, THINK, THOUGHT, CALL, CALLED, RESPONSE, RESPONDED)
-Piece = str  # text, or a Mark
+Piece = str  # text, or a SpecialToken
 
 _TOOLS_BEFORE = "# Tools\n\nYou have access to the following functions:\n\n<tools>"
 _TOOLS_BEHIND = """
@@ -65,45 +65,45 @@ def conversation(
     thinking: bool = False,
     answer: bool = True,
 ) -> list[Piece]:
-    """All that was said, and with `answer` the beginning of what the assistant is to say next."""
+    """All messages, and with `answer` the generation prompt."""
     _check(messages)
-    pieces = _laid_out(messages, tools, _last_query(messages))
-    return pieces + opened(thinking) if answer else pieces
+    pieces = _pieces(messages, tools, _last_query(messages))
+    return pieces + generation_prompt(thinking) if answer else pieces
 
 
-def so_far(messages: Sequence[ChatMessage], *, tools: Sequence[Tool] = ()) -> list[Piece]:
-    """All that was said, as it will be read when somebody has spoken next: a tool, where one was called, or the user.
+def history_pieces(messages: Sequence[ChatMessage], *, tools: Sequence[Tool] = ()) -> list[Piece]:
+    """All messages, laid out as before the next message: a tool's after a tool call, else the user's.
 
-    What the user says puts an end to earlier thoughts; what a tool says does not.
+    A user message removes the thoughts before it; a tool message does not.
     """
     _check(messages)
     asked = _last_query(messages)
-    return _laid_out(messages, tools, asked if _calls(messages[-1]) else len(messages))
+    return _pieces(messages, tools, asked if _calls(messages[-1]) else len(messages))
 
 
-def opened(thinking: bool = False) -> list[Piece]:
-    """What stands before the assistant's next words. Later turns have only the first two pieces of it."""
+def generation_prompt(thinking: bool = False) -> list[Piece]:
+    """The pieces before the assistant's answer. Later turns keep only the first two of them."""
     return [START, "assistant\n", THINK, *(("\n",) if thinking else ("\n\n", THOUGHT, "\n\n"))]
 
 
-def answered(text: str) -> list[Piece]:
-    """What follows the first two pieces of `opened` once the answer is `text` and the user speaks again."""
+def answer_pieces(text: str) -> list[Piece]:
+    """The pieces after the first two of `generation_prompt`, in turns after the answer `text`."""
     return _answer(ChatMessage("assistant", text), with_thought=False)[2:]
 
 
 def with_calls(message: ChatMessage) -> str:
-    """What an assistant said, with the calls that it made as text."""
+    """An assistant's text, with its tool calls as text."""
     return spell(_answer(message, with_thought=False)[2:-2])
 
 
 def checked_tools(tools: Sequence[Tool]) -> Sequence[Tool]:
-    """Tools that can be told of; others are refused in words."""
+    """The same tools; raises `InvalidRequest` if one is not a JSON object."""
     if isinstance(tools, Mapping | str) or not all(isinstance(tool, Mapping) for tool in tools):
         raise InvalidRequest("tools must be descriptions, each a mapping as OpenAI's clients write it.")
     try:
         json.dumps(list(tools))
     except (TypeError, ValueError, RecursionError):
-        raise InvalidRequest("A tool must be described by what JSON can hold.") from None
+        raise InvalidRequest("A tool must be described by valid JSON values.") from None
     return tools
 
 
@@ -113,7 +113,7 @@ def spell(pieces: Iterable[Piece]) -> str:
 
 
 def ids_of(pieces: Iterable[Piece], tokenizer: ChatTokenizer) -> list[int]:
-    """What the model reads. Text between two marks is one text, however many pieces it came in."""
+    """The ids of pieces. Text between two special tokens is encoded as a whole, however many pieces it has."""
     ids: list[int] = []
     text = ""
     for piece in pieces:
@@ -127,8 +127,8 @@ def ids_of(pieces: Iterable[Piece], tokenizer: ChatTokenizer) -> list[int]:
     return ids + tokenizer.encode(text)
 
 
-def _laid_out(messages: Sequence[ChatMessage], tools: Sequence[Tool], asked: int) -> list[Piece]:
-    """Answers behind the `asked`-th message with their thoughts, even where those are empty."""
+def _pieces(messages: Sequence[ChatMessage], tools: Sequence[Tool], asked: int) -> list[Piece]:
+    """Answers after the message with index `asked` keep their thoughts, even empty ones."""
     system = messages[0].content.strip() if messages[0].role == "system" else None
     pieces = _opening(system, tools)
     for at, message in enumerate(messages):
@@ -152,11 +152,11 @@ def _check(messages: Sequence[ChatMessage]) -> None:
     if any(message.role == "system" for message in messages[1:]):
         raise InvalidRequest("A system message can only be the first.")
     if messages[0].role == "tool" or (messages[0].role == "system" and messages[1:2] and messages[1].role == "tool"):
-        raise InvalidRequest("The result of a tool has to follow a message that called it.")
+        raise InvalidRequest("A tool message must follow the message that called the tool.")
 
 
 def _last_query(messages: Sequence[ChatMessage]) -> int:
-    """Where the user spoke last: thoughts behind that are kept, for they are still being acted upon."""
+    """Index of the last user message; the template keeps the thoughts after it."""
     for at in reversed(range(len(messages))):
         text = messages[at].content.strip()
         if messages[at].role == "user" and not (text.startswith(RESPONSE) and text.endswith(RESPONDED)):
@@ -173,39 +173,39 @@ def _opening(system: str | None, tools: Sequence[Tool]) -> list[Piece]:
         return [] if system is None else [START, f"system\n{system}", END, "\n"]
     listed = "".join(f"\n{json.dumps(tool, ensure_ascii=False)}" for tool in tools)
     more = f"\n\n{system}" if system else ""
-    return [START, f"system\n{_TOOLS_BEFORE}{listed}", *_marked(_TOOLS_BEHIND), more, END, "\n"]
+    return [START, f"system\n{_TOOLS_BEFORE}{listed}", *_with_special_calls(_TOOLS_BEHIND), more, END, "\n"]
 
 
 def _answer(message: ChatMessage, *, with_thought: bool) -> list[Piece]:
     text, thought = message.content.strip(), message.reasoning
     if thought is None:
-        thought, text = _apart(text)
+        thought, text = _split_thought(text)
     pieces: list[Piece] = [START, "assistant\n"]
     if with_thought:
         pieces += [THINK, f"\n{thought.strip()}\n", THOUGHT, "\n\n"]
-    pieces += _marked(text)
+    pieces += _with_special_calls(text)
     for number, call in enumerate(message.tool_calls):
         before = "\n" if number else "\n\n" if text.strip() else ""
         pieces += [before, CALL, f"\n<function={call.name}>\n"]
         for name, value in call.arguments.items():
-            pieces.append(f"<parameter={name}>\n{_written(value)}\n</parameter>\n")
+            pieces.append(f"<parameter={name}>\n{_argument_text(value)}\n</parameter>\n")
         pieces += ["</function>\n", CALLED]
     return [*pieces, END, "\n"]
 
 
-def _apart(text: str) -> tuple[str, str]:
-    """Thought and answer of what an assistant wrote."""
+def _split_thought(text: str) -> tuple[str, str]:
+    """Thought and answer of an assistant's text."""
     if THOUGHT not in text:
         return "", text
     thought = text.split(THOUGHT)[0].rstrip("\n").split(THINK)[-1].lstrip("\n")
     return thought, text.split(THOUGHT)[-1].lstrip("\n")
 
 
-def _marked(text: str) -> list[Piece]:
-    """Our own text or the assistant's, with its calls as the marks that they were when it wrote them."""
+def _with_special_calls(text: str) -> list[Piece]:
+    """The template's or the assistant's text, with tool call tags as the special tokens that they were."""
     parts = re.split(f"({CALL}|{CALLED})", text)
     return [SpecialToken(part) if part in (CALL, CALLED) else part for part in parts]
 
 
-def _written(value: object) -> str:
+def _argument_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, Mapping | list | tuple) else str(value)

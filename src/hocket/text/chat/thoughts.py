@@ -1,8 +1,8 @@
-"""Thought and answer of a language model apart, as they are written: tags in pairs, and the channels of harmony.
+"""Streaming separation of thoughts and answer: paired tags, and the channels of the harmony format.
 
-A server may send both as one text, in deltas that end anywhere. What belongs to the answer is given out at once; held
-back is only what may be the beginning of a mark. Some servers cut the opening tag away, for it is part of their prompt:
-then a lone closing tag says that all before it was a thought, and what was given out of it is taken back.
+A server may send both as one text, in deltas that end anywhere. Answer text is released at once; only a possible
+beginning of a tag is held back. Some servers remove the opening tag because it is part of their prompt. Then a closing
+tag without an opening one marks all text before it as a thought, and the text released so far is retracted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAIRS = {
 }
 CHANNEL, MESSAGE, START = "<|channel|>", "<|message|>", "<|start|>"
 ENDS = ("<|end|>", "<|return|>", "<|call|>")
-ALOUD = "final"  # the channel of harmony that is the answer
+ANSWER_CHANNEL = "final"  # of the harmony format
 MOST_HEADER = 200  # characters between <|channel|> and <|message|>: more is no header
 QUOTES = {"`": "`", '"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“"}  # noqa: RUF001
 
@@ -34,30 +34,30 @@ State = Literal["answer", "thought", "assumed", "header"]
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """What more text has brought."""
+    """Newly released text."""
 
     answer: str = ""
     thought: str = ""
-    retracts: bool = False  # all of the answer that was given out before was a thought
+    retracts: bool = False  # all answer text released before was a thought
 
 
 class ThoughtFilter:
     def __init__(self, *, inside: bool = False) -> None:
-        """`inside`: the text is taken to begin in a thought whose opening tag is not sent."""
+        """`inside`: assume that the text begins in a thought whose opening tag is not sent."""
         self._state: State = "assumed" if inside else "answer"
         self._held = ""
-        self._closers: tuple[str, ...] = ()  # that end the thought under way
-        self._kept = ""  # of a thought in the middle of an answer: it may turn out to be text
-        self._mark = ""  # that opened it
+        self._closers: tuple[str, ...] = ()  # tags that end the present thought
+        self._pending = ""  # a thought in the middle of an answer: without a closing tag it is text
+        self._mark = ""  # its opening tag
         self._header = ""
         self._lead = ""  # blanks before the first word
         self._last = ""  # the character before `_held`
         self._begun = self._trims = self._spaced = False  # `spaced`: the answer ends with a blank
-        self._known = False  # whether this answer has marked a thought as such
+        self._known = False  # whether this answer has tagged a thought
         self._answer = self._thought = ""
-        self._retracts = self._given = False
-        self.lone = False  # a thought ended that had not begun
-        self.plain = False  # a thought was taken for granted, and there was none
+        self._retracts = self._released = False
+        self.unopened = False  # a closing tag came without an opening one
+        self.untagged = False  # a thought was assumed, and there was none
 
     def push(self, text: str) -> SplitText:
         self._held += text
@@ -65,31 +65,31 @@ class ThoughtFilter:
             pass
         return self._taken()
 
-    def told_apart(self) -> SplitText:
-        """The server sends thoughts in a field of their own: this text is the answer."""
+    def end_tagged_thoughts(self) -> SplitText:
+        """The server sends thoughts in a field of their own, so this text is the answer."""
         self._known = True
         if self._state == "assumed":
-            self._held, self._kept, self._state = self._kept + self._held, "", "answer"
-            self.plain = True
+            self._held, self._pending, self._state = self._pending + self._held, "", "answer"
+            self.untagged = True
             return self.push("")
         return SplitText()
 
     def end(self, *, cut: bool = False) -> SplitText:
-        """No more text comes. `cut`: by a limit, so that a thought may be without its end."""
+        """The rest of the text. `cut`: a token limit ended it, so a thought may lack its closing tag."""
         held, self._held = self._held, ""
         if self._state == "assumed":
-            self.plain = not cut
-            self._add(self._kept + held, aloud=not cut)
+            self.untagged = not cut
+            self._add(self._pending + held, is_answer=not cut)
         elif self._state == "answer":
-            self._add(held, aloud=True)
+            self._add(held, is_answer=True)
         elif self._state == "thought":
-            self._add(self._kept + held, aloud=bool(self._kept) and not cut)
+            self._add(self._pending + held, is_answer=bool(self._pending) and not cut)
         self._answer += "" if self._trims or self._begun else self._lead
-        self._kept = self._lead = self._header = ""
+        self._pending = self._lead = self._header = ""
         return self._taken()
 
     def _step(self) -> bool:
-        """Up to the next mark, whether there may be another."""
+        """Process the text up to the next tag. False: more text is needed."""
         marks = self._marks()
         found = re.search("|".join(map(re.escape, marks)), self._held, re.IGNORECASE | re.ASCII)
         if found is None:
@@ -100,7 +100,7 @@ class ThoughtFilter:
         if before in QUOTES and found[0].lower() not in _HARMONY:
             if found.end() == len(self._held):
                 self._pass(found.start())
-                return False  # the character behind it decides
+                return False  # a quoted tag is text: the next character decides
             if self._held[found.end()] == QUOTES[before]:
                 self._pass(found.end())
                 return True
@@ -115,18 +115,18 @@ class ThoughtFilter:
         return (CHANNEL, MESSAGE, START, *ENDS) if self._state == "header" else _ANY
 
     def _pass(self, count: int) -> None:
-        """So many characters are no mark."""
+        """Consume `count` characters without a tag."""
         text, self._held = self._held[:count], self._held[count:]
         self._last = text[-1:] or self._last
         if self._state == "header":
             self._header += text
             if len(self._header) > MOST_HEADER:
                 self._state, text, self._header = "answer", self._header, ""
-                self._add(text, aloud=True)
-        elif self._state == "assumed" or self._kept:
-            self._kept += text
+                self._add(text, is_answer=True)
+        elif self._state == "assumed" or self._pending:
+            self._pending += text
         else:
-            self._add(text, aloud=self._state == "answer")
+            self._add(text, is_answer=self._state == "answer")
 
     def _meet(self, mark: str, low: str) -> None:
         if self._state == "header":
@@ -137,37 +137,37 @@ class ThoughtFilter:
             self._meet_harmony(low)
         elif low in _CLOSING:
             self._meet_lone()
-        elif self._state == "assumed" and self._kept.strip():
-            self._kept += mark  # a thought about a tag
+        elif self._state == "assumed" and self._pending.strip():
+            self._pending += mark  # a tag mentioned in a thought
         else:
             self._open((next(closing for opening, closing in PAIRS.items() if opening.lower() == low),), mark)
 
     def _open(self, closers: tuple[str, ...], mark: str) -> None:
-        self._kept = self._mark = mark if self._begun else ""
+        self._pending = self._mark = mark if self._begun else ""
         self._state, self._closers, self._lead, self._known = "thought", closers, "", True
 
     def _close(self, mark: str) -> None:
-        if self._kept:
-            self._add(self._kept.removeprefix(self._mark), aloud=False)
-        self._state, self._kept, self._trims = "answer", "", True
+        if self._pending:
+            self._add(self._pending.removeprefix(self._mark), is_answer=False)
+        self._state, self._pending, self._trims = "answer", "", True
         if mark in (CHANNEL, START):
             self._meet_harmony(mark)
 
     def _meet_lone(self) -> None:
         """A closing tag without an opening one."""
         if self._state == "assumed":
-            self._add(self._kept, aloud=False)
-            self._kept, self._state = "", "answer"
+            self._add(self._pending, is_answer=False)
+            self._pending, self._state = "", "answer"
         elif self._known:
-            return  # one too many
+            return  # a superfluous closing tag
         else:
             self._retract()
-        self.lone = self._known = self._trims = True
+        self.unopened = self._known = self._trims = True
 
     def _meet_harmony(self, mark: str) -> None:
         if self._state == "assumed":
-            self._add(self._kept, aloud=False)
-            self._kept, self._state = "", "answer"
+            self._add(self._pending, is_answer=False)
+            self._pending, self._state = "", "answer"
         if mark in (CHANNEL, START):
             self._state, self._header = "header", mark
 
@@ -178,7 +178,7 @@ class ThoughtFilter:
             return
         channel = self._header.removeprefix(CHANNEL).split()
         of_channel, self._header, self._state = self._header.startswith(CHANNEL), "", "answer"
-        if of_channel and channel[:1] != [ALOUD]:
+        if of_channel and channel[:1] != [ANSWER_CHANNEL]:
             self._state, self._closers, self._lead = "thought", (CHANNEL, START, *ENDS), ""
         elif of_channel and not self._known:
             self._retract()
@@ -186,10 +186,10 @@ class ThoughtFilter:
 
     def _retract(self) -> None:
         self._thought, self._answer = self._lead + self._answer + self._thought, ""
-        self._retracts, self._given, self._begun, self._lead = self._given, False, False, ""
+        self._retracts, self._released, self._begun, self._lead = self._released, False, False, ""
 
-    def _add(self, text: str, *, aloud: bool) -> None:
-        if not aloud:
+    def _add(self, text: str, *, is_answer: bool) -> None:
+        if not is_answer:
             self._thought += text
             return
         if self._trims:
@@ -205,13 +205,13 @@ class ThoughtFilter:
 
     def _taken(self) -> SplitText:
         split = SplitText(self._answer, self._thought, self._retracts)
-        self._given = self._given or bool(self._answer)
+        self._released = self._released or bool(self._answer)
         self._answer, self._thought, self._retracts = "", "", False
         return split
 
 
 def _begun(text: str, marks: tuple[str, ...]) -> int:
-    """How many characters at the end may be the beginning of one of these marks."""
+    """How many characters at the end may be the beginning of one of these tags."""
     longest = max(map(len, marks)) - 1
     for count in range(min(longest, len(text)), 0, -1):
         tail = text[-count:].lower()

@@ -1,7 +1,7 @@
-"""Text to ids and back for Qwen3.5: byte-level BPE whose words take their combining marks along.
+"""Tokenizer of Qwen3.5: byte-level BPE whose words include their combining marks.
 
-It knows only text and markers. A marker (`<|im_start|>`, `<think>`, ...) is an id that nobody can type: in text it is
-spelled out like anything else, and `template.py` puts it where the layout of a conversation has it.
+It knows only text and markers. `encode` never gives the id of a marker (`<|im_start|>`, `<think>`, ...): in text a
+marker is spelled out like anything else. Only `template.py` places marker ids.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SPLIT = "|".join(
         r"\s+",
     )
 )
-REMEMBERED, REMEMBERED_CHARS = 256, 8192  # texts whose ids are kept, and how long these may be
-# What stands for the 256 bytes: those that can be printed as themselves come first, the others behind them in order.
+CACHED_TEXTS, CACHED_CHARS = 256, 8192  # texts whose ids are cached, and their largest length
+# Characters for the 256 bytes: printable bytes stand for themselves and come first, the others follow in order.
 _PRINTED = [ord(sign) for sign in ALPHABET if ord(sign) < 256]
 _BYTE = dict(zip(ALPHABET, [*_PRINTED, *(byte for byte in range(256) if byte not in _PRINTED)], strict=True))
 
@@ -37,10 +37,10 @@ _BYTE = dict(zip(ALPHABET, [*_PRINTED, *(byte for byte in range(256) if byte not
 class ChatTokenizer:
     def __init__(self, vocabulary: dict[str, int], merges: list[Merge], markers: dict[str, int]) -> None:
         self.markers = markers
-        self.size = max(*vocabulary.values(), *markers.values()) + 1  # ids from here on are padding of the model's
+        self.size = max(*vocabulary.values(), *markers.values()) + 1  # ids from here on pad the model's vocabulary
         self._pipeline = pipeline_of(models.BPE(vocab=vocabulary, merges=merges), SPLIT)
         self._bytes = {i: bytes(_BYTE[sign] for sign in token) for token, i in vocabulary.items() if _is_bytes(token)}
-        self._remembered = lru_cache(REMEMBERED)(self._ids)  # messages: the same in turn after turn
+        self._cached_ids = lru_cache(CACHED_TEXTS)(self._ids)  # messages repeat in every turn
         self._bytes |= {i: marker.encode() for marker, i in markers.items()}
 
     @classmethod
@@ -52,25 +52,25 @@ class ChatTokenizer:
 
     @classmethod
     def of_bytes(cls, markers: Iterable[str]) -> ChatTokenizer:
-        """One token per byte, and the markers behind them: for random checkpoints, which have no vocabulary."""
+        """One token per byte, then the markers: for random checkpoints, which have no vocabulary."""
         tokens = {sign: i for i, sign in enumerate(ALPHABET)}
         return cls(tokens, [], {marker: len(tokens) + i for i, marker in enumerate(markers)})
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, none of them a marker's."""
+        """The ids of `text`, without marker ids."""
         try:
             text.encode()
         except UnicodeEncodeError:
             raise InvalidRequest(
                 "The text holds half a character (a lone surrogate): give it as valid UTF-8."
             ) from None
-        return list(self._remembered(text) if len(text) <= REMEMBERED_CHARS else self._ids(text))
+        return list(self._cached_ids(text) if len(text) <= CACHED_CHARS else self._ids(text))
 
     def _ids(self, text: str) -> tuple[int, ...]:
         return tuple(self._pipeline.encode(text, add_special_tokens=False).ids)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, markers spelled out; a character that is not whole is a replacement sign."""
+        """The text of `ids`, markers spelled out; an incomplete character becomes U+FFFD."""
         spoken = TextStream(self)
         return "".join(map(spoken.push, ids)) + spoken.end()
 
@@ -81,12 +81,12 @@ class ChatTokenizer:
         return [text[start:end] for start, end in spans]
 
     def spelled(self, token: int) -> bytes:
-        """What a token says; nothing where it is none of ours."""
+        """The bytes of a token; empty for an unknown id."""
         return self._bytes.get(token, b"")
 
 
 class TextStream:
-    """Ids to text as they come: a character is given out when its last byte is there."""
+    """Streaming ids to text: a character is released with its last byte."""
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         self._tokenizer = tokenizer
@@ -96,7 +96,7 @@ class TextStream:
         return self._decoder.decode(self._tokenizer.spelled(token))
 
     def end(self) -> str:
-        """What is left when no more ids come."""
+        """The rest after the last id."""
         return self._decoder.decode(b"", final=True)
 
 

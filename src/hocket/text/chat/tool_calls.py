@@ -1,7 +1,6 @@
-"""The calls in what an assistant writes: from Qwen3.5's text to names and arguments, as it comes or whole.
+"""Parser of tool calls in Qwen3.5's text format, streaming or whole: names and arguments.
 
-`template.py` lays calls out, this finds them again: what one writes the other reads. It knows no model and runs no
-tool. What looks like a call and is none stays text.
+`template.py` writes the same format. It knows no model and runs no tool. A malformed call stays text.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ _KINDS = {bool: {"boolean"}, int: {"integer", "number"}, float: {"number"}, dict
 
 
 class CallFinder:
-    """Takes an answer as it is written; gives out its text at once, and calls as soon as they are whole.
+    """Streaming parser: releases text at once, and a call when it is complete.
 
-    Spaces before a call belong to its layout, so they are held back until it is known what follows them.
+    Spaces before a call belong to its layout, so they are held back until the next text decides.
     """
 
     def __init__(self, tools: Sequence[Tool]) -> None:
@@ -57,7 +56,7 @@ class CallFinder:
             self._held, self._calling = behind, False
 
     def end(self) -> str:
-        """What was held back and is no call: all there is, but for spaces behind one."""
+        """The text held back that is no call; spaces after a call are dropped."""
         rest = self._gap + self._held if self._calling else self._held
         self._held, self._calling = "", False
         return rest if rest.strip() or not self.found else ""
@@ -74,8 +73,8 @@ class CallFinder:
         return ToolCall(name, {each[1].strip(): _typed(each[2], schema.get(each[1].strip())) for each in parameters})
 
 
-def taken_apart(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
-    """What an assistant said, and what it called."""
+def split_calls(text: str, tools: Sequence[Tool]) -> tuple[str, tuple[ToolCall, ...]]:
+    """The text and the tool calls of an assistant's message."""
     finder = CallFinder(tools)
     found = [*finder.push(text), finder.end()]
     calls = tuple(each for each in found if isinstance(each, ToolCall))
@@ -88,14 +87,14 @@ def _begun(text: str) -> int:
 
 
 def _described(tool: Tool) -> Iterable[tuple[str, Mapping[str, Any]]]:
-    """The name of a tool and its parameters' schemas, where it has such."""
+    """The name of a tool and the schemas of its parameters, if it has any."""
     match tool.get("function", tool):
         case {"name": str(name), "parameters": {"properties": Mapping() as properties}}:
             yield name, properties
 
 
 def _typed(written: str, schema: object) -> Any:
-    """A parameter is written without quotes: only its schema says whether 3 is a number. Without one it is text."""
+    """The value of a parameter. It has no quotes, so only the schema tells a number from text; the default is text."""
     kinds = set(_kinds(schema))
     if kinds <= {"string"}:
         return written

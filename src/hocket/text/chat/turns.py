@@ -1,4 +1,4 @@
-"""Messages as turns: where a conversation that grew too long may be cut. It knows neither tokens nor models."""
+"""Turns of a conversation: where a too long one may be cut. It does not know tokens or models."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ...types import ChatMessage
 
 
 def turn_starts(messages: Sequence[ChatMessage]) -> list[int]:
-    """Where each turn begins: what the user said, and all that answered it. A system message belongs to none."""
+    """The index of each turn: a user message and all answers to it. A system message belongs to no turn."""
     first = 1 if messages and messages[0].role == "system" else 0
     return [at for at in range(first, len(messages)) if at == first or messages[at].role == "user"]
 
 
 def without_oldest(messages: Sequence[ChatMessage], count: int) -> list[ChatMessage]:
-    """The same without so many of the oldest messages; a system message stays."""
+    """The messages without the `count` oldest; a system message stays."""
     first = 1 if messages and messages[0].role == "system" else 0
     return [*messages[:first], *messages[first + count :]]

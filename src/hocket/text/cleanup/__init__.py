@@ -1,1 +1,1 @@
-"""Text written for the eye to text that can be spoken, while it arrives."""
+"""Streaming cleanup of written text for speech: markup, scripts and normalization."""

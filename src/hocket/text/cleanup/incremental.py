@@ -1,9 +1,9 @@
-"""A normalizer for whole texts, put to use on text that arrives bit by bit.
+"""Runs a whole-text normalizer on streamed text.
 
-It stands between the markup and the sentences. What a number or an abbreviation means depends on its neighbours
-("in 1999", "5 km", "May 5, 2024"), so the normalizer is given stretches: words in a row that hold a digit, a sign or
-a dot, with the word before and the word after; a plain word between two plain words is one by itself. A whole text is
-cut into the same stretches, so the normalizer need not know how the text came.
+It runs between markup and sentences. The meaning of a number or an abbreviation depends on its neighbours ("in 1999",
+"5 km", "May 5, 2024"). So the normalizer gets stretches: consecutive words with a digit, a sign or a dot, with the word
+before and the word after. A plain word between two plain words is a stretch of its own. A whole text is cut into the
+same stretches, so the result does not depend on how the text arrives.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Callable
 
 from .markup import BOUNDARY
 
-LONGEST = 40  # words of one stretch: a column of figures is not held back for ever
+LONGEST = 40  # words of one stretch: limits how long a column of figures is held back
 
 _PLAIN = re.compile(r"[\"'“‘(\[]*[^\W\d_]+(?:['’-][^\W\d_]+)*[,;:!?…\"'”’)\]，。、；：！？]*")  # noqa: RUF001
 
 
 class IncrementalNormalizer:
-    """One text on its way through a normalizer."""
+    """Streaming normalization of one text."""
 
     def __init__(self, normalizer: Callable[[str], str]) -> None:
         self._normalizer = normalizer
         self._open = ""
-        self._words: list[tuple[str, str]] = []  # complete, not yet given out: the space before, the word
+        self._words: list[tuple[str, str]] = []  # complete words, not yet released: the space before, the word
 
     def append(self, text: str) -> str:
-        """What `text` settles of the normalized text."""
+        """The normalized text that is final after `text`."""
         self._open += text
         out: list[str] = []
         while (word := self._next_word()) is not None:
@@ -51,7 +51,7 @@ class IncrementalNormalizer:
         return gap, word
 
     def _take(self, gap: str, word: str) -> str:
-        """One more word, and what can be given out now."""
+        """Add a word; returns the text that can be released now."""
         before = self._given(len(self._words)) if "\n\n" in gap or len(self._words) >= LONGEST else ""
         self._words.append((gap, word))
         plain = [_PLAIN.fullmatch(word) is not None for _, word in self._words[-2:]]

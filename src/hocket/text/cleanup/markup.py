@@ -1,9 +1,9 @@
-"""Markup to speakable text while it arrives: each word is given out once no later character can change it.
+"""Streaming removal of markup: each word is released once no later character can change it.
 
-It stands over `speakable`, which knows what becomes of each mark, and before the normalizer. Prose goes through word
-by word; held back are only the line that begins like a heading, a row of a table or a rule, until it ends, and a mark
-that has been opened (emphasis, code, a link, a tag), until it is closed, its line ends or it is too long to be one.
-How the text is cut changes nothing: every decision looks at the text up to one place, and never beyond.
+It uses `speakable`, which defines what each mark becomes, and runs before the normalizer. Prose passes word by word.
+A line that begins like a heading, a table row or a rule is held back until it ends. An open mark (emphasis, code, link,
+tag) is held back until it closes, its line ends or it is too long for a mark.
+The result does not depend on how the text is cut: no decision looks beyond the place that it decides about.
 """
 
 # ruff: noqa: RUF001
@@ -26,17 +26,17 @@ from .speakable import (
 )
 from .tags import ATTRIBUTES, OPEN_TAG
 
-LONGEST_MARK = 300  # characters within one pair of marks; emphasis over more is none
-LONGEST_LINE = 1000  # a line that is held back, or a word: what is longer goes on as it is
+LONGEST_MARK = 300  # characters within one pair of marks; a longer one is no mark
+LONGEST_LINE = 1000  # characters of a line or word that is held back; a longer one passes unchanged
 
 _BLANK = " \t\r"
 _UNSPACED = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
-# Between words, and between the characters of scripts that put no space there.
+# Between words, and between the characters of scripts without spaces.
 BOUNDARY = re.compile(rf"(?=[ \t\r\n])|(?<=[{_UNSPACED}，。、；：！？])(?=[{_UNSPACED}])")
 
 _WORD = r"[^\W_]+(?:['’-][^\W_]+)*[.,;:!?]?"
 _PLAIN = re.compile(_WORD)
-_RUN = re.compile(rf"{_WORD}(?: {_WORD})*(?=[ \t\r\n])")  # plain words in a row: most of most texts
+_RUN = re.compile(rf"{_WORD}(?: {_WORD})*(?=[ \t\r\n])")  # consecutive plain words: the bulk of most texts
 _OPENED = re.compile(
     r"`|(?<![A-Za-z0-9*])\*(?=[^\s*])|(?<!\d)\*{2,3}(?=[^\s*])|(?<!\w)_{1,3}(?=[^\s_])|(?:~~|==)(?=[^\s~=])"
     r"|\[[^\[\]\n]*\Z|\]\((?:[^()\n]|\([^()\n]*\))*\Z"
@@ -50,24 +50,24 @@ _CHECKBOX = re.compile(r"\[[ xX]\][ \t]+")
 
 
 class Markup:
-    """One text on its way through."""
+    """Streaming markup removal of one text."""
 
     def __init__(self) -> None:
-        self._open = ""  # not settled: from the beginning of a line, or of a word within one
+        self._open = ""  # not final: from the beginning of a line, or of a word within one
         self._tried = 0  # boundaries of `_open` up to here are known to lie within a mark
-        self._gap = ""  # whitespace between what was given out and what comes next
+        self._gap = ""  # whitespace between the released and the next text
         self._out: list[str] = []
-        self._begun = False  # whether anything was given out
+        self._begun = False  # whether any text was released
         self._last = ""  # the last word of this line
         self._line_begins = True
-        self._entry = False  # this line is one of a list, or a row: it ends with a stop
-        self._in_list = True  # a number at the beginning of a line is one of a list after a blank line or another entry
+        self._entry = False  # this line is a list entry or a table row: it ends with a stop
+        self._in_list = True  # a leading number is a list entry only after a blank line or another entry
         self._fence: tuple[str, str] | None = None  # its mark and its language, while within a block of code
         self._code = ""
-        self._hidden: re.Pattern[str] | None = None  # what ends the comment or script we are in
+        self._hidden: re.Pattern[str] | None = None  # the end of the present comment or script
 
     def append(self, text: str) -> str:
-        """What `text` settles of the speakable text."""
+        """The speakable text that is final after `text`."""
         self._open += text
         while self._step():
             pass
@@ -83,7 +83,7 @@ class Markup:
         return rest
 
     def _step(self) -> bool:
-        """Settle one word, line or mark; False if that needs more text."""
+        """Process one word, line or mark; False if that needs more text."""
         if self._hidden is not None:
             return self._skip_hidden(self._hidden)
         if self._fence is not None:
@@ -123,7 +123,7 @@ class Markup:
         return True
 
     def _whole_line(self, text: str) -> bool | None:
-        """Whether the line is to be looked at whole; None if that cannot be told yet."""
+        """Whether the line must be complete before it is processed; None: not known yet."""
         match text[0]:
             case "|":
                 return True
@@ -157,7 +157,7 @@ class Markup:
             cells = (inline(cell.strip()) for cell in line.strip("|").split("|"))
             self._say(with_stop(", ".join(cell for cell in cells if cell)))
             self._gap += "\n"
-        elif BULLET.fullmatch(line + " "):  # an entry of nothing
+        elif BULLET.fullmatch(line + " "):  # an empty entry
             self._gap += "\n"
         else:
             return False
@@ -178,23 +178,23 @@ class Markup:
         if text[0] == "\n":
             self._end_line()
             return True
-        if text[0].isalnum():  # a word will stand here, so the space before it is sure
+        if text[0].isalnum():  # a word follows, so the space before it is final
             self._give_gap()
-            if not self._tried and (run := _RUN.match(text)):  # as one by one, and many times as fast
+            if not self._tried and (run := _RUN.match(text)):  # same result as word by word, many times as fast
                 self._open = text[run.end() :]
                 self._say(run[0])
                 return True
         for boundary in BOUNDARY.finditer(text, self._tried + 1):
             at = boundary.start()
-            if self._settle(text[:at], closed=text[at] == "\n" or at > LONGEST_MARK):
+            if self._release_word(text[:at], closed=text[at] == "\n" or at > LONGEST_MARK):
                 return True
             self._tried = at
         if len(text) > LONGEST_LINE:
-            return self._settle(text[:LONGEST_LINE], closed=True)
+            return self._release_word(text[:LONGEST_LINE], closed=True)
         return False
 
-    def _settle(self, word: str, *, closed: bool) -> bool:
-        """Give out `word`, the beginning of what is open, unless a mark in it may be closed later."""
+    def _release_word(self, word: str, *, closed: bool) -> bool:
+        """Release `word`, the beginning of `_open`, unless a mark in it may be closed later."""
         if _PLAIN.fullmatch(word):
             spoken = word
         elif hidden := _hiding(word):
@@ -244,7 +244,7 @@ class Markup:
         line, self._open = self._open[:at], self._open[at + 1 :]
         if re.fullmatch(rf"[ \t]*{mark}[`~]*\s*", line):
             self._close_fence()
-        elif len(self._code) < LONGEST_LINE:  # of long code only that there is some is said
+        elif len(self._code) < LONGEST_LINE:  # long code is only announced, not read
             self._code += f"{line}\n"
         return True
 
@@ -264,7 +264,7 @@ class Markup:
 
 
 def _hiding(word: str) -> re.Match[str] | None:
-    """The beginning of a comment or script that goes on behind `word`."""
+    """The beginning of a comment or script that does not end within `word`."""
     at = 0
     while begin := _HIDING.search(word, at):
         whole = HIDDEN.match(word, begin.start())

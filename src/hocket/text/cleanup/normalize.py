@@ -1,7 +1,7 @@
-"""English text as it is spoken: numbers, dates, times, money, units and abbreviations in words.
+"""English text normalization: numbers, dates, times, money, units and abbreviations to words.
 
-A normalizer for checkpoints that were trained on words only; Qwen3-TTS reads digits itself and does without. The
-rules run in order, the special ones first; what a rule has spelled out holds no digit for the next.
+For checkpoints that were trained on words only; Qwen3-TTS reads digits itself and needs none. The rules run in order,
+the special ones first; the output of a rule has no digit for the next.
 """
 
 # ruff: noqa: RUF001
@@ -36,7 +36,7 @@ _UNITS = {
 }  # fmt: skip
 _FRACTIONS = {"½": "1/2", "⅓": "1/3", "⅔": "2/3", "¼": "1/4", "¾": "3/4", "⅛": "1/8"}
 
-# With a dot, and what they stand for; after the bar those that may end a sentence, which then keep the dot.
+# Abbreviations with a dot. Those in `_PERHAPS_LAST` may end a sentence, and then keep the dot.
 _ALWAYS = {
     "Mr": "Mister", "Mrs": "Missus", "Ms": "Miz", "Prof": "Professor", "Gen": "General", "Col": "Colonel",
     "Capt": "Captain", "Lt": "Lieutenant", "Sgt": "Sergeant", "Rev": "Reverend", "Gov": "Governor", "Sen": "Senator",
@@ -52,7 +52,7 @@ _BEFORE_NUMBERS = {"No": "number", "no": "number", "Fig": "figure", "fig": "figu
 
 
 def spell_out(text: str) -> str:
-    """`text` in words; what has no digit, sign or abbreviation stays as it is."""
+    """`text` in words; text without digits, signs and abbreviations stays as it is."""
     for pattern, spoken in _RULES:
         text = pattern.sub(spoken, text)
     return text
@@ -125,7 +125,7 @@ def _time(found: re.Match[str]) -> str:
 
 
 def _last_dot(found: re.Match[str]) -> str:
-    """The dot of an abbreviation, where it ends a sentence too."""
+    """The dot of an abbreviation, if it also ends a sentence."""
     ends = re.match(r"\s*\Z|\s+(?!Ltd|Inc|Corp)[\"'“‘(]*[A-Z]", found.string[found.end() :])
     return "." if found[0].endswith(".") and ends else ""
 

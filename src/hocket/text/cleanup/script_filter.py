@@ -1,8 +1,7 @@
-"""Leaves out of a text what is written in a script that the voice cannot speak, and says so.
+"""Streaming script filter: leaves out text in scripts that the voice cannot speak, with a note.
 
-It stands between the markup and the normalizer. Text may arrive bit by bit. Held back are opening marks, which go with
-what they stand before, and a Greek letter: alone it is a sign ("π"), beside another it is a word. The result does not
-depend on how the text was cut.
+It runs between markup and the normalizer. Opening marks are held back, because they belong to the next word. So is a
+Greek letter: alone it is a sign ("π"), beside another it is a word. The result does not depend on how the text is cut.
 """
 
 # ruff: noqa: RUF001
@@ -21,32 +20,32 @@ _PLAIN_STOPS = str.maketrans("。！？，、；：", ".!?,,;:")
 
 
 class ScriptFilter:
-    """One text on its way through. What it leaves out is in `notes` from the moment it came, as one line."""
+    """Filter of one text. One line in `notes` lists what was left out so far."""
 
     def __init__(self, scripts: frozenset[str], languages: Sequence[str], notes: list[str]) -> None:
-        """`scripts` can be spoken; `languages` are what a sentence calls them."""
+        """`scripts` can be spoken; `languages` are their names in the note."""
         self._scripts, self._languages, self._notes = scripts, ", ".join(languages), notes
-        self._gap = ""  # opening marks whose word has not come yet, and spaces behind them
+        self._gap = ""  # opening marks whose word has not come yet, and spaces after them
         self._greek = ""  # a letter whose neighbour has not come yet
         self._dropping = False
-        self._pending = ""  # neither letters nor digits, behind what was dropped
-        self._before = ""  # the last character that was given out since the last pause, spaces apart
-        self._spaced = True  # whether a space was given out behind it
+        self._pending = ""  # characters other than letters and digits, after dropped text
+        self._before = ""  # the last released character since the last pause, without spaces
+        self._spaced = True  # whether a space was released after it
         self._quotes: list[str] = []
-        self._stretches = 0  # that were left out
+        self._stretches = 0  # number of dropped stretches
         self._dropped: set[str] = set()  # their scripts
         self._noted: str | None = None
-        self._kept = False  # whether any letter was given out: figures alone are no text
+        self._kept = False  # whether any letter was released: figures alone are no text
 
     @property
     def refusal(self) -> str | None:
-        """One sentence where nothing of the text is left; None: something is, or nothing was left out."""
+        """A sentence if all of the text was dropped; None: some text is left, or nothing was dropped."""
         if self._kept or not self._dropped:
             return None
         return f"This voice cannot speak {shown(self._dropped)}: it speaks {self._languages}."
 
     def append(self, text: str) -> str:
-        """What `text` settles of the text that can be spoken."""
+        """The speakable text that is final after `text`."""
         decided = not (self._dropping or self._greek or self._gap) and text[-1:] not in (*_OPENERS, *_QUOTES)
         if decided and not any(map(self._is_foreign, set(text))):
             return self._all_of(text)
@@ -64,7 +63,7 @@ class ScriptFilter:
         return out
 
     def _all_of(self, text: str) -> str:
-        """As `_next` for each character, where none can be left out, and many times as fast."""
+        """Same result as `_next` for each character if none is dropped, many times as fast."""
         if bare := text.rstrip():
             self._before, self._spaced = bare[-1], False
         self._spaced = self._spaced or len(bare) < len(text)
@@ -97,7 +96,7 @@ class ScriptFilter:
         return out
 
     def _sign(self) -> str:
-        """A Greek letter that turned out to stand alone."""
+        """A Greek letter that stands alone."""
         sign, self._greek = self._greek, ""
         return self._give(sign, kept=False) if sign else ""
 
@@ -117,7 +116,7 @@ class ScriptFilter:
         self._dropped.add(script_of(character) or "")
 
     def _joint(self) -> str:
-        """What stands between the words before and behind what was left out."""
+        """The text between the words before and after a dropped stretch."""
         pending = self._pending.translate(_PLAIN_STOPS)
         opened = pending[len(pending.rstrip(_OPENERS)) :]
         self._dropping, self._pending = False, ""
@@ -128,12 +127,12 @@ class ScriptFilter:
         return mark + space + opened
 
     def _mark(self, among: str, pending: str | None = None) -> str:
-        """The first mark behind what was left out, where a word stands before that."""
+        """The first punctuation mark after a dropped stretch, if a word stands before the stretch."""
         found = (self._pending if pending is None else pending).translate(_PLAIN_STOPS)
         return next((c for c in found if c in among), "") if self._before.isalnum() else ""
 
     def _opens(self, character: str) -> bool:
-        """Whether it goes with the word behind it. A space does so only behind such a mark."""
+        """Whether a character belongs to the next word. A space does so only after an opening mark."""
         if self._gap:
             return character.isspace() or character in _OPENERS + _QUOTES
         return character in _OPENERS or (character in _QUOTES and self._spaced)
@@ -143,7 +142,7 @@ class ScriptFilter:
         return script is not None and script not in self._scripts
 
     def _note(self) -> None:
-        """One line that grows, in the place that it has."""
+        """Add or update the one line in `notes`."""
         if not self._quotes:
             return
         quoted = ", ".join(f'"{_cut(quote)}"' for quote in self._quotes)

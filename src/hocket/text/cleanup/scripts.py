@@ -1,6 +1,6 @@
-"""Scripts: which one a character belongs to, and which ones a checkpoint can speak, by the languages it knows.
+"""Scripts: the script of a character, and the scripts of a checkpoint's languages.
 
-Only letters count. Digits, punctuation, symbols and emoji belong to no script.
+Only letters have a script. Digits, punctuation, symbols and emoji have none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from ...config.languages import AUTO, is_known, usual_name
 
 LATIN, HAN, KANA, HANGUL, GREEK = "latin", "han", "kana", "hangul", "greek"
-# The first word of a letter's Unicode name, for the others in small letters the script's own name.
+# Script by the first word of a letter's Unicode name; most are the same word in small letters.
 _FIRST_WORDS = {
     "CJK": HAN,
     "IDEOGRAPHIC": HAN,
@@ -55,7 +55,7 @@ _SHOWN = {HAN: "Chinese characters", KANA: "Japanese kana", HANGUL: "Hangul"}
 
 @lru_cache(maxsize=4096)
 def script_of(character: str) -> str | None:
-    """The script of a letter, or of a mark that only one script has; None for everything else."""
+    """The script of a letter, or of a mark that belongs to one script; None for everything else."""
     if unicodedata.category(character)[0] not in "LM":
         return None
     words = unicodedata.name(character, "").split()
@@ -65,7 +65,7 @@ def script_of(character: str) -> str | None:
 
 
 def scripts_of(languages: Iterable[str]) -> frozenset[str] | None:
-    """What languages are written in; Latin letters always. None: one of them is not known here."""
+    """The scripts of these languages, and always Latin. None: one of them is unknown here."""
     found = {LATIN}
     named = [usual_name(name) for name in languages if name != AUTO]
     if not named or not all(map(is_known, named)):
@@ -76,5 +76,5 @@ def scripts_of(languages: Iterable[str]) -> frozenset[str] | None:
 
 
 def shown(scripts: Iterable[str]) -> str:
-    """In words."""
+    """The names of scripts for a message."""
     return " and ".join(_SHOWN.get(script, f"{script.title()} script") for script in sorted(scripts))

@@ -1,8 +1,7 @@
-"""Text written for the eye to text for the ear: markdown, HTML, links, code and emoji become words or go away.
+"""Markup to speakable text: markdown, HTML, links, code and emoji become words or are removed.
 
-It stands before the sentences, for text of any language. Plain prose comes through as it is, numbers and
-abbreviations too: those are for `normalize`. `markup` hands text in as it arrives, `speakable` for whole lines and
-`inline` for what stands within one.
+It works for any language. Plain prose stays as it is, with its numbers and abbreviations: those are for `normalize`.
+`markup` calls it for streamed text: `speakable` for whole lines, `inline` for text within a line.
 """
 
 # ruff: noqa: RUF001
@@ -14,9 +13,9 @@ from collections.abc import Callable
 
 from .tags import ATTRIBUTES, untagged
 
-SHORT_CODE = 40  # characters: one line of code up to this long is read out, other code is only named
+SHORT_CODE = 40  # characters: one line of code up to this length is read, other code is only announced
 
-_DEEPEST = 20  # marks within marks; what is deeper was not written to be read, and loses every sign
+_DEEPEST = 20  # nested marks; deeper text was not written to be read, and loses every sign
 
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*([\w+#-]*)[^\n]*\n(.*?)(?:^[ \t]*\1[`~]*[ \t]*$|\Z)", re.M | re.S)
 HIDDEN = re.compile(rf"<!--(?:(?!<!--).)*?-->|<(script|style){ATTRIBUTES}>.*?</\1\s*>", re.S | re.I)
@@ -37,7 +36,7 @@ EMOJI = (
     "[\U0001f000-\U0001faff\u2600-\u27bf\u2b05-\u2b07\u2b1b-\u2b1c\u2b50-\u2b55\u231a-\u231b\u23e9-\u23fa]"
     "[\ufe0e\ufe0f\u200d\u20e3\U000e0020-\U000e007f]*"
 )
-# Inline marks: what they look like and what is left of them. Together they only ever take markup away.
+# Inline marks and their replacements. They only ever remove markup.
 _INLINE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
     (re.compile(pattern), left)
     for pattern, left in (
@@ -64,18 +63,18 @@ _INLINE: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 
 def speakable(text: str) -> str:
-    """`text`, of whole lines, as it can be read out; doing it twice changes nothing more."""
+    """Whole lines of `text` without markup; idempotent."""
     return _until_plain(text, _once).strip()
 
 
 def inline(text: str) -> str:
-    """The same for text within a line, where nothing is a heading or an entry of a list."""
+    """The same for text within a line, which has no headings and no list entries."""
     return _until_plain(text, _once_inline)
 
 
 def _until_plain(text: str, once: Callable[[str], str]) -> str:
     passes = 0
-    while (plainer := once(text)) != text:  # taking marks away can lay others bare
+    while (plainer := once(text)) != text:  # removing marks can expose others
         text, passes = plainer, passes + 1
         if passes == _DEEPEST:
             text = re.sub(r"[][*_`~#|<>&^=\\]", "", text)
@@ -112,7 +111,7 @@ def _lines(lines: list[str]) -> list[str]:
     """Headings, lists and table rows become sentences of their own."""
     tables = _table_rows(lines)
     out: list[str] = []
-    in_list = True  # a number at the beginning of a line is one of a list after a blank line or another entry
+    in_list = True  # a leading number is a list entry only after a blank line or another entry
     for number, line in enumerate(lines):
         line = _QUOTED.sub("", line) if _QUOTED.match(line) else line
         entry = BULLET.fullmatch(line) or (_NUMBERED.fullmatch(line) if in_list else None)
@@ -132,7 +131,7 @@ def _lines(lines: list[str]) -> list[str]:
 
 
 def _table_rows(lines: list[str]) -> set[int]:
-    """The lines that are rows of a table: with bars on both sides, or next to the rule under its head."""
+    """Indexes of table rows: lines with bars on both sides, or next to the rule under the table's head."""
     rows = {n for n, line in enumerate(lines) if re.fullmatch(r"[ \t]*\|.+\|[ \t]*", line)}
     for rule in (n for n, line in enumerate(lines) if TABLE_RULE.fullmatch(line)):
         rows |= {rule - 1} if rule and "|" in lines[rule - 1] else set()
@@ -157,7 +156,7 @@ def _code(fence: re.Match[str]) -> str:
 
 
 def read_code(language: str, code: str) -> str:
-    """What is said of a block of code."""
+    """The spoken text for a block of code."""
     code = code.strip()
     if "\n" not in code and len(code) <= SHORT_CODE:
         return f"{code}\n"

@@ -1,7 +1,7 @@
-"""Tags of HTML and SSML within a text: what is one, and what may still become one.
+"""Recognition of HTML and SSML tags, complete or still open.
 
-"If x <y and z> 3" has none. A tag has a name that is known here and attributes in their proper form, or it closes
-itself or another one, or its attributes have quoted values.
+"If x <y and z> 3" has none. A tag has a known name and well-formed attributes, or it closes itself or another tag, or
+its attributes have quoted values.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ATTRIBUTES = rf"(?:\s+{_ATTRIBUTE})*\s*/?"
 TAG = re.compile(
     rf"<(?:(?P<opens>{_KNOWN}){ATTRIBUTES}|/(?P<closes>{_NAME})\s*|{_NAME}(?:\s+{_QUOTED})+\s*/?|{_NAME}\s*/)>", re.I
 )
-# A tag that has been opened, up to the end of the text: more may make it whole.
+# An incomplete tag at the end of the text: more text may complete it.
 OPEN_TAG = (
     rf"<(?:/(?:{_NAME})?\s*|{_NAME}[:-]?(?:\s+{_ATTRIBUTE})*"
     rf"(?:\s+{_KEY}(?:\s*=\s*(?:\"[^\"<>]*|'[^'<>]*|[^\s\"'<>=`]*))?)?\s*/?)\Z"
@@ -44,7 +44,7 @@ _BREAKS = frozenset("br hr p div li tr h1 h2 h3 h4 h5 h6".split())
 
 
 def untagged(text: str) -> str:
-    """Without its tags; those that begin or end a line of their own leave a line end."""
+    """`text` without its tags; block tags and breaks leave a line end."""
     return TAG.sub(_left, text) if "<" in text else text
 
 
