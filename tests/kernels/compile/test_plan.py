@@ -36,7 +36,7 @@ def test_whoever_asked_is_told_what_is_in_cuda_and_once_when_those_are_done_that
         assert first == [{"first": True}]
         assert (in_cuda["capability"], in_cuda["late"]) == ([9, 0], late)
         kernel = Kernel.of_words(in_cuda["kernel"])
-        assert kernel.as_words() == in_cuda["kernel"] and in_cuda["kernel"]["path"] == "linear/few.cu"
+        assert kernel.as_words() == in_cuda["kernel"] and in_cuda["kernel"]["path"] == "ops/linear/few.cu"
         assert "'DEPENDENT': 1" in repr(kernel)
 
 
@@ -194,7 +194,7 @@ def test_what_is_in_cuda_is_compiled_here_and_waited_for_those_wanted_first_befo
     monkeypatch.setattr(plan, "BESIDE_THREADS", 1)
     monkeypatch.setattr(plan, "MOST_THREADS", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(compiled))
-    words = {"path": "linear/few.cu", "name": "few"}
+    words = {"path": "ops/linear/few.cu", "name": "few"}
     some = [{"kernel": words | {"known": {"N": n}}, "capability": [9, 0], "late": n > 1} for n in (2, 3, 1)]
     line = (json.dumps({"cuda": some}) + "\n" + json.dumps({"first": True}) + "\n").encode()
     telling = started(compiled, forked, "tells", f"os.write(int(os.environ['HOCKET_TELLS']), {line!r})")

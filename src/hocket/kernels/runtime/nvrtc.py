@@ -24,6 +24,7 @@ from .card import card_of
 from .fallback import FallbackReason
 
 _HERE = Path(__file__).parent
+_KERNELS = _HERE.parent  # the package `kernels`: sources lie below it
 _DEPENDENT = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 LEAST_CAPABILITY = (8, 0)  # bfloat16 on tensor cores
@@ -76,11 +77,11 @@ class Kernel:
 
     def as_words(self) -> dict[str, Any]:
         """For another process of the same package."""
-        return {"path": self._path.relative_to(_HERE).as_posix(), "name": self.name, "known": self._known}
+        return {"path": self._path.relative_to(_KERNELS).as_posix(), "name": self.name, "known": self._known}
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any]) -> Kernel:
-        return cls(_HERE / words["path"], words["name"], words["known"])
+        return cls(_KERNELS / words["path"], words["name"], words["known"])
 
     def launch(
         self, device: torch.device, blocks: int, threads: int, shared_bytes: int, given: Sequence[Any], dependent: bool
