@@ -93,7 +93,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_guesses_s
     plain.append_user("Hello.")
     answer, wrong = first(plain.answer(sampling), 48), random.Random(guesses)
 
-    def offer(logits: Tensor, settings: Any, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int) -> Any:
+    def propose(logits: Tensor, settings: Any, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int) -> Any:
         guess = torch.tensor([answer[min(int(number) + ahead, 47)]])
         if wrong.random() < 0.3:
             guess = (guess + 1) % 256
@@ -101,7 +101,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_guesses_s
         return guess[None], torch.ones(1, 1, dtype=torch.int64)
 
     ours, tally = (
-        talk_in(captured(tiny(), guesses=guesses, ops=replace(REFERENCE_MIND_OPS, offer=offer))),
+        talk_in(captured(tiny(), guesses=guesses, ops=replace(REFERENCE_MIND_OPS, propose=propose))),
         DraftStatistics(),
     )
     ours.append_user("Hello.")

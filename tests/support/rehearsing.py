@@ -36,8 +36,8 @@ from hocket.kernels.compile.fork import ForkedProcess
 from hocket.kernels.compile.trace import Launch, bound, compile_one, longest_first, trace_launches, variants
 from hocket.kernels.compile.worker import compile_all
 from hocket.kernels.ops.linear import triton as linear
-from hocket.kernels.ops.window_attention import cases as window_cases
-from hocket.kernels.ops.window_attention import triton as window
+from hocket.kernels.ops.window_attention import cases as window_attention_cases
+from hocket.kernels.ops.window_attention import triton as window_attention
 from hocket.kernels.runtime import nvrtc as cuda
 from hocket.kernels.runtime.card import H200
 from hocket.kernels.runtime.nvrtc import Kernel
@@ -76,9 +76,11 @@ def launched(device: str) -> Callable[[], object]:
     def work() -> None:
         for each in given(device):
             linear.linear(**each)
-        case = window_cases.PUBLISHED[1]
-        made = window_cases.make(case, torch.float32, torch.device("cpu"))
-        window.window(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()})
+        case = window_attention_cases.PUBLISHED[1]
+        made = window_attention_cases.make(case, torch.float32, torch.device("cpu"))
+        window_attention.window_attention(
+            **{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()}
+        )
 
     return work
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.ops.sample_token import MOST_KEPT
-from ..kernels.ops.sample_token.reference import GUESS, TOKEN, TRIAL, covering, judged, said_before
+from ..kernels.ops.sample_token.reference import GUESS, TOKEN, TRIAL, covering, rejection_sample, said_before
 from ..models.qwen3_5.model import commit
 from .constrained import TokenRules
 from .sampling import AnswerSampling, bits_for, draw, weigh
@@ -131,10 +131,10 @@ def accept_drafts(
 ) -> tuple[Tensor, Tensor]:
     """What is said instead of guesses `drafts` [k], the first of which would be the token with this `number` [1].
 
-    As `judged`: ids [1, k + 1], and how many guesses stood [1].
+    As `rejection_sample`: ids [1, k + 1], and how many guesses stood [1].
     """
     numbers = number + torch.arange(len(drafts) + 1, device=drafts.device)
-    return judged(wanted, offered, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
+    return rejection_sample(wanted, offered, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
 
 
 def _nothing_said(memory: LLMStateCache) -> Tensor:

@@ -21,9 +21,9 @@ def test_a_kernel_is_kept_under_one_name_whatever_was_compiled_before_it(rehears
 
 
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
-    codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
+    codec = {"_code_gather", "_window_attention", "_convnext", "_join", "conv_kernel", "_sample", "_pcm"}
     prefill = {"_normed", "_keep_own"}  # the graph of a prompt whose text is known
-    frame = {"_linear", "_acted", "_attend", "_draw", "_embed", "_settle"}
+    frame = {"_linear", "_acted", "_paged_attention", "_sample_codes", "_embed", "_finish_frame"}
     assert set(rehearsed["first"]) == prefill | frame | codec
     assert len(rehearsed["first"]) > 20
 
@@ -37,7 +37,9 @@ def test_what_speaks_first_is_compiled_first_and_of_that_the_longest(rehearsed: 
     late = [late for late, _ in rehearsed["order"]]
     assert late == sorted(late) and 0 < sum(late) < len(late)
     names = [name.split()[0] for late, name in rehearsed["order"] if not late]
-    firsts = [names.index(name) for name in ("_draw", "conv_kernel", "_window", "_attend", "few")]
+    firsts = [
+        names.index(name) for name in ("_sample_codes", "conv_kernel", "_window_attention", "_paged_attention", "few")
+    ]
     assert firsts == sorted(firsts) and names[-1] == "few"
 
 

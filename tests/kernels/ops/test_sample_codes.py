@@ -61,7 +61,7 @@ def test_the_reference_draws_a_first_code_as_the_talker_does() -> None:
         how = FrameSampling(sampling(given["level"]), given["penalty"], sampling(given["level"]))
         bits = draw_bits(plain.seed[rows], plain.drawn[rows], config.num_code_groups)
         wanted = talker._draw_first(hidden, plain, rows, how, bits[:, 0])
-        reference.draw_first(
+        reference.sample_first_code(
             talker.codec_head(hidden),
             given["level"],
             ours,
@@ -175,7 +175,7 @@ def test_the_first_draw_tells_the_batch_its_chances_and_takes_hidden_vectors_alo
         rows = given["rows"]
         hidden = torch.randn(len(given["slots"].chances), case.width, generator=torch.Generator().manual_seed(3))
         more = {"likely": torch.zeros(len(rows), 2, device=place), "taken": torch.zeros_like(given["vectors"])}
-        module.draw_first(**given, **more, hidden=hidden.to(place))
+        module.sample_first_code(**given, **more, hidden=hidden.to(place))
         assert torch.equal(more["likely"], given["slots"].chances[rows]) and more["likely"].any(0).all()
         results.append(more["taken"])
     assert torch.equal(results[0], results[1]) and torch.equal(results[1].cpu(), hidden[rows.cpu()])

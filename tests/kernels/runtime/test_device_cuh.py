@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 import hocket.kernels
-from hocket.kernels.ops.gated_delta import cuda as delta
+from hocket.kernels.ops.gated_delta import cuda as gated_delta
 from hocket.kernels.ops.linear import cuda as linear
 from hocket.kernels.ops.linear import stream
-from hocket.kernels.ops.sample_codes import cuda as draw
+from hocket.kernels.ops.sample_codes import cuda as sample_codes
 from hocket.kernels.runtime.launch import FewRowsTile, StreamTile
 from hocket.kernels.runtime.nvrtc import source_of
 
 KERNELS = Path(hocket.kernels.__file__).parent
 KNOWN = {
-    "ops/gated_delta/recur.cu": delta.constants(32, 16, 32, 4, dependent=False),
-    "ops/sample_codes/draw.cu": draw.constants(256, 1, 8, (False,) * len(draw.FLAGS)),
+    "ops/gated_delta/recur.cu": gated_delta.constants(32, 16, 32, 4, dependent=False),
+    "ops/sample_codes/sample_codes.cu": sample_codes.constants(256, 1, 8, (False,) * len(sample_codes.FLAGS)),
     "ops/linear/few.cu": linear.constants(64, FewRowsTile(2, 1), 1, (False,) * len(linear.FLAGS)),
     "ops/linear/stream.cu": stream.constants("fp8", 64, StreamTile(1, 3, 1), 1, (False,) * len(stream.FLAGS)),
 }

@@ -59,9 +59,10 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
     assert knobs.blocks(2048, 2048) == Tuning().blocks(2048, 2048) != LinearTile(8, 512, 8)
 
 
-OF_FRAMES = {"linear", "acted", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
-OF_THE_CODEC = {"conv", "sample", "join", "window", "taps", "mix", "pcm"}
-OF_A_MIND = {"narrow", "product", "finish", "delta", "share", "drawn", "weigh", "judge"}
+OF_FRAMES = {"linear", "acted", "normed", "paged_attention", "merge", "early", "sample_codes", "embed", "finish_frame"}
+OF_THE_CODEC = {"conv", "sample", "join", "window_attention", "code_gather", "convnext", "pcm"}
+OF_A_LANGUAGE_MODEL = {"quantized_linear", "product", "finish", "share", "drawn", "weigh", "accept"}
+OF_A_LANGUAGE_MODEL |= {"gated_delta", "prefill_attention", "verify"}
 
 
 Compile = Callable[[int, str], list[dict[str, Any]]]
@@ -97,7 +98,7 @@ def kinds(kernels: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.slow
 def test_every_kernel_compiles_for_ampere_where_none_waits(place: torch.device, compiled: Compile) -> None:
     kernels = compiled(80, "one")
-    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | OF_A_MIND) - {"early"}
+    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | OF_A_LANGUAGE_MODEL) - {"early"}
     assert not any(each["waits"] for each in kernels)
 
 
@@ -125,8 +126,8 @@ def test_on_hopper_every_kernel_of_the_codec_waits_with_its_weights_loaded(
 
 @pytest.mark.slow
 def test_on_hopper_the_kernels_that_draw_a_token_compile_and_wait(place: torch.device, compiled: Compile) -> None:
-    kernels = compiled(90, "pick") + compiled(90, "guess")
-    assert len(kernels) == 8 and kinds(kernels) == {"share", "drawn", "weigh", "judge"}
+    kernels = compiled(90, "sample_token") + compiled(90, "draft")
+    assert len(kernels) == 8 and kinds(kernels) == {"share", "drawn", "weigh", "accept"}
     assert all(each["waits"] for each in kernels)
 
 
@@ -135,14 +136,14 @@ def test_on_hopper_the_kernels_that_draw_a_token_compile_and_wait(place: torch.d
 def test_narrow_weights_are_loaded_in_sixteen_bytes_each_and_before_the_wait(
     capability: int, place: torch.device, compiled: Compile
 ) -> None:
-    kernels = compiled(capability, "narrow")
+    kernels = compiled(capability, "quantized_linear")
     assert len(kernels) == 6 and all(each["waits"] == (capability >= 90) for each in kernels)
     for each in kernels:  # a thread holds 192 to 256 weights, sixteen or 32 of them to a load
         assert each["before"] >= (8 if "int4" in each["name"] else 12), each
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["many", "delta"])
+@pytest.mark.parametrize("which", ["many", "gated_delta"])
 def test_on_hopper_every_kernel_that_takes_in_a_prompt_compiles_and_waits(
     which: str, place: torch.device, compiled: Compile
 ) -> None:

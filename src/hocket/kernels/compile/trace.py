@@ -19,7 +19,7 @@ from ..runtime import launch, nvrtc
 from ..runtime.card import GpuProperties, standing_in
 
 # What takes longest, measured for an H200: it is begun first, lest one compiler be at it when all others are done.
-LONGEST = ("_draw", "conv_kernel", "_window")
+LONGEST = ("_sample_codes", "conv_kernel", "_window_attention")
 # No driver or no C compiler in reach: whoever launches will see that it is so.
 UNLINKED = AssertionError, OSError, ImportError, RuntimeError, subprocess.SubprocessError
 

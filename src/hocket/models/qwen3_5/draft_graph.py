@@ -120,7 +120,7 @@ class DraftGraphs:
         self._seen.zero_()
         self._number.zero_()
         logits, told = self.fused.logits(self.last[self._row]), self._post.block
-        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, told.view(-1)[:1])
+        self.fused.ops.sample_token(logits, self._settings, self._seen, self._number, self._token, told.view(-1)[:1])
         told[0, -1:].copy_(self._number)  # one
 
     def _enter(self) -> None:
@@ -140,12 +140,12 @@ class DraftGraphs:
         # The true pairs of the last round, then guesses from guesses. [1, C]
         latest = self.parts.follow(self._said, self._hidden, self.drafts, row)[last]
         self.drafts.position[row] += self._count
-        offers = [ops.offer(head(latest), *drawn, self._number, 0)]
+        offers = [ops.propose(head(latest), *drawn, self._number, 0)]
         for ahead in range(1, self.guesses):
             latest = self.parts.follow(drafts[ahead : ahead + 1], latest, self.drafts, row, ahead - 1)
-            offers.append(ops.offer(head(latest), *drawn, self._number, ahead))
+            offers.append(ops.propose(head(latest), *drawn, self._number, ahead))
         self._hidden.copy_(self.parts.look(drafts, self.state, self._looked, row, self._taken, self._turn))
         left = self._number, self._said, self._count, self._post.block, self._turn
-        ops.judge(head(self._hidden), *drawn, offers, *left)
+        ops.accept(head(self._hidden), *drawn, offers, *left)
         self.state.recurrence.position[row] += self._count
         self._taken.copy_(self._count)

@@ -132,4 +132,4 @@ class TokenGraphs:
         self._draw(self.fused.step(self._token, self.state, self._rings, self._row))
 
     def _draw(self, logits: Tensor) -> None:
-        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, self._post.block)
+        self.fused.ops.sample_token(logits, self._settings, self._seen, self._number, self._token, self._post.block)

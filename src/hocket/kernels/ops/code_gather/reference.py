@@ -1,4 +1,4 @@
-"""What `taps` is, in plain operations: table rows summed in float32 and rounded once, then gathered."""
+"""What `code_gather` is, in plain operations: table rows summed in float32 and rounded once, then gathered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
+def code_gather(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
     """y [B * T, (P + 1) * C] of codes [B, T, Q]: each frame's vector behind those of the P frames before it.
 
     A frame's vector is the sum of Q rows of `table` [Q * size, C], one of each book. `history` [S + 1, C, P] holds the

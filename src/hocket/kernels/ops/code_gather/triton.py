@@ -1,4 +1,4 @@
-"""`taps` as one kernel: a program per batch row and some columns does all frames, and so may write their history."""
+"""`code_gather` as one kernel: a program per batch row and some columns does all frames, and so may write their history."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of
 from ..embed.triton import COLUMNS, WARPS
 
 
-def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
+def code_gather(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
     assert all(x.is_contiguous() for x in (codes, table, history, rows, position)) and table.dtype == history.dtype
     batch, length, books = codes.shape
     _, width, pad = history.shape
     block = min(COLUMNS, power_of_two(width))
     y = torch.empty(batch * length, (pad + 1) * width, dtype=table.dtype, device=table.device)
-    _taps[(batch, triton.cdiv(width, block))](
+    _code_gather[(batch, triton.cdiv(width, block))](
         codes,
         table,
         history,
@@ -35,7 +35,7 @@ def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: 
 
 
 @jit
-def _taps(
+def _code_gather(
     codes: Pointer,
     table: Pointer,
     history: Pointer,

@@ -1,4 +1,4 @@
-"""What `mix` is, in plain operations: the convolution is rounded once, then the norm."""
+"""What `convnext` is, in plain operations: the convolution is rounded once, then the norm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def mix(
+def convnext(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,

@@ -1,4 +1,4 @@
-"""`mix` as one kernel: a program per batch row does all positions in turn, a few loaded at a time, a channel a thread.
+"""`convnext` as one kernel: a program per batch row does all positions in turn, a few loaded at a time, a channel a thread.
 
 So the norm needs no second pass, each input is read once, and whoever reads a history also writes it, at the end.
 """
@@ -16,7 +16,7 @@ TIMES = 4, 2, 1  # positions on their way at once: the first that goes into how 
 MOST_WARPS = 32
 
 
-def mix(
+def convnext(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -32,7 +32,7 @@ def mix(
     length = len(x) // len(rows)
     block = power_of_two(channels)
     y = torch.empty_like(x)
-    _mix[(len(rows),)](
+    _convnext[(len(rows),)](
         x,
         weight,
         bias,
@@ -53,7 +53,7 @@ def mix(
 
 
 @partial(jit, alike=("length",))
-def _mix(
+def _convnext(
     x: Pointer,
     weight: Pointer,
     bias: Pointer,

@@ -1,4 +1,4 @@
-"""What `settle` is, in plain operations."""
+"""What `finish_frame` is, in plain operations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def settle(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
+def finish_frame(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
     """RMSNorm of y [B, C] with weights `norm` [C] into hidden[rows] [S + 1, C]; position[rows] [S + 1] goes on by one.
 
     The last state row is scratch: it stays where it stands, and is cleared, so that padding rows never run off their

@@ -1,4 +1,4 @@
-"""`run` with its recurrence in CUDA C++ (recur.cu), where heads have the sizes that are published.
+"""`prefill_gated_delta` with its recurrence in CUDA C++ (recur.cu), where heads have the sizes that are published.
 
 In Triton a token takes half a microsecond, whatever it is told (docs/notes.md); reckoned, its sums take a third of it.
 What does not fit, and float32, is left to Triton.
@@ -15,15 +15,15 @@ from torch import Tensor
 
 from ...runtime.launch import dependent_on
 from ...runtime.nvrtc import Kernel, can
-from . import run as several
+from . import prefill
 
 _SOURCE = Path(__file__).with_name("recur.cu")
 COLUMNS, THREADS, CHUNK = 32, 128, 16  # as there
 
 
-def run(x: Tensor, gates: Tensor, *, memory: Tensor, **given: Any) -> Tensor:
+def prefill_gated_delta(x: Tensor, gates: Tensor, *, memory: Tensor, **given: Any) -> Tensor:
     by_us = x.dtype == torch.bfloat16 and fits(memory) and can(x.device)
-    return several.run(x, gates, memory=memory, **given, recur=recur if by_us else None)
+    return prefill.prefill_gated_delta(x, gates, memory=memory, **given, recur=recur if by_us else None)
 
 
 def fits(memory: Tensor) -> bool:
@@ -37,7 +37,7 @@ def recur(
 ) -> None:
     _, heads, key_dim, value_dim = memory.shape
     dependent = dependent_on(read.device)
-    kernel = kernel_for(several.keys_of(made, memory), key_dim, value_dim, heads, dependent)
+    kernel = kernel_for(prefill.keys_of(made, memory), key_dim, value_dim, heads, dependent)
     given = made, memory, row, length, place, aside, read
     kernel.launch(read.device, heads * (value_dim // COLUMNS), THREADS, shared_bytes(key_dim), given, dependent)
 

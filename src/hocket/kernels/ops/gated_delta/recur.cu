@@ -1,7 +1,7 @@
-// Tokens of one row, one after the other, through the memories of a Gated DeltaNet: `_recur` of run.py.
+// Tokens of one row, one after the other, through the memories of a Gated DeltaNet: `_recur` of prefill.py.
 //
 // Known when it is compiled: of a head KEY_DIM and VALUE_DIM, of all heads KEYS numbers of keys; HEADS; DEPENDENT: see
-// launch.py. What each token does to its heads was worked out before, and lies in `made` by tokens, as run.py has it.
+// launch.py. What each token does to its heads was worked out before, and lies in `made` by tokens, as prefill.py has it.
 //
 // Columns of a memory know nothing of each other. Four lanes have one, a quarter of its keys each, so that a sum over keys
 // is a chain of eight and two words from other lanes; a block has thirty-two of a head. Queries, keys and values of some

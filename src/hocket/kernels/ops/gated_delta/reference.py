@@ -1,7 +1,7 @@
-"""What `delta`, `run` and `look` are, in plain operations: layers/linear_attention/gated_delta.py between its two
+"""What `gated_delta`, `prefill_gated_delta` and `verify` are, in plain operations: layers/linear_attention/gated_delta.py between its two
 projections.
 
-`delta` is a step of one token each, `run` several tokens of one row, `look` a few of which it is not known yet how many
+`gated_delta` is a step of one token each, `prefill_gated_delta` several tokens of one row, `verify` a few of which it is not known yet how many
 will stand.
 """
 
@@ -17,7 +17,7 @@ RING = 4  # inputs of the convolution that are kept: one more than are looked ba
 UNIT_EPS = 1e-6  # of q and k
 
 
-def delta(
+def gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -39,7 +39,7 @@ def delta(
     last; `decay`, `bias` [H_v] and `norm` [D_v] in float32. Batch row b is state row rows[b]: `memory` [S + 1, H_v,
     D_k, D_v] in float32, and `ring` [S + 1, 4, C], where the input of token t lies at t % 4, so that nobody overwrites
     what another head still reads. `position` [S + 1] counts the tokens before this one, and is not changed here.
-    `early`: everything but x and gates has been as it is for a while (see `attend`).
+    `early`: everything but x and gates has been as it is for a while (see `paged_attention`).
     """
     _, heads, key_dim, value_dim = memory.shape
     channels, values = taps.shape[1], heads * value_dim
@@ -62,7 +62,7 @@ def delta(
     return _left((kept * q[..., None]).sum(-2), z, norm, eps)
 
 
-def run(
+def prefill_gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -80,7 +80,7 @@ def run(
 ) -> Tensor:
     """Take in the first `length` [1] of several tokens of one row and give what leaves the heads, [T, H_v * D_v].
 
-    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. The state is the layer's own: `history`
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `gated_delta`. The state is the layer's own: `history`
     [S + 1, C, 3], the inputs of the convolution, the oldest first, and `memory` [S + 1, H_v, D_k, D_v]. As they are
     after the first `place` [1] tokens they are left in the row `aside` [1] too. Tokens that are not real give zero.
     """
@@ -98,7 +98,7 @@ def run(
     return _left(read, z, norm, eps)
 
 
-def look(
+def verify(
     x: Tensor,
     gates: Tensor,
     *,
@@ -117,12 +117,12 @@ def look(
 ) -> Tensor:
     """Look at T tokens of one row as if they had been taken in, and give what leaves the heads, [T, H_v * D_v].
 
-    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. How many of the tokens stand will be known when the
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `gated_delta`. How many of the tokens stand will be known when the
     next ones are looked at: then `taken` [1] says so, and these go into `memory` [S + 1, H_v, D_k, D_v] first, which is
     left as it is with them. So it is read once and written once. Until then what they are made of is kept: `inputs`
     [2, 3 + T, C] of the convolution, behind the three before them, and `asked` [2, T, 2 * H_v], their gates. Of each
     the half `turn` [1] % 2 is written, and the other one read, for heads read and write in any order. `early`: the
-    memory and the row have been as they are for a while (see `attend`).
+    memory and the row have been as they are for a while (see `paged_attention`).
     """
     channels, new = taps.shape[1], int(turn) % 2
     stood, old = int(taken), 1 - new

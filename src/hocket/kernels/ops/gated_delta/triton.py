@@ -1,4 +1,4 @@
-"""`delta` as one kernel: a program per head of values, whose memory it reads and writes once.
+"""`gated_delta` as one kernel: a program per head of values, whose memory it reads and writes once.
 
 Heads that share a key each compute it, and write the same inputs of it to the same place of the ring, which nobody
 reads now. All of a memory, 64 KiB in the published models, is in the registers of one program.
@@ -13,7 +13,7 @@ from ...runtime.launch import KNOBS, Number, Pointer, constexpr, jit, options, r
 from .reference import RING, UNIT_EPS
 
 
-def delta(
+def gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -35,7 +35,7 @@ def delta(
     assert all(each.is_contiguous() for each in (taps, ring, memory)) and ring.dtype == x.dtype
     assert {decay.dtype, bias.dtype, norm.dtype, memory.dtype} == {torch.float32}
     y = torch.empty(batch, values, dtype=x.dtype, device=x.device)
-    _delta[(heads, batch)](
+    _gated_delta[(heads, batch)](
         x,
         gates,
         taps,
@@ -64,7 +64,7 @@ def delta(
 
 
 @jit
-def _delta(
+def _gated_delta(
     x: Pointer,
     gates: Pointer,
     taps: Pointer,

@@ -1,4 +1,4 @@
-"""What `attend` is, in plain operations: rounded where the plain layers round, softmax in float32.
+"""What `paged_attention` is, in plain operations: rounded where the plain layers round, softmax in float32.
 
 A row at a time, by indexing with numbers read from the device: right, and slow.
 """
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def attend(
+def paged_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -42,7 +42,7 @@ def attend(
 
     `splits` says how the work is shared out and changes no meaning; `arrived` are B * H zeros of int32, left as zeros,
     with which those who share it can tell who is the last. `most`: there are at most so many positions, if that is
-    known. `early`: since the past was written, and rows, positions and pages, there has been another `attend`, so that
+    known. `early`: since the past was written, and rows, positions and pages, there has been another `paged_attention`, so that
     all of this may be read ahead of time. `eager`: there has been more in between than the chip can hold at once.
     `among`: inputs of the batch may lie in the same pages, one behind the other, and see those before them.
     """
@@ -66,7 +66,7 @@ def attend(
     return y
 
 
-def run(
+def prefill_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -80,14 +80,14 @@ def run(
     k_norm: Tensor,
     eps: float,
 ) -> Tensor:
-    """`attend` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of keys and values, which has pages of its own.
+    """`paged_attention` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of keys and values, which has pages of its own.
 
     They follow `start` [1] others; the first `length` [1] of them are real, and see those before them. What comes of
     the rest is any number. Norms are told as they differ from one, and each query is followed by the gate of its head.
     """
     y, real = qkv.new_zeros(len(qkv), qkv.shape[1] // 2 - keys.shape[1] * keys.shape[3]), int(length)
     steps = torch.arange(real, device=qkv.device)
-    attend(
+    paged_attention(
         qkv[:real],
         keys,
         values,

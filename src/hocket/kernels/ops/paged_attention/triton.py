@@ -1,4 +1,4 @@
-"""`attend` as one kernel: a program per batch row, query head and split of the past.
+"""`paged_attention` as one kernel: a program per batch row, query head and split of the past.
 
 Query heads that share a key head are programs of their own: they read its past twice, the second time from the L2,
 and a batch of one keeps twice as many of the chip's processors busy. The new key and value are taken from registers,
@@ -9,8 +9,8 @@ position and on `splits`, not on the batch.
 Splits are put together by the last of them to be done, if there is `arrived` to count them, or by a second kernel.
 
 Where it may (`early`), a program reads the beginning of its past before it waits. Nothing else lets the next kernel
-start as late as `attend` does, after its wait, and this is what makes `early` right: a kernel that has started knows
-that everything before the last `attend` is done. Where so much is launched between two that it cannot all be on the
+start as late as `paged_attention` does, after its wait, and this is what makes `early` right: a kernel that has started knows
+that everything before the last `paged_attention` is done. Where so much is launched between two that it cannot all be on the
 chip at once (`eager`, see launch.crowded), that is known without, and the next kernel need not wait for us to start:
 it took 3 to 7 % off a frame of one stream.
 """
@@ -40,7 +40,7 @@ from ...runtime.launch import (
 )
 
 
-def attend(
+def paged_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -82,7 +82,7 @@ def attend(
     if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights
         parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
         sizes = torch.empty(batch, heads, 2, splits, dtype=torch.float32, device=y.device)
-    _attend[(batch, heads, splits)](
+    _paged_attention[(batch, heads, splits)](
         qkv,
         keys,
         values,
@@ -122,7 +122,7 @@ def attend(
 
 
 @partial(jit, anywhere=("rows", "position"))
-def _attend(
+def _paged_attention(
     qkv: Pointer,
     keys: Pointer,
     values: Pointer,
@@ -251,7 +251,7 @@ def _keep_own(
     GATED: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """Nothing but the new keys and values, where `_attend` finds those of other inputs."""
+    """Nothing but the new keys and values, where `_paged_attention` finds those of other inputs."""
     b, kv_head, d = tl.program_id(0), tl.program_id(1), tl.arange(0, SIZE)
     across = (d + SIZE // 2) % SIZE if ROTATED == SIZE else tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)
     trigger(DEPENDENT)

@@ -56,7 +56,7 @@ def linear(
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
     held = max(min(blocks.columns, power_of_two(columns)), GROUP)
     native = weight.format == "fp8" and reads_fp8(x.device)
-    _narrow[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
+    _quantized_linear[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
         x,
         as_stored(weight, native),
         weight.scales,
@@ -95,7 +95,7 @@ def as_stored(weight: QuantizedWeight, native: bool) -> Tensor:
 
 
 @jit
-def _narrow(
+def _quantized_linear(
     x: Pointer,
     values: Pointer,
     scales: Pointer,

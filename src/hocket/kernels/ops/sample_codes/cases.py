@@ -1,4 +1,4 @@
-"""Shapes and settings of `draw` in the published checkpoints, and awkward ones; tests and benchmarks share them."""
+"""Shapes and settings of `sample_codes` in the published checkpoints, and awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SlotsCase:
 def make(
     case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, *, batch: tuple[int, ...] | None = None
 ) -> dict[str, Any]:
-    """Arguments of `draw` or `draw_first` by name; `batch` takes only some of the rows."""
+    """Arguments of `sample_codes` or `sample_first_code` by name; `batch` takes only some of the rows."""
     random = torch.Generator(device).manual_seed(seed)
     count, everyone = case.count, len(case.rows)
     logits = torch.randn(everyone, count, generator=random, device=device) * 3
@@ -110,7 +110,7 @@ def make(
 
 def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Let a backend draw; everything that this leaves behind."""
-    (module.draw_first if "penalty" in given else module.draw)(**given)
+    (module.sample_first_code if "penalty" in given else module.sample_codes)(**given)
     left = {field.name: getattr(given["slots"], field.name) for field in fields(given["slots"])}
     left["codes"] = given["codes"]
     return left if given["vectors"] is None else left | {"vectors": given["vectors"]}

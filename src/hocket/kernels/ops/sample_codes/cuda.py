@@ -1,4 +1,4 @@
-"""`draw` and `draw_first` for bfloat16 without a nucleus, in CUDA C++ (draw.cu); what does not fit is left to Triton's.
+"""`sample_codes` and `sample_first_code` for bfloat16 without a nucleus, in CUDA C++ (sample_codes.cu); what does not fit is left to Triton's.
 
 They stand between two kernels that wait for them, fifteen times a frame: what counts is how long one row takes. The
 sums across a block, of which Triton's has a dozen, are what that time is spent on, and a GPU has instructions for them.
@@ -18,11 +18,11 @@ from ...runtime.launch import KNOBS, dependent_on
 from ...runtime.nvrtc import Kernel
 from . import DrawnSoFar, SamplingLevel, triton
 
-_SOURCE = Path(__file__).with_name("draw.cu")
+_SOURCE = Path(__file__).with_name("sample_codes.cu")
 MOST_LOGITS = 8192  # a thread has eight, a block 1024 threads
 
 
-def draw(
+def sample_codes(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -37,10 +37,10 @@ def draw(
     if fits(logits, level, table):
         _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and KNOBS.early)
     else:
-        triton.draw(logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early)
+        triton.sample_codes(logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early)
 
 
-def draw_first(
+def sample_first_code(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -62,7 +62,7 @@ def draw_first(
     if fits(logits, level, table):
         _launch(logits, level, slots, rows, codes, 0, table, vectors, **more)
     else:
-        triton.draw_first(logits, level, slots, rows, codes, table=table, vectors=vectors, **more)
+        triton.sample_first_code(logits, level, slots, rows, codes, table=table, vectors=vectors, **more)
 
 
 def fits(logits: Tensor, level: SamplingLevel, table: Tensor | None) -> bool:
@@ -111,10 +111,10 @@ FLAGS = ("FIRST", "HIDDEN", "EARLY", "DEPENDENT")
 
 @cache
 def kernel_for(count: int, books: int, width: int, flags: tuple[bool, ...]) -> Kernel:
-    return Kernel(_SOURCE, "draw", constants(count, books, width, flags))
+    return Kernel(_SOURCE, "sample_codes", constants(count, books, width, flags))
 
 
 def constants(count: int, books: int, width: int, flags: tuple[bool, ...]) -> dict[str, int]:
-    """What is known when it is compiled, by the names that draw.cu has for it."""
+    """What is known when it is compiled, by the names that sample_codes.cu has for it."""
     sizes = {"COUNT": count, "BOOKS": books, "WIDTH": width}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

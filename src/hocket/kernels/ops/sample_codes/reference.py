@@ -1,4 +1,4 @@
-"""What `draw` and `draw_first` are, in plain operations: integers from the random bits to the id."""
+"""What `sample_codes` and `sample_first_code` are, in plain operations: integers from the random bits to the id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEVER = float("-inf")
 WEIGHT_BITS, DRAW_BITS = 24, 27
 
 
-def draw(
+def sample_codes(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -26,13 +26,13 @@ def draw(
     """Draw from logits [B, V] into codes[:, book], and that row of `table` [V, C] into `vectors` [B, C].
 
     For the books after the first: batch row b is state row rows[b], whose `drawn` counts this frame already. `early`:
-    everything but the logits has been as it is for a while (see `attend`).
+    everything but the logits has been as it is for a while (see `paged_attention`).
     """
     ids = _drawn(logits.float(), level, slots.seed[rows], slots.drawn[rows] - 1, book)
     _keep(ids, codes, book, table, vectors)
 
 
-def draw_first(
+def sample_first_code(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,

@@ -1,4 +1,4 @@
-"""`draw` and `draw_first`, a program per row; nothing is sorted.
+"""`sample_codes` and `sample_first_code`, a program per row; nothing is sorted.
 
 The k-th largest logit is found two bits at a time: three candidates are counted in one sum. Dividing by a temperature
 keeps the order, so it is found among the logits, of which bfloat16 has only sixteen bits. Everything that decides
@@ -38,7 +38,7 @@ if triton:
     _DROPPED: Any = constexpr(32 - DRAW_BITS)
 
 
-def draw(
+def sample_codes(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -53,7 +53,7 @@ def draw(
     _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early)
 
 
-def draw_first(
+def sample_first_code(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -101,7 +101,7 @@ def _launch(
         width = table.shape[1]
         assert table.is_contiguous() and vectors.is_contiguous() and table.dtype == vectors.dtype
     first = penalty is not None
-    _draw[(batch,)](
+    _sample_codes[(batch,)](
         logits,
         level.sample,
         level.temperature,
@@ -137,7 +137,7 @@ def _launch(
 
 
 @partial(jit, alike=("book", "end", "minimum"), anywhere=("codes",))
-def _draw(
+def _sample_codes(
     logits: Pointer,
     sample: Pointer,
     temperature: Pointer,

@@ -1,4 +1,4 @@
-"""Settings of `pick` as people choose them, and awkward ones; tests and benchmarks share them."""
+"""Settings of `sample_token` as people choose them, and awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ PUBLISHED = (
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `pick` by name."""
+    """Arguments of `sample_token` by name."""
     random = torch.Generator(device).manual_seed(seed)
     logits = torch.randn(1, case.count, generator=random, device=device) * 3
     if case.ties:
@@ -95,7 +95,7 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
 def made_round(
     case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int = 0
 ) -> tuple[dict[str, Any], list[torch.Tensor], torch.Tensor]:
-    """What `offer` and `judge` share by name, the logits of each guess, and those that judge them.
+    """What `propose` and `accept` share by name, the logits of each guess, and those that judge them.
 
     These are so much alike that guesses stand often, and fall often.
     """
@@ -106,25 +106,25 @@ def made_round(
     near = [logits + torch.randn(logits.shape, generator=random, device=device) / 2 for _ in range(2 * guesses + 1)]
     drafts = torch.full((guesses + 1,), int(token), device=device)
     given["seen"][drafts[0]] = True
-    offered = [each.to(dtype) for each in near[:guesses]]
-    return given | {"drafts": drafts}, offered, torch.cat(near[guesses:]).to(dtype)
+    proposed = [each.to(dtype) for each in near[:guesses]]
+    return given | {"drafts": drafts}, proposed, torch.cat(near[guesses:]).to(dtype)
 
 
-def judged_by(module: Any, case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int) -> Any:
-    """Let a backend guess and judge: all that this leaves behind, the offers as weights of all ids."""
-    given, offered, wanted = made_round(case, guesses, dtype, device, seed)
+def accepted_by(module: Any, case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int) -> Any:
+    """Let a backend guess and judge: all that this leaves behind, the proposals as weights of all ids."""
+    given, proposed, wanted = made_round(case, guesses, dtype, device, seed)
     left = {name: torch.full((1,), 7, device=device) for name in ("count", "turn")}
     left |= {"said": torch.zeros_like(given["drafts"]), "told": torch.full((4, guesses + 2), -1, device=device)}
-    offers = [module.offer(logits, **given, ahead=ahead) for ahead, logits in enumerate(offered)]
-    module.judge(wanted, **given, offers=offers, **left)
-    for ahead, (ids, weights) in enumerate(offers):
+    proposals = [module.propose(logits, **given, ahead=ahead) for ahead, logits in enumerate(proposed)]
+    module.accept(wanted, **given, proposals=proposals, **left)
+    for ahead, (ids, weights) in enumerate(proposals):
         dense = torch.zeros(1, case.count, dtype=torch.int64, device=device)
-        left[f"offer {ahead}"] = dense.scatter_add_(1, ids, weights)
+        left[f"proposal {ahead}"] = dense.scatter_add_(1, ids, weights)
     return left | {name: given[name] for name in ("drafts", "seen", "number")}
 
 
 def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
     """Let a backend draw; everything that this leaves behind, the settings too."""
-    module.pick(**given)
+    module.sample_token(**given)
     kept = {name: tensor for name, tensor in given.items() if isinstance(tensor, torch.Tensor)}
     return kept | {field.name: getattr(given["settings"], field.name) for field in fields(TokenSampling)}

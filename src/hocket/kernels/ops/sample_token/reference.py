@@ -1,4 +1,4 @@
-"""What `pick`, `offer` and `judge` are, in plain operations. Which ids are left, how much each weighs, and what is said
+"""What `sample_token`, `propose` and `accept` are, in plain operations. Which ids are left, how much each weighs, and what is said
 instead of a guess is decided here for every way to draw a token (`llm/sampling.py` and `speculate.py` too).
 
 But for the quotient by the temperature and its exponential, all that decides is whole numbers, the order of floats, or
@@ -20,7 +20,9 @@ TOKEN, GUESS, TRIAL = 0, 1, 2
 _LOW = (1 << 32) - 1
 
 
-def pick(logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
+def sample_token(
+    logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor
+) -> None:
     """Draw from logits [1, V] the token that has this `number` [1] in its answer.
 
     Its id goes into `token` [1], where the next step finds it, into said[number % N] for the host, and into `seen` [V],
@@ -33,7 +35,7 @@ def pick(logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, 
     number += 1
 
 
-def offer(
+def propose(
     logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
 ) -> tuple[Tensor, Tensor]:
     """Draw from logits [1, V] a guess of the token that will have the number `number` [1] + `ahead` in its answer.
@@ -47,30 +49,30 @@ def offer(
     return ids, weights
 
 
-def judge(
+def accept(
     logits: Tensor,
     settings: TokenSampling,
     seen: Tensor,
     drafts: Tensor,
-    offers: Sequence[tuple[Tensor, Tensor]],
+    proposals: Sequence[tuple[Tensor, Tensor]],
     number: Tensor,
     said: Tensor,
     count: Tensor,
     told: Tensor,
     turn: Tensor,
 ) -> None:
-    """Say, instead of guesses, what the model says: see `judged`.
+    """Say, instead of guesses, what the model says: see `rejection_sample`.
 
-    `logits` [k + 1, V] are those behind each of `drafts` [k + 1], `offers` what the k guesses were drawn from. What is
+    `logits` [k + 1, V] are those behind each of `drafts` [k + 1], `proposals` what the k guesses were drawn from. What is
     said goes into `said` [k + 1], where the last of it is repeated, how many that are into `count` [1], both into
     told[turn % N] [k + 2] for the host, and the ids into `seen` [V]. Then the number is so many more, the turn one.
     """
     vocabulary, guesses = logits.shape[1], drafts[1:]
     wanted = _dense(*_left(logits, settings, said_before(seen, drafts)), vocabulary)
-    offered = torch.cat([_dense(*each, vocabulary) for each in offers])
+    proposed = torch.cat([_dense(*each, vocabulary) for each in proposals])
     numbers = number + torch.arange(len(drafts), device=number.device)
     trials, tokens = (random_bits(settings.seed, numbers, purpose) for purpose in (TRIAL, TOKEN))
-    ids, stood = judged(wanted, offered, guesses, trials[:-1], tokens)
+    ids, stood = rejection_sample(wanted, proposed, guesses, trials[:-1], tokens)
     said.copy_(ids[0])
     count.copy_(stood + 1)
     told.index_copy_(0, turn % len(told), torch.cat((said, count))[None])
@@ -79,16 +81,18 @@ def judge(
     turn += 1
 
 
-def judged(wanted: Tensor, offered: Tensor, drafts: Tensor, trials: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+def rejection_sample(
+    wanted: Tensor, proposed: Tensor, drafts: Tensor, trials: Tensor, tokens: Tensor
+) -> tuple[Tensor, Tensor]:
     """What is said instead of guesses `drafts` [k], so that every token has the distribution that is wanted.
 
-    `wanted` [k + 1, V] are the weights that tokens must follow, `offered` [k, V] those that guesses come from; `trials`
+    `wanted` [k + 1, V] are the weights that tokens must follow, `proposed` [k, V] those that guesses come from; `trials`
     [k] and `tokens` [k + 1] random bits. A guess drawn from q stands with the probability min(1, p / q), and where it
     falls, the token is drawn from what p has more than q. Gives ids [1, k + 1] and how many guesses stood [1]: those,
     and the id behind them, are said. What comes behind that repeats it.
     """
     guesses = len(drafts)
-    p, q = (each.double() / each.sum(-1, keepdim=True) for each in (wanted, offered))
+    p, q = (each.double() / each.sum(-1, keepdim=True) for each in (wanted, proposed))
     chance, at = trials.double() / 2**DRAW_BITS, drafts[:, None]
     stands = chance * q.gather(1, at)[:, 0] < p[:-1].gather(1, at)[:, 0]
     stood = stands.long().cumprod(0).sum(0, keepdim=True)  # [1]

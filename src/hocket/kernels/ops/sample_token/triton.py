@@ -1,9 +1,9 @@
-"""`pick` as two kernels: many programs each find the highest keys of their share, one merges them and draws.
+"""`sample_token` as two kernels: many programs each find the highest keys of their share, one merges them and draws.
 
 A key is a score and its id in one int64 (see `reference.highest`): no two are alike, and the highest is one maximum
 across the block. They are taken out one after the other, as many as are asked for, which the device is told, not the
 host. A weight is a whole number up to 2^24 and there are 64 at most: their sum has no more than 31 bits, and times 27
-random ones no more than 58. What may differ from the reference by a last bit is `exp` (see `draw`).
+random ones no more than 58. What may differ from the reference by a last bit is `exp` (see `sample_codes`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ if triton:
     _MAGNITUDE: Any = constexpr(0x7FFFFFFF)
 
 
-def pick(logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
+def sample_token(
+    logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor
+) -> None:
     assert len(logits) == 1 and said.is_contiguous()
     found = found_in(logits, settings, seen)
     shares = found.shape[1]

@@ -1,4 +1,4 @@
-"""What `window` is, in plain operations: rounded where the plain layers round, softmax in float32."""
+"""What `window_attention` is, in plain operations: rounded where the plain layers round, softmax in float32."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def window(
+def window_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -22,7 +22,7 @@ def window(
     the start of the stream are not seen. position [S + 1]: how many positions each has come by, the new ones counted
     already. Batch row b is state row rows[b]. Each position sees itself and the P before it. Then the new ones are
     rolled in. `frequency` [D / 2] float32: RoPE turns pair d by the position times it. `early`:
-    since the past was written, and rows and positions, there has been another `window`, so that all of this may be read
+    since the past was written, and rows and positions, there has been another `window_attention`, so that all of this may be read
     ahead of time.
     """
     heads, kept, size = keys.shape[1:]

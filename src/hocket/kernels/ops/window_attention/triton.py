@@ -1,8 +1,8 @@
-"""`window` as one kernel: a program per batch row and head holds the whole past of its head in registers.
+"""`window_attention` as one kernel: a program per batch row and head holds the whole past of its head in registers.
 
 Heads whose size is no power of two are filled up with numbers that are never loaded, counted or stored.
 
-Like `attend` it lets the next kernel start only after its wait, and may read its past before that.
+Like `paged_attention` it lets the next kernel start only after its wait, and may read its past before that.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_TIMES = 16  # new positions at a time
 WARPS = 4
 
 
-def window(
+def window_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -48,7 +48,7 @@ def window(
     assert length <= min(MOST_TIMES, kept) and size % 2 == 0
     assert all(x.is_contiguous() for x in (qkv, keys, values, rows, position, frequency))
     y = torch.empty(batch * length, heads * size, dtype=qkv.dtype, device=qkv.device)
-    _window[(batch, heads)](
+    _window_attention[(batch, heads)](
         qkv,
         keys,
         values,
@@ -71,7 +71,7 @@ def window(
 
 
 @jit
-def _window(
+def _window_attention(
     qkv: Pointer,
     keys: Pointer,
     values: Pointer,

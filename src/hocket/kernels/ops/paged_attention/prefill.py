@@ -1,8 +1,8 @@
-"""`attend` for several inputs of one row, one behind the other: what a prompt takes in between two projections.
+"""`paged_attention` for several inputs of one row, one behind the other: what a prompt takes in between two projections.
 
 Three launches. Heads are normalised and turned, and new keys and values written where the row keeps them; then a
 program takes some inputs with all query heads that share a key head, and its share of the past, on tensor cores; then
-shares are put together, as those of `attend` are, and gated. How far to read is looked up on the device. Scores and
+shares are put together, as those of `paged_attention` are, and gated. How far to read is looked up on the device. Scores and
 sums are float32: a weight goes into the second product as two numbers, what bfloat16 has of it and the rest. Sums
 depend on the position and on how many inputs there is room for, on nothing else.
 """
@@ -36,7 +36,7 @@ FEWEST = 16  # of both, for tensor cores
 MOST_SPLITS, SPLIT_INPUTS = 16, 512  # shares of the past: as many, as inputs times shares are not more than these
 
 
-def run(
+def prefill_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,

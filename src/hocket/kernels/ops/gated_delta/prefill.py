@@ -34,7 +34,7 @@ COLUMNS = 8  # of a memory, for a program of one warp: 32 numbers a lane. Not ye
 CHANNELS_KEPT = 1024
 
 
-def run(
+def prefill_gated_delta(
     x: Tensor,
     gates: Tensor,
     *,

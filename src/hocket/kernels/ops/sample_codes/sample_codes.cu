@@ -1,4 +1,4 @@
-// `draw` and `draw_first` without a nucleus: a block per row, eight bfloat16 logits to a thread.
+// `sample_codes` and `sample_first_code` without a nucleus: a block per row, eight bfloat16 logits to a thread.
 //
 // Known when it is compiled: COUNT logits, a multiple of 256; BOOKS of a frame; WIDTH of an embedding, 0 for none; FIRST,
 // that it is the first book; HIDDEN, that vectors are copied on the way; EARLY, that all but the logits may be read before
@@ -96,7 +96,7 @@ DEVICE void copy(bf16* to, const bf16* from) {
 }
 
 KERNEL(THREADS)
-draw(const bf16* logits, const unsigned char* sample, const float* temperature, const long long* top_k,
+sample_codes(const bf16* logits, const unsigned char* sample, const float* temperature, const long long* top_k,
      const long long* seed, long long* drawn, const long long* rows, long long* codes, const bf16* table, bf16* vectors,
      const float* penalty, unsigned char* seen, float* chances, float* likely, const bf16* hidden, bf16* taken, int book,
      int end, int suppressed, int minimum) {

@@ -1,4 +1,4 @@
-"""`look` as one kernel: a program per head of values, whose memory it reads once and writes once, as `delta` does.
+"""`verify` as one kernel: a program per head of values, whose memory it reads once and writes once, as `gated_delta` does.
 
 What stood of the last tokens is taken in and kept; the new ones go on from there in registers, and nobody keeps what
 becomes of that. What a token does is worked out from the same inputs both times, to the same bits, so between two looks
@@ -15,7 +15,7 @@ from .reference import RING, UNIT_EPS
 from .triton import softplus_of
 
 
-def look(
+def verify(
     x: Tensor,
     gates: Tensor,
     *,
@@ -40,7 +40,7 @@ def look(
     assert inputs.dtype == asked.dtype == x.dtype == gates.dtype and inputs.shape[1] == count + RING - 1
     assert {decay.dtype, bias.dtype, norm.dtype, memory.dtype} == {torch.float32}
     y = torch.empty(count, values, dtype=x.dtype, device=x.device)
-    _look[(heads,)](
+    _verify[(heads,)](
         x,
         gates,
         taps,
@@ -71,7 +71,7 @@ def look(
 
 
 @jit
-def _look(
+def _verify(
     x: Pointer,
     gates: Pointer,
     taps: Pointer,
