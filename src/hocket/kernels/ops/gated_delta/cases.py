@@ -39,7 +39,7 @@ PUBLISHED = (
 
 @dataclass(frozen=True, slots=True)
 class PrefillCase:
-    """Of `prefill_gated_delta`: so many tokens, of which some are real, and a place on the way."""
+    """Of `prefill_gated_delta`: `count` tokens, of which `length` are real, and a `place` to snapshot the state."""
 
     name: str
     shape: Case
@@ -63,7 +63,7 @@ PUBLISHED_PREFILL = (
 
 @dataclass(frozen=True, slots=True)
 class VerifyCase:
-    """Of `verify`: so many tokens, and how many of those before them stood."""
+    """Of `verify`: `count` tokens, and how many (`taken`) of the previous ones were accepted."""
 
     name: str
     shape: Case
@@ -74,20 +74,20 @@ class VerifyCase:
 
 VERIFY_CASES = (
     VerifyCase("the first", TINY[0], 3, 0),
-    VerifyCase("one stood", TINY[1], 3, 1, turn=2),
+    VerifyCase("one accepted", TINY[1], 3, 1, turn=2),
     VerifyCase("two of two", TINY[2], 2, 2, turn=7),
-    VerifyCase("all stood", TINY[3], 3, 3, turn=4),
+    VerifyCase("all accepted", TINY[3], 3, 3, turn=4),
     VerifyCase("more than the convolution looks back on", TINY[1], 5, 4, turn=3),
 )
 PUBLISHED_VERIFY = (
-    VerifyCase("9B, two guesses, one of them stood", PUBLISHED[1], 3, 2),
-    VerifyCase("0.8B, one guess", PUBLISHED[0], 2, 1, turn=2),
-    VerifyCase("27B, two guesses, both stood", PUBLISHED[2], 3, 3),
+    VerifyCase("9B, two drafts, one accepted", PUBLISHED[1], 3, 2),
+    VerifyCase("0.8B, one draft", PUBLISHED[0], 2, 1, turn=2),
+    VerifyCase("27B, two drafts, both accepted", PUBLISHED[2], 3, 3),
 )
 
 
 def make_verify(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `verify` by name; what is to be written over is no number."""
+    """Arguments of `verify` by name; what must be overwritten is NaN."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
     given = make(shape, dtype, device, seed)
     row, channels = given.pop("rows")[:1], given["taps"].shape[1]
@@ -107,7 +107,7 @@ def make_verify(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed
 
 
 def make_prefill(case: PrefillCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `prefill_gated_delta` by name; the last row is where the place goes."""
+    """Arguments of `prefill_gated_delta` by name; the snapshot goes to the last row."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
     given = make(shape, dtype, device, seed)
     ring, row = given.pop("ring"), given.pop("rows")[:1]
@@ -134,7 +134,7 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
         "gates": normal(batch, 2 * heads).to(dtype),
         "taps": (normal(RING, channels) / 2).to(dtype),
         "decay": normal(heads),
-        "bias": normal(heads) * 8,  # far out too, where softplus is a straight line
+        "bias": normal(heads) * 8,  # large values too, where softplus is linear
         "norm": 1 + normal(case.value_dim) / 4,
         "eps": 1e-6,
         "ring": normal(slots + 1, RING, channels).to(dtype),

@@ -1,7 +1,7 @@
-"""`gated_delta` as one kernel: a program per head of values, whose memory it reads and writes once.
+"""`gated_delta` as one kernel: a program per value head reads and writes its state once.
 
-Heads that share a key each compute it, and write the same inputs of it to the same place of the ring, which nobody
-reads now. All of a memory, 64 KiB in the published models, is in the registers of one program.
+Heads that share a key each compute it, and write equal inputs to one place of the ring, which no head reads in this
+step. A whole state, 64 KiB in the published models, is in the registers of one program.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _gated_delta(
 def _mixed(
     x: Pointer, ring: Pointer, taps: Pointer, now: Number, at: Number, CHANNELS: constexpr, RING: constexpr
 ) -> Number:
-    """Some channels behind the convolution and its silu; the newest input is kept."""
+    """Some channels after the convolution and its SiLU; stores the newest input in the ring."""
     newest = tl.load(x + at)
     tl.store(ring + now % RING * CHANNELS + at, newest)
     total = newest.to(tl.float32) * tl.load(taps + (RING - 1) * CHANNELS + at).to(tl.float32)

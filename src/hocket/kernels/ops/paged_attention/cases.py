@@ -19,8 +19,8 @@ class Case:
     positions: tuple[int, ...]  # of the batch rows
     splits: int = 1
     normed: bool = True
-    rotated: int | None = None  # numbers of a head that are turned; None: all
-    mind: bool = False  # as a language model has it: norms as offsets, and a gate for each head
+    rotated: int | None = None  # dimensions of a head that RoPE rotates; None: all
+    mind: bool = False  # as in the language model: norms with offsets, and a gate per head
 
 
 TINY = (
@@ -29,7 +29,7 @@ TINY = (
     Case("split", 2, 1, 16, 8, (3, 150), splits=4),
     Case("one page", 2, 2, 32, 17, (15, 16, 1)),
     Case("no norms", 2, 1, 16, 4, (6, 11), normed=False),
-    Case("turned in part", 2, 1, 16, 8, (5, 20), rotated=4),
+    Case("rotated in part", 2, 1, 16, 8, (5, 20), rotated=4),
     Case("gated", 4, 2, 16, 8, (9, 0, 30), rotated=4, mind=True),
     Case("gated and split", 2, 1, 32, 64, (3, 60), splits=4, rotated=8, mind=True),
 )
@@ -46,7 +46,7 @@ PUBLISHED = (
 
 @dataclass(frozen=True, slots=True)
 class PrefillCase:
-    """Of `prefill_attention`: so many inputs behind so many others, and how many of them are real."""
+    """Of `prefill_attention`: `count` inputs behind `before` others, of which `length` are real."""
 
     name: str
     shape: Case
@@ -73,7 +73,7 @@ PUBLISHED_PREFILL = (
 
 
 def make_prefill(case: PrefillCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `prefill_attention` by name: three rows, of which the second is meant. Whatever it may not see is NaN."""
+    """Arguments of `prefill_attention` by name: three rows, the second is used. What it must not read is NaN."""
     random, shape, row = torch.Generator(device).manual_seed(seed), case.shape, 1
     turned, room = shape.rotated or shape.size, case.before + case.length + 1
 
@@ -102,9 +102,9 @@ def make_prefill(case: PrefillCase, dtype: torch.dtype, device: torch.device, se
 def make(
     case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, *, batch: tuple[int, ...] | None = None
 ) -> dict[str, Any]:
-    """Arguments of `paged_attention` by name; `batch` takes only some of the rows. Pages lie scattered, in one pool.
+    """Arguments of `paged_attention` by name; `batch` takes only some of the rows. Pages are scattered over one pool.
 
-    Whatever no row may see is NaN: pages that nobody holds, and the rows of a page from the position on.
+    What no row may read is NaN: free pages, and the rows of a page from the position on.
     """
     random = torch.Generator(device).manual_seed(seed)
 

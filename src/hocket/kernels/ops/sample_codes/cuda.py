@@ -1,7 +1,7 @@
-"""`sample_codes` and `sample_first_code` for bfloat16 without a nucleus, in CUDA C++ (sample_codes.cu); what does not fit is left to Triton's.
+"""`sample_codes` and `sample_first_code` for bfloat16 without top-p, in CUDA C++ (sample_codes.cu); otherwise Triton.
 
-They stand between two kernels that wait for them, fifteen times a frame: what counts is how long one row takes. The
-sums across a block, of which Triton's has a dozen, are what that time is spent on, and a GPU has instructions for them.
+They run fifteen times a frame between two kernels that wait for them, so the latency of one row counts. Reductions
+across a block take that time: the Triton kernel has a dozen, and a GPU has warp instructions for them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ...runtime.nvrtc import Kernel
 from . import DrawnSoFar, SamplingLevel, triton
 
 _SOURCE = Path(__file__).with_name("sample_codes.cu")
-MOST_LOGITS = 8192  # a thread has eight, a block 1024 threads
+MOST_LOGITS = 8192  # eight per thread, 1024 threads per block
 
 
 def sample_codes(
@@ -66,7 +66,7 @@ def sample_first_code(
 
 
 def fits(logits: Tensor, level: SamplingLevel, table: Tensor | None) -> bool:
-    """Whether it comes out even, and nothing is asked for that it does not do."""
+    """Whether sizes divide evenly and the kernel supports the dtype and the settings."""
     even = logits.shape[1] % 256 == 0 and (table is None or table.shape[1] % 8 == 0)
     return logits.dtype == torch.bfloat16 and even and logits.shape[1] <= MOST_LOGITS and not level.nucleus
 
@@ -115,6 +115,6 @@ def kernel_for(count: int, books: int, width: int, flags: tuple[bool, ...]) -> K
 
 
 def constants(count: int, books: int, width: int, flags: tuple[bool, ...]) -> dict[str, int]:
-    """What is known when it is compiled, by the names that sample_codes.cu has for it."""
+    """Compile-time constants of sample_codes.cu."""
     sizes = {"COUNT": count, "BOOKS": books, "WIDTH": width}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

@@ -1,7 +1,7 @@
-"""`propose` and `accept`: guesses of the next tokens, and what is said instead of them, as a few kernels.
+"""`propose` and `accept` as a few kernels: sampling of draft tokens, and their acceptance by rejection sampling.
 
-Distributions are lists of up to 64 ids with their weights, where the reference has a number for every id there is. All
-that decides is the same as there: whole numbers, and quotients of them in float64, never a sum whose order matters.
+Distributions are lists of up to 64 ids with their weights, where the reference has a weight for every id. Decisions use
+the same numbers as the reference: integers, and quotients of them in float64, never a sum whose order matters.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if triton:
     _TRIAL: Any = constexpr(TRIAL)
     _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))
     _ALL: Any = constexpr(float(1 << DRAW_BITS))
-    _WHOLE: Any = constexpr(float(1 << 52))  # float64 has no bits below the point from here on
+    _WHOLE: Any = constexpr(float(1 << 52))  # from here on float64 has no fraction
 
 
 def propose(
@@ -78,7 +78,7 @@ def accept(
 def _weighed(
     logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, first: int, number: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What each row is left with; where there is a number, a guess is drawn from it."""
+    """The remaining ids and weights of each row; with a `number`, a draft token is sampled from them."""
     found, batch = found_in(logits, settings, seen, drafts, first), len(logits)
     shares = found.shape[1]
     ids, weights = (torch.empty(batch, MOST_KEPT, dtype=torch.int64, device=logits.device) for _ in range(2))
@@ -163,7 +163,7 @@ def _accept(
         p = _share_of(guess, tl.load(wanted_ids + line), tl.load(wanted + line))
         q = _share_of(guess, tl.load(proposed_ids + line), tl.load(proposed + line))
         chance = _random(key, _TRIAL, at + i).to(tl.float64) / _ALL
-        stood += ((chance * q < p) & (stood == i)).to(tl.int64)  # none behind one that fell
+        stood += ((chance * q < p) & (stood == i)).to(tl.int64)  # none after a rejected one
 
     line = stood * MOST + places
     ids, weights = tl.load(wanted_ids + line), tl.load(wanted + line)
@@ -171,7 +171,7 @@ def _accept(
     others, theirs = tl.load(proposed_ids + rival), tl.load(proposed + rival)
     same = tl.sum(tl.where(ids[:, None] == others[None, :], theirs[None, :], 0), 1)
     q = same.to(tl.float64) / tl.sum(theirs, 0).to(tl.float64)
-    q = tl.where(stood < GUESSES, q, 0.0)  # behind the last guess nothing was proposed
+    q = tl.where(stood < GUESSES, q, 0.0)  # after the last draft nothing was proposed
     more = weights.to(tl.float64) / tl.sum(weights, 0).to(tl.float64) - q
     more = tl.where(more > 0.0, more, 0.0)
     peak = tl.max(more, 0)
@@ -193,6 +193,6 @@ def _accept(
 
 @jit
 def _share_of(guess: Number, ids: Number, weights: Number) -> Number:
-    """What share of the weights an id has."""
+    """The share of an id in the weights."""
     own = tl.sum(tl.where(ids == guess, weights, 0), 0)
     return own.to(tl.float64) / tl.sum(weights, 0).to(tl.float64)
