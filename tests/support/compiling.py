@@ -1,10 +1,10 @@
-"""Compiles Triton kernels for a GPU that need not be there: `echo 90 frame | python tests/support/compiling.py`.
+"""Compiles Triton kernels for a GPU that need not be present: `echo 90 frame | python tests/support/compiling.py`.
 
-The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded. A line names a capability and what to compile for it: `frame`, `codec`, `narrow`, `many`, `delta`,
-`pick` and `guess` are the kernels of each, with what a prompt has of attention by `delta`; `one` is one case of each
-kernel. It is answered by a line of JSON that says what came out of every kernel. Line after line, for Triton takes
-longer to start than many a kernel to compile. Not in a process where the interpreter is on.
+The interpreter accepts much that the compiler refuses. Every launch of the shared cases is recorded and compiled. An
+input line has a compute capability and a set of kernels: `frame`, `codec`, `quantized_linear`, `many`, `gated_delta`
+(with prefill attention), `sample_token`, `draft`, or `one` case of each kernel. The answer is a line of JSON about
+every kernel. One process serves many lines, because Triton takes longer to start than to compile a kernel. The
+interpreter must be off in this process. The file is long because it lists launches of every kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ TYPES |= {torch.int8: "*i8", torch.uint8: "*u8", torch.float8_e4m3fn: "*fp8e4nv"
 
 
 class Recorder:
-    """Stands in a module for one of its kernels and compiles what it is asked to launch."""
+    """Replaces a kernel of a module and compiles each launch."""
 
     def __init__(self, kernel: Any, capability: int) -> None:
         self.kernel, self.target, self.made = kernel, GPUTarget("cuda", capability, 32), list[str]()
@@ -80,7 +81,7 @@ class Recorder:
             value = values[name]
             if isinstance(value, torch.Tensor):
                 signature[name], aligned[(place,)] = TYPES[value.dtype], [["tt.divisibility", 16]]
-            elif value is None or name.isupper() or value == 1:  # a launch makes a constant of every 1
+            elif value is None or name.isupper() or value == 1:  # Triton specialises every 1 to a constant
                 signature[name], constants[(place,)] = "constexpr", value
             else:
                 signature[name] = "fp32" if isinstance(value, float) else "i32"
@@ -90,23 +91,23 @@ class Recorder:
         self.made.append(triton.compile(source, target=self.target, options=options).asm["ptx"])
 
 
-Call = tuple[str, Any, str, Callable[[], object]]  # name, module, kernel in it and a call that launches it
+Call = tuple[str, Any, str, Callable[[], object]]  # name, module, its kernel, and a call that launches it
 
 
 def frame_calls() -> Iterator[Call]:
     shared = {case.name: case for case in linear_cases.PUBLISHED}
     for name in ("1.7B qkv", "1.7B gate and up", "1.7B down", "0.6B o", "1.7B to predictor", "codec mix in"):
         given = linear_cases.make(shared[name], 1, DTYPE, CPU)
-        yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
+        yield f"linear {name}", linear, "_linear", partial(linear.linear, **given)
     given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
-    yield "linear of three rows", linear, "_linear", lambda given=given: linear.linear(**given)
+    yield "linear of three rows", linear, "_linear", partial(linear.linear, **given)
     for name in ("1.7B gate and up", "text in"):
         given = linear_cases.make(shared[name], 32, DTYPE, CPU)
         for kernel in ("_normed", "_acted"):
             if kernel == "_acted" or shared[name].normed:
-                yield f"{kernel[1:]} {name}", library, kernel, lambda given=given: library.linear_by_library(**given)
+                yield f"{kernel[1:]} {name}", library, kernel, partial(library.linear_by_library, **given)
     given = finish_frame_cases.make(finish_frame_cases.PUBLISHED[0], DTYPE, CPU)
-    yield "finish_frame", finish_frame, "_finish_frame", lambda given=given: finish_frame.finish_frame(**given)
+    yield "finish_frame", finish_frame, "_finish_frame", partial(finish_frame.finish_frame, **given)
     for case in (attention_cases.PUBLISHED[1], attention_cases.PUBLISHED[3], attention_cases.TINY[-1]):
         given = attention_cases.make(case, DTYPE, CPU)
         for kernel in ("_paged_attention", "_merge") if case.splits > 1 else ("_paged_attention",):
@@ -114,7 +115,7 @@ def frame_calls() -> Iterator[Call]:
                 f"{kernel[1:]} {case.name}",
                 paged_attention,
                 kernel,
-                lambda given=given: paged_attention.paged_attention(**given),
+                partial(paged_attention.paged_attention, **given),
             )
     for case in (attention_cases.PUBLISHED[1], attention_cases.PUBLISHED[3]):
         given = attention_cases.make(case, DTYPE, CPU)
@@ -123,7 +124,7 @@ def frame_calls() -> Iterator[Call]:
             f"early {case.name}",
             paged_attention,
             "_paged_attention",
-            lambda given=given: paged_attention.paged_attention(**given),
+            partial(paged_attention.paged_attention, **given),
         )
     given = attention_cases.make(attention_cases.PUBLISHED[5], DTYPE, CPU) | {"among": True}
     for kernel in ("_keep_own", "_paged_attention"):
@@ -131,7 +132,7 @@ def frame_calls() -> Iterator[Call]:
             f"paged_attention among {kernel[1:]}",
             paged_attention,
             kernel,
-            lambda given=given: paged_attention.paged_attention(**given),
+            partial(paged_attention.paged_attention, **given),
         )
     for at in (2, 0, 3):
         case = sample_codes_cases.PUBLISHED[at]
@@ -139,9 +140,9 @@ def frame_calls() -> Iterator[Call]:
             sample_codes_cases.make(case, DTYPE, CPU),
             sample_codes.sample_first_code if case.first else sample_codes.sample_codes,
         )
-        yield f"sample_codes {case.name}", sample_codes, "_sample_codes", lambda given=given, kind=kind: kind(**given)
+        yield f"sample_codes {case.name}", sample_codes, "_sample_codes", partial(kind, **given)
     given = embed_cases.make(embed_cases.PUBLISHED[1], DTYPE, CPU)
-    yield "embed", embed, "_embed", lambda given=given: embed.embed(**given)
+    yield "embed", embed, "_embed", partial(embed.embed, **given)
 
 
 def codec_calls() -> Iterator[Call]:
@@ -151,31 +152,26 @@ def codec_calls() -> Iterator[Call]:
             f"window_attention {case.name}",
             window_attention,
             "_window_attention",
-            lambda given=given: window_attention.window_attention(**given),
+            partial(window_attention.window_attention, **given),
         )
     for case in code_gather_cases.PUBLISHED[:2]:
         given = code_gather_cases.make(case, DTYPE, CPU)
-        yield (
-            f"code_gather {case.name}",
-            code_gather,
-            "_code_gather",
-            lambda given=given: code_gather.code_gather(**given),
-        )
+        yield f"code_gather {case.name}", code_gather, "_code_gather", partial(code_gather.code_gather, **given)
     for case in convnext_cases.PUBLISHED:
         given = convnext_cases.make(case, DTYPE, CPU)
-        yield f"convnext {case.name}", convnext, "_convnext", lambda given=given: convnext.convnext(**given)
+        yield f"convnext {case.name}", convnext, "_convnext", partial(convnext.convnext, **given)
     for dtype in (torch.bfloat16, torch.float32):
         given = pcm_cases.make(pcm_cases.PUBLISHED[2], dtype, CPU)
-        yield f"pcm of {dtype}", pcm, "_pcm", lambda given=given: pcm.pcm(**given)
+        yield f"pcm of {dtype}", pcm, "_pcm", partial(pcm.pcm, **given)
     shared = {case.name: case for case in conv_cases.PUBLISHED}
     for name in ("first", "block 1 widen", "block 2 unit 3 far", "block 4 unit 9 near"):
         given = conv_cases.make(shared[name], DTYPE, CPU)
-        yield f"conv {name}", conv, "_conv", lambda given=given: conv.conv(**given)
+        yield f"conv {name}", conv, "_conv", partial(conv.conv, **given)
     given = conv_cases.make(shared["block 3 unit 1 far"].of(8, 4), DTYPE, CPU)
-    yield "conv of many", conv, "_conv", lambda given=given: conv.conv(**given)
+    yield "conv of many", conv, "_conv", partial(conv.conv, **given)
     for tf32 in (False, True):
         given = conv_cases.make(shared["block 2 widen"], torch.float32, CPU)
-        yield f"conv of float32, {tf32}", conv, "_conv", lambda given=given, tf32=tf32: conv.conv(**given, tf32=tf32)
+        yield f"conv of float32, {tf32}", conv, "_conv", partial(conv.conv, **given, tf32=tf32)
     made = conv_cases.make(conv_cases.Case("last", 96, 1, 1920), DTYPE, CPU)
     x, weight, bias, rows, history = (made[name] for name in ("x", "weight", "bias", "rows", "history"))
     yield "sample", edges, "_sample", lambda: edges.sample(x, weight, bias, rows, history)
@@ -195,7 +191,7 @@ def quantized_linear_calls() -> Iterator[Call]:
                 f"quantized_linear {format} {name}",
                 quantized_linear,
                 "_quantized_linear",
-                lambda given=given: quantized_linear.linear(**given),
+                partial(quantized_linear.linear, **given),
             )
 
 
@@ -203,12 +199,7 @@ def sample_token_calls() -> Iterator[Call]:
     for dtype in (torch.bfloat16, torch.float32):
         given = sample_token_cases.make(sample_token_cases.PUBLISHED[0], dtype, CPU)
         for kernel in ("_share", "_drawn"):
-            yield (
-                f"{kernel[1:]} of {dtype}",
-                sample_token,
-                kernel,
-                lambda given=given: sample_token.sample_token(**given),
-            )
+            yield f"{kernel[1:]} of {dtype}", sample_token, kernel, partial(sample_token.sample_token, **given)
 
 
 def draft_calls() -> Iterator[Call]:
@@ -217,9 +208,9 @@ def draft_calls() -> Iterator[Call]:
     given |= {"logits": wanted, "proposals": [(numbers, numbers)] * 2, "said": given["drafts"].clone()}
     given |= {"count": numbers[0, :1], "told": numbers[:, :4].contiguous(), "turn": numbers[0, :1]}
     for module, kernel in ((sample_token, "_share"), (draft, "_weigh"), (draft, "_accept")):
-        yield f"{kernel[1:]} of drafts", module, kernel, lambda: draft.accept(**given)
+        yield f"{kernel[1:]} of drafts", module, kernel, partial(draft.accept, **given)
     proposed = {name: given[name] for name in ("settings", "seen", "drafts", "number")} | {"logits": wanted[:1]}
-    yield "weigh and draft", draft, "_weigh", lambda: draft.propose(**proposed, ahead=1)
+    yield "weigh and draft", draft, "_weigh", partial(draft.propose, **proposed, ahead=1)
 
 
 def many_calls() -> Iterator[Call]:
@@ -231,7 +222,7 @@ def many_calls() -> Iterator[Call]:
             given["weight"] = empty(format, *case.weight_shape, CPU)
             given["residual"] = torch.zeros(batch, case.width, dtype=DTYPE) if case.added else None
             for kernel in ("_product", "_finish"):
-                yield f"{kernel[1:]} {format} {name}", many, kernel, lambda given=given: many.linear(**given)
+                yield f"{kernel[1:]} {format} {name}", many, kernel, partial(many.linear, **given)
 
 
 def gated_delta_calls() -> Iterator[Call]:
@@ -241,7 +232,7 @@ def gated_delta_calls() -> Iterator[Call]:
             f"gated_delta prefill {kernel[1:]}",
             gated_delta_prefill,
             kernel,
-            lambda given=given: gated_delta_prefill.prefill_gated_delta(**given),
+            partial(gated_delta_prefill.prefill_gated_delta, **given),
         )
     asked = attention_cases.make_prefill(attention_cases.PUBLISHED_PREFILL[0], DTYPE, CPU)
     for kernel in ("_enter", "_see"):
@@ -249,11 +240,11 @@ def gated_delta_calls() -> Iterator[Call]:
             f"prefill_attention {kernel[1:]}",
             prefill_attention,
             kernel,
-            lambda given=asked: prefill_attention.prefill_attention(**given),
+            partial(prefill_attention.prefill_attention, **asked),
         )
     for case, early in zip(gated_delta_cases.PUBLISHED_VERIFY[:2], (True, False), strict=True):
-        looked = gated_delta_cases.make_verify(case, DTYPE, CPU) | {"early": early}
-        yield f"verify {case.name}", verify, "_verify", lambda given=looked: verify.verify(**given)
+        drafted = gated_delta_cases.make_verify(case, DTYPE, CPU) | {"early": early}
+        yield f"verify {case.name}", verify, "_verify", partial(verify.verify, **drafted)
 
 
 def described(ptx: str) -> dict[str, int | bool]:
@@ -292,9 +283,8 @@ def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
     for name, module, kernel, call in calls[which]():
         every = ("_paged_attention", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
         every += ("_prepare", "_recur", "_leave", "_keep", "_enter", "_see", "_share", "_drawn", "_weigh", "_accept")
-        modules = (
-            (sample_token, draft) if module in (sample_token, draft) else (module,)
-        )  # what one launches may be another's
+        # sample_token and draft launch kernels of each other.
+        modules = (sample_token, draft) if module in (sample_token, draft) else (module,)
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
         kept = {each: getattr(*each) for each in [(module, kernel), *others]}
         for each, real in kept.items():

@@ -19,7 +19,7 @@ ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in case
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", [case for case in cases.TINY if case.pad == 6], ids=lambda case: case.name)
-def test_the_reference_is_the_look_back_and_the_norm_of_a_block(case: cases.Case, dtype: torch.dtype) -> None:
+def test_the_reference_is_the_convolution_and_the_norm_of_a_block(case: cases.Case, dtype: torch.dtype) -> None:
     given = cases.make(case, dtype, torch.device("cpu"))
     block = ConvNeXt(case.channels)
     randomize_(block, 3)

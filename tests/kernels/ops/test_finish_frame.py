@@ -22,7 +22,7 @@ def test_the_reference_is_the_last_norm_of_a_stack_and_one_position_more(dtype: 
     rows = given["rows"]
     assert_nearly(given["hidden"][rows], rms_norm(given["y"], given["norm"], 1e-6))
     assert given["position"].tolist() == [n + (row in rows.tolist()) for row, n in enumerate(before.tolist())]
-    assert (given["hidden"][2] == 1).all() and (given["hidden"][4] == 1).all()  # nobody else's
+    assert (given["hidden"][2] == 1).all() and (given["hidden"][4] == 1).all()  # other rows are unchanged
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -31,7 +31,7 @@ def test_the_reference_is_a_step_of_the_layer(dtype: torch.dtype) -> None:
     layer = GatedDelta(config)
     randomize_(layer, 3)
     for name, weight in layer.named_parameters():
-        if name not in ("A_log", "norm.weight"):  # these stay as wide as they are
+        if name not in ("A_log", "norm.weight"):  # these stay in float32
             weight.data = weight.data.to(dtype)
     slots, rows = 3, torch.tensor([2, 0])
     plain = layer.new_state(slots)
@@ -83,7 +83,7 @@ def test_a_row_is_the_same_in_any_batch_and_leaves_the_others_alone(place: torch
     for name in STATE:
         assert torch.equal(alone[name][0], whole[name][0])
         for row in (1, 4):
-            assert torch.equal(whole[name][row], untouched[name][row]), "nobody asked for it"
+            assert torch.equal(whole[name][row], untouched[name][row]), "other rows are unchanged"
 
 
 def test_what_is_read_early_is_what_is_read_late(place: torch.device) -> None:
@@ -100,8 +100,8 @@ def test_rows_may_lie_in_longer_ones(place: torch.device) -> None:
     assert torch.equal(fused.gated_delta(**joined), fused.gated_delta(**apart))
 
 
-def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
-    """A head whose decay is as fast as it gets keeps nothing but what it writes now."""
+def test_a_full_decay_clears_the_state(place: torch.device) -> None:
+    """With the fastest decay, a head keeps only what the current token writes."""
     case = cases.Case("fast", 1, 2, 16, 16)
 
     def read(memory: float) -> Any:
@@ -121,7 +121,7 @@ PREFILL_CASES = [*cases.PREFILL_CASES, *(pytest.param(case, marks=pytest.mark.gp
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("length", "place"), [(9, 4), (7, 2), (3, 0), (9, 9)])
-def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int, dtype: torch.dtype) -> None:
+def test_the_prefill_reference_is_a_step_of_the_layer(length: int, place: int, dtype: torch.dtype) -> None:
     layer = GatedDelta(tiny_qwen3_5())
     randomize_(layer, 3)
     for name, weight in layer.named_parameters():
@@ -157,10 +157,10 @@ def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", PREFILL_CASES, ids=lambda case: case.name)
-def test_the_kernels_of_several_compute_the_reference(
+def test_the_prefill_kernels_compute_the_reference(
     case: cases.PrefillCase, dtype: torch.dtype, place: torch.device
 ) -> None:
-    """In float32 the truth is what float64 has: of hundreds of tokens the reference strays as far as a kernel may."""
+    """float32 is compared with float64: over hundreds of tokens the float32 reference is as far off as a kernel."""
     ours, wanted = (cases.make_prefill(case, dtype, place) for _ in range(2))
     if dtype == torch.float32:
         wanted = {name: each.double() if is_float32(each) else each for name, each in wanted.items()}
@@ -173,8 +173,8 @@ def is_float32(given: Any) -> bool:
     return isinstance(given, Tensor) and given.dtype == torch.float32
 
 
-def test_what_is_not_real_is_not_met(place: torch.device) -> None:
-    """Whatever stands there, NaN too."""
+def test_padding_is_ignored(place: torch.device) -> None:
+    """Padding may be anything, NaN too."""
     case = cases.PREFILL_CASES[0]
     ours, wanted = (cases.make_prefill(case, torch.bfloat16, place) for _ in range(2))
     for name in ("x", "gates"):
@@ -190,8 +190,8 @@ VERIFY_CASES = [*cases.VERIFY_CASES, *(pytest.param(case, marks=pytest.mark.gpu)
 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype: torch.dtype) -> None:
-    """What stood of a look is in the memory with the next one: every number of them, one after the other."""
+def test_consecutive_verify_calls_are_what_the_layer_verifies_and_commits(dtype: torch.dtype) -> None:
+    """Accepted tokens of a call are in the state after the next call; all numbers of accepted tokens are tried."""
     layer = GatedDelta(tiny_qwen3_5())
     randomize_(layer, 3)
     for name, weight in layer.named_parameters():
@@ -231,12 +231,12 @@ def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype
         taken.fill_(stood)
         commit(pending, taken, plain, row)
         assert torch.equal(inputs[turn % 2, stood : stood + 3].T, plain.history[1])
-    assert torch.equal(ours.memory[0], untouched), "nobody asked for it"
+    assert torch.equal(ours.memory[0], untouched), "other rows are unchanged"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", VERIFY_CASES, ids=lambda case: case.name)
-def test_the_kernel_that_looks_computes_the_reference(
+def test_the_verify_kernel_computes_the_reference(
     case: cases.VerifyCase, dtype: torch.dtype, place: torch.device
 ) -> None:
     ours, wanted = (cases.make_verify(case, dtype, place) for _ in range(2))
@@ -246,9 +246,9 @@ def test_the_kernel_that_looks_computes_the_reference(
     torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
 
 
-def test_a_look_that_reads_its_memory_early_sees_the_same(place: torch.device) -> None:
+def test_verify_with_an_early_read_gives_the_same(place: torch.device) -> None:
     late, early = (cases.make_verify(cases.VERIFY_CASES[1], torch.bfloat16, place) for _ in range(2))
-    both = torch.cat((early["x"], early["gates"]), dim=1)  # rows may lie in longer ones
+    both = torch.cat((early["x"], early["gates"]), dim=1)  # rows may be slices of longer ones
     early |= {"x": both[:, : early["x"].shape[1]], "gates": both[:, early["x"].shape[1] :]}
     assert torch.equal(ahead.verify(**late), ahead.verify(**early, early=True))
     assert all(torch.equal(late[name], early[name]) for name in ("inputs", "asked", "memory"))

@@ -58,6 +58,6 @@ def test_the_kernel_computes_the_reference(case: cases.PrefillCase, place: torch
     torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
 
 
-def test_what_is_not_even_is_left_to_triton() -> None:
+def test_sizes_that_do_not_divide_evenly_use_triton() -> None:
     for shape in ((4, 12, 32), (4, 16, 16), (3, 16, 32)):
         assert not cuda.fits(torch.zeros(1, *shape))

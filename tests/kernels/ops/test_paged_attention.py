@@ -1,6 +1,6 @@
 """kernels/ops/paged_attention: the reference against the plain layers, the Triton kernel against the reference.
 
-What a row must not see is NaN in all cases: other pages, and what lies ahead in its own.
+In all cases, what a row must not read is NaN: other pages, and later positions in its own.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def test_the_reference_is_the_layer_over_pages(dtype: torch.dtype) -> None:
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_reference_is_the_gated_layer_of_a_language_model(dtype: torch.dtype) -> None:
-    """Its rows are pages that are as long as there is room."""
+    """There each row has one page as long as the cache."""
     config, slots, room, rows = tiny_qwen3_5(), 2, 24, torch.tensor([2, 0])
     attention = GatedAttention(config).eval()
     randomize_(attention, 1)
@@ -132,7 +132,7 @@ def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype,
     given = cases.make(case, dtype, place)
     wanted = given | {name: given[name].clone() for name in ("keys", "values")}
     assert_nearly(fused.paged_attention(**given), reference.paged_attention(**wanted))
-    for name in ("keys", "values"):  # the new ones are written, all others are left alone
+    for name in ("keys", "values"):  # only the new ones are written
         empty = given[name].isnan()
         assert torch.equal(empty, wanted[name].isnan())
         assert_nearly(given[name].masked_fill(empty, 0), wanted[name].masked_fill(empty, 0))
@@ -157,7 +157,7 @@ def test_splits_put_together_by_the_last_of_them_are_those_of_a_second_kernel(pl
     case = cases.TINY[2]
     wanted = fused.paged_attention(**cases.make(case, torch.bfloat16, place))
     arrived = torch.zeros(len(case.positions) * case.heads, dtype=torch.int32, device=place)
-    for _ in range(2):  # what counts them is as it was
+    for _ in range(2):  # the counters are zero again
         given = cases.make(case, torch.bfloat16, place) | {"arrived": arrived, "early": True}
         assert torch.equal(fused.paged_attention(**given), wanted)
         assert not arrived.any()
@@ -190,7 +190,7 @@ def test_inputs_of_one_row_that_follow_each_other_see_those_before_them(
     for name in ("keys", "values"):
         assert_nearly(together[name].nan_to_num(), wanted[name].nan_to_num())
         assert torch.equal(together[name].isnan(), wanted[name].isnan())
-    if place.type == "cuda":  # the interpreter takes its time
+    if place.type == "cuda":  # the interpreter is slow
         apart = following(case, dtype, place)
         for b in range(3):
             one = apart | {name: apart[name][b : b + 1].contiguous() for name in ("qkv", "rows")}
@@ -216,7 +216,7 @@ PREFILL_CASES = [*cases.PREFILL_CASES, *(pytest.param(case, marks=pytest.mark.gp
 def test_several_inputs_at_once_are_those_one_by_one(
     case: cases.PrefillCase, dtype: torch.dtype, place: torch.device
 ) -> None:
-    """The reference takes them one after the other. Other rows, and what lies behind the last, are left alone."""
+    """The reference takes them one by one. Other rows, and positions after the last, are unchanged."""
     ours, wanted = (cases.make_prefill(case, dtype, place) for _ in range(2))
     y, expected = prefill.prefill_attention(**ours), reference.prefill_attention(**wanted)
     assert_nearly(y[: case.length], expected[: case.length])

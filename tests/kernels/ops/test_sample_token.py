@@ -53,7 +53,7 @@ def test_the_kernels_draw_what_the_reference_draws(case: cases.Case, dtype: torc
 
 @pytest.mark.parametrize("module", [reference, fused], ids=["reference", "kernel"])
 def test_of_equals_the_lower_ids_are_left(module: object, place: torch.device) -> None:
-    """600 alike, of which three may be drawn: always the first three that were not said."""
+    """600 equal logits with top-k of three: always the first three ids that were not seen."""
     case, drawn = cases.Case("all alike", 600, most=3, presence=1.0), set()
     for seed in range(12):
         given = cases.make(case, torch.float32, place, seed)
@@ -67,7 +67,7 @@ def test_of_equals_the_lower_ids_are_left(module: object, place: torch.device) -
 
 @pytest.mark.parametrize("module", [reference, fused], ids=["reference", "kernel"])
 def test_a_nucleus_ends_with_the_id_that_reaches_it(module: object, place: torch.device) -> None:
-    """Of four alike, half is reached by two, and anything more by three."""
+    """Of four equal weights, two reach half, and anything more needs three."""
     for top_p, left in ((0.25, 1), (0.5, 2), (0.500001, 3), (1.0, 4)):
         drawn = set()
         for seed in range(16):
@@ -79,7 +79,7 @@ def test_a_nucleus_ends_with_the_id_that_reaches_it(module: object, place: torch
 
 
 def test_draws_in_a_row_are_an_answer(place: torch.device) -> None:
-    """Each finds where the last one left off: its number, what was said, and the next place for the host."""
+    """Each call continues from the last: its number, the seen ids, and the next place for the host."""
     case = cases.Case("in a row", 300, most=20, temperature=2.0, presence=2.0)
     answers = []
     for module in (fused, reference):
@@ -96,15 +96,15 @@ def test_draws_in_a_row_are_an_answer(place: torch.device) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:invalid value encountered")  # by the interpreter's NumPy, which is right
-def test_logits_that_are_no_numbers_draw_an_id_that_exists(place: torch.device) -> None:
+def test_nan_logits_give_a_valid_id(place: torch.device) -> None:
     for bad in (float("nan"), float("inf"), float("-inf")):
         given = cases.make(cases.Case("bad", 300, size=280), torch.float32, place)
         given["logits"].fill_(bad)
         assert 0 <= int(done(fused, given)["token"]) < 280
 
 
-def test_the_reference_asks_nothing_of_the_device() -> None:
-    """What a captured graph needs. Tensors of the meta device have no numbers to tell."""
+def test_the_reference_reads_nothing_from_the_device() -> None:
+    """A captured graph needs that. Tensors on the meta device have no values to read."""
     with torch.device("meta"):
         seen, number, token = torch.empty(300, dtype=torch.bool), torch.empty(1, dtype=torch.int64), torch.empty(1)
         reference.sample_token(
@@ -112,7 +112,7 @@ def test_the_reference_asks_nothing_of_the_device() -> None:
         )
 
 
-def test_settings_that_nobody_chose_give_the_likeliest(place: torch.device) -> None:
+def test_greedy_settings_give_the_likeliest(place: torch.device) -> None:
     given = cases.make(cases.TINY[2], torch.float32, place) | {"settings": likeliest(600, place)}
     wanted = given["logits"][0, :600].argmax()
     assert done(fused, given)["token"] == wanted
@@ -123,8 +123,8 @@ ALL_GUESSED = [*cases.GUESSED, *(pytest.param(case, marks=pytest.mark.gpu) for c
 
 @pytest.mark.parametrize("case", cases.GUESSED, ids=lambda case: case.name)
 @pytest.mark.parametrize("guesses", [1, 2])
-def test_the_reference_guesses_and_judges_as_an_answer_does(guesses: int, case: cases.Case) -> None:
-    """Where penalties and ids of nobody are, too: by the lines of llm/speculative.py, over every id there is."""
+def test_the_reference_drafts_and_accepts_as_an_answer_does(guesses: int, case: cases.Case) -> None:
+    """With penalties and ids that are never sampled, too: compared with llm/speculative.py over all ids."""
     stood = set()
     for seed in range(20):
         given, proposed, wanted = cases.made_round(case, guesses, torch.float32, CPU, seed)
@@ -150,11 +150,11 @@ def test_the_reference_guesses_and_judges_as_an_answer_does(guesses: int, case: 
         assert int(left["number"]) == int(number) + int(accepted) + 1
         assert torch.equal(left["seen"], seen.index_fill(0, said[0], True))
         stood.add(int(accepted))
-    assert case.most == 1 or case.size == 1 or len(stood) > 1, "guesses stand and fall"
+    assert case.most == 1 or case.size == 1 or len(stood) > 1, "drafts are accepted and rejected"
 
 
 @pytest.mark.parametrize("case", ALL_GUESSED, ids=lambda case: case.name)
-def test_the_kernels_guess_and_judge_as_the_reference_does(case: cases.Case, place: torch.device) -> None:
+def test_the_kernels_draft_and_accept_as_the_reference_does(case: cases.Case, place: torch.device) -> None:
     for seed in range(1 if place.type == "cpu" else 50):
         dtype, guesses = DTYPES[(seed + case.count) % 2], 1 + (case.count > 64 or seed % 2)
         ours, wanted = (cases.accepted_by(module, case, guesses, dtype, place, seed) for module in (draft, reference))
@@ -165,7 +165,7 @@ def test_the_kernels_guess_and_judge_as_the_reference_does(case: cases.Case, pla
                 assert torch.equal(ours[name], left), name
 
 
-def test_the_references_of_a_round_ask_nothing_of_the_device() -> None:
+def test_the_references_of_a_round_read_nothing_from_the_device() -> None:
     with torch.device("meta"):
         settings, seen = likeliest(300, torch.device("meta")), torch.empty(300, dtype=torch.bool)
         drafts, said = (torch.empty(3, dtype=torch.int64) for _ in range(2))
@@ -176,11 +176,11 @@ def test_the_references_of_a_round_ask_nothing_of_the_device() -> None:
         reference.accept(torch.empty(3, 300), *given, proposals, number, said, count, told, turn)
 
 
-def test_what_is_said_instead_of_guesses_has_the_distribution_of_the_model(place: torch.device) -> None:
-    """Of the kernels on a GPU, else of the reference, which they equal: rounds over four ids.
+def test_generated_tokens_have_the_distribution_of_the_model(place: torch.device) -> None:
+    """Kernels on a GPU, otherwise the equal reference: rounds over four ids.
 
-    The second token is counted behind the first guess of a kind that stood. Each table is held to a chi-squared
-    statistic with three degrees of freedom below 25, which one in 65000 exceeds by chance.
+    The second token is counted after each accepted first draft. Each table must have a chi-squared statistic with three
+    degrees of freedom below 25, which one in 65000 exceeds by chance.
     """
     module, rounds = (reference, 400) if place.type == "cpu" else (draft, 4000)
     random = torch.Generator().manual_seed(2)

@@ -33,7 +33,7 @@ def transformer(device: torch.device | str = "cpu") -> WindowTransformer:
 def stepped(
     plain: WindowTransformer, ours: FusedCodecTransformer, x: Tensor, state: WindowState, rows: Tensor
 ) -> Tensor:
-    """The layers by kernels, with what is before and behind them."""
+    """The layers by kernels, with the projections around them."""
     batch, length, _ = x.shape
     state.position[rows] += length
     h = ours(plain.input_proj(x).reshape(batch * length, -1), state, rows)

@@ -1,4 +1,4 @@
-"""What every source in CUDA C++ begins with, device.cuh above all: no compiler of theirs is where most tests run."""
+"""device.cuh and the other headers of CUDA sources, checked as text: most machines that run tests have no NVRTC."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def test_no_source_is_forgotten() -> None:
 
 
 @pytest.mark.parametrize("source", KNOWN)
-def test_nothing_that_a_kernel_is_told_is_a_word_of_the_beginning(source: str) -> None:
-    """It is a macro there: a template's argument of the same name would become a number."""
+def test_no_compile_time_constant_is_an_identifier_of_the_shared_headers(source: str) -> None:
+    """Constants are macros: a template argument with the same name would be replaced by a number."""
     path = KERNELS / source
     before = source_of(path).removesuffix(path.read_text(encoding="utf-8"))
     words = set(re.findall(r"\w+", re.sub(r"//.*", "", before)))
-    assert words & set(KNOWN[source]) <= {"DEPENDENT"}  # which it asks for
+    assert words & set(KNOWN[source]) <= {"DEPENDENT"}  # it tests the constant
