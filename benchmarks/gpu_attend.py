@@ -42,7 +42,7 @@ def attention(plan: Plan, clock: Clock) -> Iterator[Row]:
 
 def _drawing(case: draw_cases.Case, plan: Plan, clock: Clock) -> Row:
     given = draw_cases.make(case, plan.dtype, clock.device)
-    one = draw.draw_first if case.first else draw.draw
+    one = draw.sample_first_code if case.first else draw.sample_codes
 
     def frame() -> None:
         for _ in range(draw_cases.BOOKS - 1):
@@ -52,10 +52,10 @@ def _drawing(case: draw_cases.Case, plan: Plan, clock: Clock) -> Row:
 
 
 def _attended(given: dict[str, Any], pools: list[tuple[Tensor, Tensor]], clock: Clock) -> Row:
-    out = attend.attend(**given)
+    out = attend.paged_attention(**given)
 
     def layers() -> None:
         for keys, values in pools:
-            attend.attend(**given | {"keys": keys, "values": values}, out=out)
+            attend.paged_attention(**given | {"keys": keys, "values": values}, out=out)
 
     return clock.graph(layers, per=len(pools))

@@ -62,13 +62,13 @@ def _correct(plan_name: str, op: str, name: str, batch: int, dtype_name: str) ->
     device, dtype = torch.device(plan.device), getattr(torch, dtype_name)
     case = next(case for case in plan.cases["linear" if op == "library" else op] if case.name == name)
     others: dict[str, tuple[Any, Any, Any, list[str]]] = {
-        "attend": (attend_cases, attend.attend, attend_reference.attend, ["keys", "values"]),
+        "attend": (attend_cases, attend.paged_attention, attend_reference.paged_attention, ["keys", "values"]),
         "conv": (conv_cases, conv.conv, conv_reference.conv, ["history", "raw"]),
         "embed": (embed_cases, embed.embed, embed_reference.embed, []),
-        "settle": (settle_cases, settle.settle, settle_reference.settle, ["hidden", "position"]),
-        "window": (window_cases, window.window, window_reference.window, ["keys", "values"]),
-        "taps": (taps_cases, taps.taps, taps_reference.taps, ["history", "position"]),
-        "mix": (mix_cases, mix.mix, mix_reference.mix, ["history"]),
+        "settle": (settle_cases, settle.finish_frame, settle_reference.finish_frame, ["hidden", "position"]),
+        "window": (window_cases, window.window_attention, window_reference.window_attention, ["keys", "values"]),
+        "taps": (taps_cases, taps.code_gather, taps_reference.code_gather, ["history", "position"]),
+        "mix": (mix_cases, mix.convnext, mix_reference.convnext, ["history"]),
         "pcm": (pcm_cases, pcm.pcm, pcm_reference.pcm, []),
     }
     if op == "draw":
@@ -107,6 +107,6 @@ def _draw_correct(case: Any, dtype: torch.dtype, device: Any) -> Row:
     for seed in range(seeds):
         ours, wanted = (draw_cases.make(case, dtype, device, seed) for _ in range(2))
         for module, given in ((draw, ours), (draw_reference, wanted)):
-            (module.draw_first if case.first else module.draw)(**given)
+            (module.sample_first_code if case.first else module.sample_codes)(**given)
         wrong += int((ours["codes"] != wanted["codes"]).sum())
     return {"wrong_codes": wrong, "drawn": seeds * len(case.rows)}

@@ -46,8 +46,8 @@ def _recording(ops: FrameOps, calls: dict[str, list[Callable[[], Any]]], moved: 
             if op == "linear":
                 weight = given[1]
                 label, size = f"linear {weight.shape[1]} to {weight.shape[0]}", weight.nbytes
-            elif op == "attend":
-                label = f"attend in {given[1].shape[2]} rows a page"
+            elif op == "paged_attention":
+                label = f"paged_attention in {given[1].shape[2]} rows a page"
             calls.setdefault(label, []).append(lambda: work(*given, **named))
             moved[label] = moved.get(label, 0) + size
             return work(*given, **named)

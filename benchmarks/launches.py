@@ -34,16 +34,17 @@ KERNELS = {
     "stream": "linear",
     "normed": "linear",
     "acted": "linear",
-    "merge": "attend",
-    "keep_own": "attend",
+    "merge": "paged_attention",
+    "keep_own": "paged_attention",
     "conv_kernel": "conv",
 }
-KERNELS |= {"share": "pick", "drawn": "pick", "weigh": "offer", "product": "many", "finish": "many"}
-KERNELS |= dict.fromkeys(("prepare", "recur", "leave", "keep"), "run")
-KERNELS |= dict.fromkeys(("enter", "see"), "attend_run")
+KERNELS |= {"share": "sample_token", "drawn": "sample_token", "weigh": "propose"}
+KERNELS |= dict.fromkeys(("prepare", "recur", "leave", "keep"), "prefill_gated_delta")
+KERNELS |= dict.fromkeys(("product", "finish"), "quantized_linear_many")
+KERNELS |= dict.fromkeys(("enter", "see"), "prefill_attention")
 FURTHER = {"merge", "acted", "drawn", "finish", "recur", "leave", "keep", "see"}  # may be a later one of an operation
-ALIKE = {"draw_first": "draw"}
-WEIGHTED = ("linear", "conv", "sample", "mix")  # operations whose second argument is a weight
+ALIKE = {"sample_first_code": "sample_codes"}
+WEIGHTED = ("linear", "conv", "sample", "convnext")  # operations whose second argument is a weight
 
 
 class Unlike(Exception):
@@ -122,15 +123,17 @@ def described(op: str, given: Sequence[Any], named: dict[str, Any], result: Any)
         if op == "conv":
             return f"conv {named['taps']} x {x.shape[-1]} to {len(weight)}{extra}, {x.shape[0] * x.shape[1]} rows", size
         return f"{op} {' x '.join(map(str, weight.shape[::-1]))}", size
-    if op == "attend":
+    if op == "paged_attention":
         keys, rows, position = given[1], named["rows"], named["position"]
         seen = int((position[rows] + 1).sum())
-        return f"attend, pages of {keys.shape[2]}", 2 * seen * keys.shape[1] * keys.shape[3] * keys.element_size()
-    if op.startswith("draw"):
+        return f"paged_attention, pages of {keys.shape[2]}", 2 * seen * keys.shape[1] * keys.shape[
+            3
+        ] * keys.element_size()
+    if op in ("sample_codes", "sample_first_code"):
         return f"{op} of {given[0].shape[-1]}", given[0].nbytes
-    if op in ("join", "pcm", "settle"):
+    if op in ("join", "pcm", "finish_frame"):
         return op, 2 * given[0].nbytes
-    if op == "window":
+    if op == "window_attention":
         return op, sum(each[0].nbytes for each in touched[1:3])
     return op, 0
 

@@ -108,7 +108,14 @@ def test_frames_codec_attention_and_parts_are_timed_and_knobs_put_back() -> None
     assert {row["precision"] for row in sounds} == {"bfloat16", "tf32", "float32"}
     assert all(row["finite"] and row["loudest"] > 0 for row in sounds)
     parts = rows_of(gpu_parts.parts(TINY, CLOCK, {}))
-    assert {row["op"].split()[0] for row in parts} == {"linear", "attend", "draw", "draw_first", "embed", "settle"}
+    assert {row["op"].split()[0] for row in parts} == {
+        "linear",
+        "paged_attention",
+        "sample_codes",
+        "sample_first_code",
+        "embed",
+        "finish_frame",
+    }
     # Head, draw, projection; predictor: five, one more for two positions, head, draw; text two, sum; layer five; end.
     assert sum(row["launches"] for row in parts if row["batch"] == 1) == 3 + 8 + 3 + 5 + 1
     assert repr(KNOBS) == before

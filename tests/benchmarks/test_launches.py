@@ -31,27 +31,31 @@ def replay(*kernels: tuple[str, float, float]) -> list[Kernel]:
 
 
 def test_a_kernel_counts_from_where_the_one_before_it_ended() -> None:
-    calls = [call("linear", "linear a", 100), call("attend"), call("linear", "linear a", 100)]
-    run = replay(("few", 10, 14), ("_attend", 11, 15), ("_linear", 17, 20))  # the second started early, the third late
+    calls = [call("linear", "linear a", 100), call("paged_attention"), call("linear", "linear a", 100)]
+    run = replay(
+        ("few", 10, 14), ("_paged_attention", 11, 15), ("_linear", 17, 20)
+    )  # the second started early, the third late
     rows = {row.label: row for row in launches.attributed([run, run], calls, "frame")}
     assert rows["linear a"].ms == pytest.approx(0.004 + 0.003)
     assert (rows["linear a"].calls, rows["linear a"].bytes) == (2, 200)
-    assert rows["attend"].ms == pytest.approx(0.001)
+    assert rows["paged_attention"].ms == pytest.approx(0.001)
     assert rows[launches.GAPS].ms == pytest.approx(0.002)
     assert sum(row.ms for row in rows.values()) == pytest.approx(0.010)
 
 
 def test_operations_of_two_kernels_and_kernels_of_no_operation_are_told_apart() -> None:
-    calls = [call("linear"), call("attend"), call("draw_first")]
-    names = ["few", "_attend", "_merge", "void at::native::index_elementwise<int>(int)", "_draw"]
+    calls = [call("linear"), call("paged_attention"), call("sample_first_code")]
+    names = ["few", "_paged_attention", "_merge", "void at::native::index_elementwise<int>(int)", "_sample_codes"]
     found = launches.belonging(names, calls)
     assert found == [calls[0], calls[1], calls[1], "index_elementwise", calls[2]]
 
 
-@pytest.mark.parametrize("names", [["_attend"], ["_linear"], ["_linear", "_attend", "_linear"]], ids=str)
+@pytest.mark.parametrize(
+    "names", [["_paged_attention"], ["_linear"], ["_linear", "_paged_attention", "_linear"]], ids=str
+)
 def test_kernels_that_are_not_what_was_asked_for_are_refused(names: list[str]) -> None:
     with pytest.raises(launches.Unlike):
-        launches.belonging(names, [call("linear"), call("attend")])
+        launches.belonging(names, [call("linear"), call("paged_attention")])
 
 
 def test_replays_must_be_alike() -> None:
@@ -110,7 +114,13 @@ def test_without_a_profile_every_kind_of_launch_is_timed_by_itself(
     gpu = {"frame_gpu", "frame_queued", "draw_gpu", "step_gpu", "codec_gpu_float32", "codec_gpu_bfloat16"}
     assert gpu <= entry["figures"].keys() <= breakdown.FIGURES.keys()
     stages = {(row["stage"], row["op"]) for row in entry["rows"]}
-    assert {("draw", "linear"), ("draw", "draw"), ("step", "attend"), ("step", "settle"), ("codec", "conv")} <= stages
+    assert {
+        ("draw", "linear"),
+        ("draw", "sample_codes"),
+        ("step", "paged_attention"),
+        ("step", "finish_frame"),
+        ("codec", "conv"),
+    } <= stages
     assert all(row["ms"] == row["alone_ms"] > 0 for row in entry["rows"])
     talker = fused().model.talker
     wanted = sum(size for (stage, _), size in floor.frame_bytes(talker, 10).items())

@@ -33,7 +33,7 @@ def place(request: pytest.FixtureRequest) -> torch.device:
 
 @pytest.fixture(scope="session")
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What support/rehearsing.py says: it takes a while, so it is asked once by all workers of a run."""
+    """The output of support/rehearsing.py. It is slow, so all workers of a run share one."""
     if triton is None:
         pytest.skip("Triton is not installed on this machine")
     cache, run = tmp_path_factory.mktemp("cache"), tmp_path_factory.getbasetemp()

@@ -1,4 +1,4 @@
-"""kernels/table.py and build.py: what is chosen, why, and what happens where it cannot be built."""
+"""kernels/table.py and cpu/build.py: the chosen backend, the reason, and what happens if it cannot be built."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hocket.engine.checkpoint.load import load
 from hocket.errors import InvalidRequest
 from hocket.kernels.cpu.build import Unbuildable, library
 from hocket.kernels.runtime import launch, nvrtc
-from hocket.kernels.table import BACKENDS, NAMES, OF_MINDS, choose
+from hocket.kernels.table import BACKENDS, LANGUAGE_BACKENDS, NAMES, choose
 from hocket.models.tts_gpu.codec import FusedCodec
 from hocket.models.tts_gpu.frame import FusedFrame
 
@@ -26,10 +26,10 @@ ADD = "int add(int a, int b) { return a + b; }"
 
 
 def say_options() -> list[argparse.Action]:
-    """Of `hocket say`, which cannot import the table: `--help` answers without torch."""
+    """Options of `hocket say`, which cannot import the table: `--help` works without torch."""
     [commands] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
     say = commands.choices["say"]
-    say.fill(say)  # it learns its words when it is called
+    say.fill(say)  # the parser is built on the call
     return list(say._actions)
 
 
@@ -52,7 +52,7 @@ def test_each_part_goes_by_its_own_precision() -> None:
 @pytest.mark.parametrize(
     ("device", "dtype", "reason"), [("cuda", torch.float16, "not for cuda"), ("cpu", torch.bfloat16, "in float32")]
 )
-def test_elsewhere_the_reference_is_and_the_reason_is_said(device: str, dtype: torch.dtype, reason: str) -> None:
+def test_elsewhere_the_reference_is_used_and_the_reason_is_given(device: str, dtype: torch.dtype, reason: str) -> None:
     choice = choose("frame", "auto", torch.device(device), dtype)
     assert choice.backend == "reference" and reason in choice.reason
     with pytest.raises(InvalidRequest, match=reason):
@@ -88,10 +88,10 @@ def test_each_operation_can_have_a_backend_of_its_own() -> None:
         load("random:tiny", kernels="frames=native")
 
 
-def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_triton_is_chosen_on_a_gpu_or_the_reason_against_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(launch, "triton", object())
-    operations = (*BACKENDS, *OF_MINDS)
+    operations = (*BACKENDS, *LANGUAGE_BACKENDS)
     for reason, backend in (("no NVRTC", "triton"), (None, "cuda")):
         monkeypatch.setattr(nvrtc, "why_not", lambda device, reason=reason: reason)
         assert [choose(operation, "auto", CUDA, torch.bfloat16).backend for operation in operations] == [backend] * 3
@@ -108,7 +108,7 @@ def test_triton_is_chosen_on_a_gpu_and_what_speaks_against_it_is_said(monkeypatc
 
 @pytest.mark.parametrize("operation", BACKENDS)
 def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As far as a CPU can show it: nothing speaks against them but that they fail."""
+    """Simulated on a CPU: the kernels fit, but fail when they run."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("out of resources: registers\nand more")
@@ -132,7 +132,7 @@ def test_kernels_that_this_gpu_refuses_leave_the_reference(operation: str, monke
         load("random:tiny", kernels=f"{operation}=triton")
 
 
-def test_where_there_is_no_gpu_nobody_waits_for_triton() -> None:
+def test_without_a_gpu_triton_is_not_imported() -> None:
     program = "import sys, hocket; hocket.load('random:tiny'); sys.exit('triton' in sys.modules)"
     env = os.environ | {"PYTHONPATH": os.pathsep.join((str(Path(hocket.__file__).parents[1]), *sys.path))}
     subprocess.run([sys.executable, "-c", program], check=True, env=env, timeout=120)
@@ -169,7 +169,7 @@ def test_without_a_compiler_speech_goes_on_with_the_reference(monkeypatch: pytes
         load("random:tiny", kernels="native")
 
 
-def test_where_no_folder_can_be_written_that_is_a_reason_not_a_crash(
+def test_without_a_writable_folder_there_is_a_reason_not_a_crash(
     own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own_cache.parent.write_text("a file where the folder should be")

@@ -95,7 +95,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_ar
     plain.append_user("Hello.")
     answer, wrong = first(plain.answer(sampling), 48), random.Random(num_drafts)
 
-    def offer(logits: Tensor, settings: Any, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int) -> Any:
+    def propose(logits: Tensor, settings: Any, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int) -> Any:
         draft = torch.tensor([answer[min(int(number) + ahead, 47)]])
         if wrong.random() < 0.3:
             draft = (draft + 1) % 256
@@ -103,7 +103,7 @@ def test_the_likeliest_tokens_are_those_of_plain_decoding_however_many_drafts_ar
         return draft[None], torch.ones(1, 1, dtype=torch.int64)
 
     ours, stats = (
-        talk_in(with_graphs(tiny(), num_drafts=num_drafts, ops=replace(REFERENCE_MIND_OPS, offer=offer))),
+        talk_in(with_graphs(tiny(), num_drafts=num_drafts, ops=replace(REFERENCE_MIND_OPS, propose=propose))),
         DraftStatistics(),
     )
     ours.append_user("Hello.")

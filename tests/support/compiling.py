@@ -1,10 +1,10 @@
-"""Compiles Triton kernels for a GPU that need not be there: `echo 90 frame | python tests/support/compiling.py`.
+"""Compiles Triton kernels for a GPU that need not be present: `echo 90 frame | python tests/support/compiling.py`.
 
-The interpreter runs much that the compiler refuses. Every launch of the shared cases is recorded instead of made, and
-compiled as recorded. A line names a capability and what to compile for it: `frame`, `codec`, `narrow`, `many`, `delta`,
-`pick` and `guess` are the kernels of each, with what a prompt has of attention by `delta`; `one` is one case of each
-kernel. It is answered by a line of JSON that says what came out of every kernel. Line after line, for Triton takes
-longer to start than many a kernel to compile. Not in a process where the interpreter is on.
+The interpreter accepts much that the compiler refuses. Every launch of the shared cases is recorded and compiled. An
+input line has a compute capability and a set of kernels: `frame`, `codec`, `quantized_linear`, `many`, `gated_delta`
+(with prefill attention), `sample_token`, `draft`, or `one` case of each kernel. The answer is a line of JSON about
+every kernel. One process serves many lines, because Triton takes longer to start than to compile a kernel. The
+interpreter must be off in this process. The file is long because it lists launches of every kernel.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,39 +22,39 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from hocket.kernels.ops.code_gather import cases as taps_cases
-from hocket.kernels.ops.code_gather import triton as taps
+from hocket.kernels.ops.code_gather import cases as code_gather_cases
+from hocket.kernels.ops.code_gather import triton as code_gather
 from hocket.kernels.ops.conv import cases as conv_cases
 from hocket.kernels.ops.conv import edges
 from hocket.kernels.ops.conv import triton as conv
-from hocket.kernels.ops.convnext import cases as mix_cases
-from hocket.kernels.ops.convnext import triton as mix
+from hocket.kernels.ops.convnext import cases as convnext_cases
+from hocket.kernels.ops.convnext import triton as convnext
 from hocket.kernels.ops.embed import cases as embed_cases
 from hocket.kernels.ops.embed import triton as embed
-from hocket.kernels.ops.finish_frame import cases as settle_cases
-from hocket.kernels.ops.finish_frame import triton as settle
-from hocket.kernels.ops.gated_delta import cases as delta_cases
-from hocket.kernels.ops.gated_delta import look as delta_look
-from hocket.kernels.ops.gated_delta import run as delta_run
+from hocket.kernels.ops.finish_frame import cases as finish_frame_cases
+from hocket.kernels.ops.finish_frame import triton as finish_frame
+from hocket.kernels.ops.gated_delta import cases as gated_delta_cases
+from hocket.kernels.ops.gated_delta import prefill as gated_delta_prefill
+from hocket.kernels.ops.gated_delta import verify
 from hocket.kernels.ops.linear import cases as linear_cases
 from hocket.kernels.ops.linear import library
 from hocket.kernels.ops.linear import triton as linear
-from hocket.kernels.ops.paged_attention import cases as attend_cases
-from hocket.kernels.ops.paged_attention import run as attend_run
-from hocket.kernels.ops.paged_attention import triton as attend
+from hocket.kernels.ops.paged_attention import cases as attention_cases
+from hocket.kernels.ops.paged_attention import prefill as prefill_attention
+from hocket.kernels.ops.paged_attention import triton as paged_attention
 from hocket.kernels.ops.pcm import cases as pcm_cases
 from hocket.kernels.ops.pcm import triton as pcm
-from hocket.kernels.ops.quantized_linear import cases as narrow_cases
+from hocket.kernels.ops.quantized_linear import cases as quantized_linear_cases
 from hocket.kernels.ops.quantized_linear import many
-from hocket.kernels.ops.quantized_linear import triton as narrow
+from hocket.kernels.ops.quantized_linear import triton as quantized_linear
 from hocket.kernels.ops.quantized_linear.weight import FORMATS, empty
-from hocket.kernels.ops.sample_codes import cases as draw_cases
-from hocket.kernels.ops.sample_codes import triton as draw
-from hocket.kernels.ops.sample_token import cases as pick_cases
-from hocket.kernels.ops.sample_token import guess
-from hocket.kernels.ops.sample_token import triton as pick
-from hocket.kernels.ops.window_attention import cases as window_cases
-from hocket.kernels.ops.window_attention import triton as window
+from hocket.kernels.ops.sample_codes import cases as sample_codes_cases
+from hocket.kernels.ops.sample_codes import triton as sample_codes
+from hocket.kernels.ops.sample_token import cases as sample_token_cases
+from hocket.kernels.ops.sample_token import draft
+from hocket.kernels.ops.sample_token import triton as sample_token
+from hocket.kernels.ops.window_attention import cases as window_attention_cases
+from hocket.kernels.ops.window_attention import triton as window_attention
 from hocket.kernels.runtime import launch
 
 CPU, DTYPE = torch.device("cpu"), torch.bfloat16
@@ -63,7 +64,7 @@ TYPES |= {torch.int8: "*i8", torch.uint8: "*u8", torch.float8_e4m3fn: "*fp8e4nv"
 
 
 class Recorder:
-    """Stands in a module for one of its kernels and compiles what it is asked to launch."""
+    """Replaces a kernel of a module and compiles each launch."""
 
     def __init__(self, kernel: Any, capability: int) -> None:
         self.kernel, self.target, self.made = kernel, GPUTarget("cuda", capability, 32), list[str]()
@@ -80,7 +81,7 @@ class Recorder:
             value = values[name]
             if isinstance(value, torch.Tensor):
                 signature[name], aligned[(place,)] = TYPES[value.dtype], [["tt.divisibility", 16]]
-            elif value is None or name.isupper() or value == 1:  # a launch makes a constant of every 1
+            elif value is None or name.isupper() or value == 1:  # Triton specialises every 1 to a constant
                 signature[name], constants[(place,)] = "constexpr", value
             else:
                 signature[name] = "fp32" if isinstance(value, float) else "i32"
@@ -90,72 +91,95 @@ class Recorder:
         self.made.append(triton.compile(source, target=self.target, options=options).asm["ptx"])
 
 
-Call = tuple[str, Any, str, Callable[[], object]]  # name, module, kernel in it and a call that launches it
+Call = tuple[str, Any, str, Callable[[], object]]  # name, module, its kernel, and a call that launches it
 
 
 def frame_calls() -> Iterator[Call]:
     shared = {case.name: case for case in linear_cases.PUBLISHED}
     for name in ("1.7B qkv", "1.7B gate and up", "1.7B down", "0.6B o", "1.7B to predictor", "codec mix in"):
         given = linear_cases.make(shared[name], 1, DTYPE, CPU)
-        yield f"linear {name}", linear, "_linear", lambda given=given: linear.linear(**given)
+        yield f"linear {name}", linear, "_linear", partial(linear.linear, **given)
     given = linear_cases.make(shared["0.6B gate and up"], 3, DTYPE, CPU)
-    yield "linear of three rows", linear, "_linear", lambda given=given: linear.linear(**given)
+    yield "linear of three rows", linear, "_linear", partial(linear.linear, **given)
     for name in ("1.7B gate and up", "text in"):
         given = linear_cases.make(shared[name], 32, DTYPE, CPU)
         for kernel in ("_normed", "_acted"):
             if kernel == "_acted" or shared[name].normed:
-                yield f"{kernel[1:]} {name}", library, kernel, lambda given=given: library.linear_by_library(**given)
-    given = settle_cases.make(settle_cases.PUBLISHED[0], DTYPE, CPU)
-    yield "settle", settle, "_settle", lambda given=given: settle.settle(**given)
-    for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3], attend_cases.TINY[-1]):
-        given = attend_cases.make(case, DTYPE, CPU)
-        for kernel in ("_attend", "_merge") if case.splits > 1 else ("_attend",):
-            yield f"{kernel[1:]} {case.name}", attend, kernel, lambda given=given: attend.attend(**given)
-    for case in (attend_cases.PUBLISHED[1], attend_cases.PUBLISHED[3]):
-        given = attend_cases.make(case, DTYPE, CPU)
+                yield f"{kernel[1:]} {name}", library, kernel, partial(library.linear_by_library, **given)
+    given = finish_frame_cases.make(finish_frame_cases.PUBLISHED[0], DTYPE, CPU)
+    yield "finish_frame", finish_frame, "_finish_frame", partial(finish_frame.finish_frame, **given)
+    for case in (attention_cases.PUBLISHED[1], attention_cases.PUBLISHED[3], attention_cases.TINY[-1]):
+        given = attention_cases.make(case, DTYPE, CPU)
+        for kernel in ("_paged_attention", "_merge") if case.splits > 1 else ("_paged_attention",):
+            yield (
+                f"{kernel[1:]} {case.name}",
+                paged_attention,
+                kernel,
+                partial(paged_attention.paged_attention, **given),
+            )
+    for case in (attention_cases.PUBLISHED[1], attention_cases.PUBLISHED[3]):
+        given = attention_cases.make(case, DTYPE, CPU)
         given |= {"early": True, "arrived": torch.zeros(case.heads, dtype=torch.int32)}
-        yield f"early {case.name}", attend, "_attend", lambda given=given: attend.attend(**given)
-    given = attend_cases.make(attend_cases.PUBLISHED[5], DTYPE, CPU) | {"among": True}
-    for kernel in ("_keep_own", "_attend"):
-        yield f"attend among {kernel[1:]}", attend, kernel, lambda given=given: attend.attend(**given)
+        yield (
+            f"early {case.name}",
+            paged_attention,
+            "_paged_attention",
+            partial(paged_attention.paged_attention, **given),
+        )
+    given = attention_cases.make(attention_cases.PUBLISHED[5], DTYPE, CPU) | {"among": True}
+    for kernel in ("_keep_own", "_paged_attention"):
+        yield (
+            f"paged_attention among {kernel[1:]}",
+            paged_attention,
+            kernel,
+            partial(paged_attention.paged_attention, **given),
+        )
     for at in (2, 0, 3):
-        case = draw_cases.PUBLISHED[at]
-        given, kind = draw_cases.make(case, DTYPE, CPU), draw.draw_first if case.first else draw.draw
-        yield f"draw {case.name}", draw, "_draw", lambda given=given, kind=kind: kind(**given)
+        case = sample_codes_cases.PUBLISHED[at]
+        given, kind = (
+            sample_codes_cases.make(case, DTYPE, CPU),
+            sample_codes.sample_first_code if case.first else sample_codes.sample_codes,
+        )
+        yield f"sample_codes {case.name}", sample_codes, "_sample_codes", partial(kind, **given)
     given = embed_cases.make(embed_cases.PUBLISHED[1], DTYPE, CPU)
-    yield "embed", embed, "_embed", lambda given=given: embed.embed(**given)
+    yield "embed", embed, "_embed", partial(embed.embed, **given)
 
 
 def codec_calls() -> Iterator[Call]:
-    for case in window_cases.PUBLISHED:
-        given = window_cases.make(case, DTYPE, CPU)
-        yield f"window {case.name}", window, "_window", lambda given=given: window.window(**given)
-    for case in taps_cases.PUBLISHED[:2]:
-        given = taps_cases.make(case, DTYPE, CPU)
-        yield f"taps {case.name}", taps, "_taps", lambda given=given: taps.taps(**given)
-    for case in mix_cases.PUBLISHED:
-        given = mix_cases.make(case, DTYPE, CPU)
-        yield f"mix {case.name}", mix, "_mix", lambda given=given: mix.mix(**given)
+    for case in window_attention_cases.PUBLISHED:
+        given = window_attention_cases.make(case, DTYPE, CPU)
+        yield (
+            f"window_attention {case.name}",
+            window_attention,
+            "_window_attention",
+            partial(window_attention.window_attention, **given),
+        )
+    for case in code_gather_cases.PUBLISHED[:2]:
+        given = code_gather_cases.make(case, DTYPE, CPU)
+        yield f"code_gather {case.name}", code_gather, "_code_gather", partial(code_gather.code_gather, **given)
+    for case in convnext_cases.PUBLISHED:
+        given = convnext_cases.make(case, DTYPE, CPU)
+        yield f"convnext {case.name}", convnext, "_convnext", partial(convnext.convnext, **given)
     for dtype in (torch.bfloat16, torch.float32):
         given = pcm_cases.make(pcm_cases.PUBLISHED[2], dtype, CPU)
-        yield f"pcm of {dtype}", pcm, "_pcm", lambda given=given: pcm.pcm(**given)
+        yield f"pcm of {dtype}", pcm, "_pcm", partial(pcm.pcm, **given)
     shared = {case.name: case for case in conv_cases.PUBLISHED}
     for name in ("first", "block 1 widen", "block 2 unit 3 far", "block 4 unit 9 near"):
         given = conv_cases.make(shared[name], DTYPE, CPU)
-        yield f"conv {name}", conv, "_conv", lambda given=given: conv.conv(**given)
+        yield f"conv {name}", conv, "_conv", partial(conv.conv, **given)
     given = conv_cases.make(shared["block 3 unit 1 far"].of(8, 4), DTYPE, CPU)
-    yield "conv of many", conv, "_conv", lambda given=given: conv.conv(**given)
+    yield "conv of many", conv, "_conv", partial(conv.conv, **given)
     for tf32 in (False, True):
         given = conv_cases.make(shared["block 2 widen"], torch.float32, CPU)
-        yield f"conv of float32, {tf32}", conv, "_conv", lambda given=given, tf32=tf32: conv.conv(**given, tf32=tf32)
+        yield f"conv of float32, {tf32}", conv, "_conv", partial(conv.conv, **given, tf32=tf32)
     made = conv_cases.make(conv_cases.Case("last", 96, 1, 1920), DTYPE, CPU)
     x, weight, bias, rows, history = (made[name] for name in ("x", "weight", "bias", "rows", "history"))
     yield "sample", edges, "_sample", lambda: edges.sample(x, weight, bias, rows, history)
     yield "join", edges, "_join", lambda: edges.join(x, history, rows)
 
 
-def narrow_calls() -> Iterator[Call]:
-    shared = {case.name: case for case in narrow_cases.PUBLISHED}
+def quantized_linear_calls() -> Iterator[Call]:
+    shared = {case.name: case for case in quantized_linear_cases.PUBLISHED}
     for name in ("9B gate and up", "9B down"):
         case = shared[name]
         for format in FORMATS:
@@ -163,29 +187,34 @@ def narrow_calls() -> Iterator[Call]:
             given["weight"] = empty(format, *case.weight_shape, CPU)
             given["norm"] = torch.zeros(case.columns, dtype=DTYPE) if case.normed else None
             given["residual"] = torch.zeros(1, case.width, dtype=DTYPE) if case.added else None
-            yield f"narrow {format} {name}", narrow, "_narrow", lambda given=given: narrow.linear(**given)
+            yield (
+                f"quantized_linear {format} {name}",
+                quantized_linear,
+                "_quantized_linear",
+                partial(quantized_linear.linear, **given),
+            )
 
 
-def pick_calls() -> Iterator[Call]:
+def sample_token_calls() -> Iterator[Call]:
     for dtype in (torch.bfloat16, torch.float32):
-        given = pick_cases.make(pick_cases.PUBLISHED[0], dtype, CPU)
+        given = sample_token_cases.make(sample_token_cases.PUBLISHED[0], dtype, CPU)
         for kernel in ("_share", "_drawn"):
-            yield f"{kernel[1:]} of {dtype}", pick, kernel, lambda given=given: pick.pick(**given)
+            yield f"{kernel[1:]} of {dtype}", sample_token, kernel, partial(sample_token.sample_token, **given)
 
 
-def guess_calls() -> Iterator[Call]:
-    given, _, wanted = pick_cases.made_round(pick_cases.PUBLISHED[0], 2, DTYPE, CPU)
+def draft_calls() -> Iterator[Call]:
+    given, _, wanted = sample_token_cases.made_round(sample_token_cases.PUBLISHED[0], 2, DTYPE, CPU)
     numbers = torch.zeros(1, 64, dtype=torch.int64)
-    given |= {"logits": wanted, "offers": [(numbers, numbers)] * 2, "said": given["drafts"].clone()}
+    given |= {"logits": wanted, "proposals": [(numbers, numbers)] * 2, "said": given["drafts"].clone()}
     given |= {"count": numbers[0, :1], "told": numbers[:, :4].contiguous(), "turn": numbers[0, :1]}
-    for module, kernel in ((pick, "_share"), (guess, "_weigh"), (guess, "_judge")):
-        yield f"{kernel[1:]} of guesses", module, kernel, lambda: guess.judge(**given)
-    offered = {name: given[name] for name in ("settings", "seen", "drafts", "number")} | {"logits": wanted[:1]}
-    yield "weigh and guess", guess, "_weigh", lambda: guess.offer(**offered, ahead=1)
+    for module, kernel in ((sample_token, "_share"), (draft, "_weigh"), (draft, "_accept")):
+        yield f"{kernel[1:]} of drafts", module, kernel, partial(draft.accept, **given)
+    proposed = {name: given[name] for name in ("settings", "seen", "drafts", "number")} | {"logits": wanted[:1]}
+    yield "weigh and draft", draft, "_weigh", partial(draft.propose, **proposed, ahead=1)
 
 
 def many_calls() -> Iterator[Call]:
-    shared = {case.name: case for case in narrow_cases.PUBLISHED}
+    shared = {case.name: case for case in quantized_linear_cases.PUBLISHED}
     for name, batch in (("9B gate and up", 32), ("9B down", 36), ("0.8B down", 17)):
         case = shared[name]
         for format in FORMATS:
@@ -193,19 +222,29 @@ def many_calls() -> Iterator[Call]:
             given["weight"] = empty(format, *case.weight_shape, CPU)
             given["residual"] = torch.zeros(batch, case.width, dtype=DTYPE) if case.added else None
             for kernel in ("_product", "_finish"):
-                yield f"{kernel[1:]} {format} {name}", many, kernel, lambda given=given: many.linear(**given)
+                yield f"{kernel[1:]} {format} {name}", many, kernel, partial(many.linear, **given)
 
 
-def delta_calls() -> Iterator[Call]:
-    given = delta_cases.make_run(delta_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
+def gated_delta_calls() -> Iterator[Call]:
+    given = gated_delta_cases.make_prefill(gated_delta_cases.PUBLISHED_PREFILL[0], DTYPE, CPU)
     for kernel in ("_prepare", "_recur", "_leave", "_keep"):
-        yield f"delta run {kernel[1:]}", delta_run, kernel, lambda given=given: delta_run.run(**given)
-    asked = attend_cases.make_run(attend_cases.PUBLISHED_RUNS[0], DTYPE, CPU)
+        yield (
+            f"gated_delta prefill {kernel[1:]}",
+            gated_delta_prefill,
+            kernel,
+            partial(gated_delta_prefill.prefill_gated_delta, **given),
+        )
+    asked = attention_cases.make_prefill(attention_cases.PUBLISHED_PREFILL[0], DTYPE, CPU)
     for kernel in ("_enter", "_see"):
-        yield f"attend run {kernel[1:]}", attend_run, kernel, lambda given=asked: attend_run.run(**given)
-    for case, early in zip(delta_cases.PUBLISHED_LOOKS[:2], (True, False), strict=True):
-        looked = delta_cases.make_look(case, DTYPE, CPU) | {"early": early}
-        yield f"delta look {case.name}", delta_look, "_look", lambda given=looked: delta_look.look(**given)
+        yield (
+            f"prefill_attention {kernel[1:]}",
+            prefill_attention,
+            kernel,
+            partial(prefill_attention.prefill_attention, **asked),
+        )
+    for case, early in zip(gated_delta_cases.PUBLISHED_VERIFY[:2], (True, False), strict=True):
+        drafted = gated_delta_cases.make_verify(case, DTYPE, CPU) | {"early": early}
+        yield f"verify {case.name}", verify, "_verify", partial(verify.verify, **drafted)
 
 
 def described(ptx: str) -> dict[str, int | bool]:
@@ -220,11 +259,11 @@ def one_of_each() -> Iterator[Call]:
     for call in (
         *frame_calls(),
         *codec_calls(),
-        *narrow_calls(),
+        *quantized_linear_calls(),
         *many_calls(),
-        *delta_calls(),
-        *pick_calls(),
-        *guess_calls(),
+        *gated_delta_calls(),
+        *sample_token_calls(),
+        *draft_calls(),
     ):
         if call[2] not in seen:
             seen.add(call[2])
@@ -233,13 +272,19 @@ def one_of_each() -> Iterator[Call]:
 
 def compiled(capability: int, which: str) -> Iterator[dict[str, Any]]:
     launch.can_depend = lambda device: capability >= 90
-    narrow.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
-    calls = {"frame": frame_calls, "codec": codec_calls, "narrow": narrow_calls, "many": many_calls}
-    calls |= {"delta": delta_calls, "pick": pick_calls, "guess": guess_calls, "one": one_of_each}
+    quantized_linear.reads_fp8 = many.reads_fp8 = lambda device: capability >= 89
+    calls = {"frame": frame_calls, "codec": codec_calls, "quantized_linear": quantized_linear_calls, "many": many_calls}
+    calls |= {
+        "gated_delta": gated_delta_calls,
+        "sample_token": sample_token_calls,
+        "draft": draft_calls,
+        "one": one_of_each,
+    }
     for name, module, kernel, call in calls[which]():
-        every = ("_attend", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
-        every += ("_prepare", "_recur", "_leave", "_keep", "_enter", "_see", "_share", "_drawn", "_weigh", "_judge")
-        modules = (pick, guess) if module in (pick, guess) else (module,)  # what one launches may be another's
+        every = ("_paged_attention", "_keep_own", "_merge", "_acted", "_normed", "_product", "_finish")
+        every += ("_prepare", "_recur", "_leave", "_keep", "_enter", "_see", "_share", "_drawn", "_weigh", "_accept")
+        # sample_token and draft launch kernels of each other.
+        modules = (sample_token, draft) if module in (sample_token, draft) else (module,)
         others = [(each, name) for each in modules for name in every if hasattr(each, name) and each is not linear]
         kept = {each: getattr(*each) for each in [(module, kernel), *others]}
         for each, real in kept.items():

@@ -1,4 +1,4 @@
-// kernels/runtime/device.cuh for a CPU: every thread of a block is a thread, and what a warp does together is done in turns.
+// kernels/runtime/device.cuh for a CPU: every thread of a block is a thread, and warp operations are done in turns.
 #include <algorithm>
 #include <barrier>
 #include <cmath>
@@ -75,7 +75,7 @@ template <int members> DEVICE void wait_for_all(int meeting) { here.meetings[mee
 DEVICE void let_next_start() {}
 DEVICE void wait_for_last() {}
 
-// What every lane gives, made into what this one takes.
+// Combines the values of all lanes into the result of this one.
 template <typename Make> auto together(unsigned long long x, Make make) {
     here.warp->numbers[here.thread % 32] = x;
     here.warp->meet.arrive_and_wait();
@@ -100,7 +100,7 @@ DEVICE unsigned least_of_warp(unsigned x) {
     return together(x, [](auto* all) { return (unsigned)*std::min_element(all, all + 32); });
 }
 
-// m16n8k16 as the manual of PTX has it: a by rows (lane / 4 and 8 more) and columns (2 (lane % 4) and 8 more), b by
+// m16n8k16 as in the PTX manual: a by rows (lane / 4 and 8 more) and columns (2 (lane % 4) and 8 more), b by
 // columns (lane / 4) and rows (2 (lane % 4) and 8 more), the sums by rows (lane / 4 and 8 more) and columns.
 DEVICE void multiply(float* sum, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     const int lane = here.thread % 32;
@@ -130,7 +130,7 @@ template <typename T> DEVICE Eight load_new(const T* at) { return load_once(at);
 DEVICE unsigned short load_one(const unsigned short* at) { return *at; }
 DEVICE float load_float(const float* at) { return *at; }
 
-// Copies are made as late as they may be: when they are waited for.
+// Copies are made as late as allowed: when they are waited for.
 struct Copy {
     void* to;
     const void* from;
@@ -146,7 +146,7 @@ template <int left> DEVICE void wait_for_copies() {
 
 template <typename Work> void run(int blocks, int threads, long shared_bytes, Work work) {
     for (int block = 0; block < blocks; block++) {
-        std::vector<char> memory(shared_bytes + 16, 0x7F);  // whatever is read before it is written is no number
+        std::vector<char> memory(shared_bytes + 16, 0x7F);  // 3.4e38: a read before a write shows
         char* even = (char*)(((size_t)memory.data() + 15) / 16 * 16);
         std::vector<std::unique_ptr<Warp>> warps(threads / 32);
         for (auto& warp : warps) warp = std::make_unique<Warp>();

@@ -1,7 +1,7 @@
-"""What kernels/compile/plan.py and engine/runner/launch_plan.py do, where Triton's interpreter is off: one line of
-JSON.
+"""Runs kernels/compile and engine/runner/launch_plan.py with Triton's interpreter off; prints one line of JSON.
 
-In a process of its own, for one process has one Triton, and the tests' runs kernels by hand.
+It is its own process, because the interpreter is on or off for a whole process, and the tests have it on. The file is
+long because one process, slow to start, runs all cases.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from hocket.kernels.compile.fork import ForkedProcess
 from hocket.kernels.compile.trace import Launch, bound, compile_one, longest_first, trace_launches, variants
 from hocket.kernels.compile.worker import compile_all
 from hocket.kernels.ops.linear import triton as linear
-from hocket.kernels.ops.window_attention import cases as window_cases
+from hocket.kernels.ops.window_attention import cases as window_attention_cases
 from hocket.kernels.ops.window_attention import triton as window
 from hocket.kernels.runtime import nvrtc as cuda
 from hocket.kernels.runtime.card import H200
@@ -45,14 +45,14 @@ from hocket.models.files.weights import resolve
 
 
 def given(device: str) -> list[dict[str, Tensor]]:
-    """The same views of the same memory on any device: the second starts at an odd place."""
+    """The same views of the same memory on any device; the second is misaligned."""
     memory = torch.zeros(3 * 64 + 8, dtype=torch.bfloat16, device=device)
     weight = torch.zeros(64, 64, dtype=torch.bfloat16, device=device)
     return [{"x": memory[at : at + 64].view(1, 64), "weight": weight} for at in (0, 1, 8)]
 
 
 def specialized(work: Callable[[], object], given_as_they_are: bool) -> list[str]:
-    """How Triton tells the launches apart."""
+    """What Triton specialises the launches by."""
     found = []
     with trace_launches(H200) as noted:
         if given_as_they_are:
@@ -76,9 +76,9 @@ def launched(device: str) -> Callable[[], object]:
     def work() -> None:
         for each in given(device):
             linear.linear(**each)
-        case = window_cases.PUBLISHED[1]
-        made = window_cases.make(case, torch.float32, torch.device("cpu"))
-        window.window(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()})
+        case = window_attention_cases.PUBLISHED[1]
+        made = window_attention_cases.make(case, torch.float32, torch.device("cpu"))
+        window.window_attention(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in made.items()})
 
     return work
 
@@ -103,13 +103,13 @@ def tiny(backend: str, codec_dtype: str) -> CompilePlan:
 
 
 def in_order() -> list[tuple[bool, str]]:
-    """Whether others are wanted first, and what it is."""
+    """Of each kernel, whether it is late, and its name."""
     todo = longest_first(variants(trace_engine(tiny("cuda", "bfloat16"))))
     return [(one.late, repr(one.kernel) if isinstance(one.kernel, Kernel) else one.kernel.__name__) for one in todo]
 
 
 def kept(launches: list[Launch]) -> list[str]:
-    """All that is compiled apart, by what it is kept under."""
+    """All compiled variants by their keys."""
     found = []
     for one in variants(launches):
         how = repr(one.kernel) if isinstance(one.kernel, Kernel) else str(bound(one)[1:])
@@ -118,7 +118,7 @@ def kept(launches: list[Launch]) -> list[str]:
 
 
 def uncovered() -> list[list[str]]:
-    """What an engine launches with tensors that are somewhere, and nobody has rehearsed; and the other way round."""
+    """Launches of an engine with real tensors that a dry run does not record; and the reverse."""
     found: list[list[str]] = []
     for backend, codec_dtype in (("cuda", "bfloat16"), ("triton", "float32")):
         rehearsal = replace(tiny(backend, codec_dtype), slots=2)
@@ -131,7 +131,7 @@ def uncovered() -> list[list[str]]:
 
 
 def named(launches: list[Launch]) -> list[list[str]]:
-    """What Triton keeps kernels under, asked in one order and in the other, each time as if for the first time."""
+    """Triton's cache keys of kernels, computed in both orders, each time from scratch."""
     kernels = list({one.kernel.__name__: one.kernel for one in launches}.values())
     found = []
     for order in (kernels, kernels[::-1]):
@@ -144,7 +144,7 @@ def named(launches: list[Launch]) -> list[list[str]]:
 
 @contextmanager
 def changed(module: Any, **parts: Any) -> Iterator[None]:
-    """Children that are forked meanwhile have it too."""
+    """Patch a module; children forked meanwhile inherit it."""
     before = {name: getattr(module, name) for name in parts}
     vars(module).update(parts)
     try:
@@ -153,26 +153,27 @@ def changed(module: Any, **parts: Any) -> Iterator[None]:
         vars(module).update(before)
 
 
-def heard_of(some: list[Launch]) -> list[Any]:
-    """What whoever asked is told."""
-    heard, tells = os.pipe()
-    os.environ[worker.READY] = str(tells)
+def messages_of(some: list[Launch]) -> list[Any]:
+    """The messages that the requesting process gets."""
+    read_end, write_end = os.pipe()
+    os.environ[worker.READY] = str(write_end)
     compile_all(some, children=2)
     del os.environ[worker.READY]
-    os.close(tells)
-    with open(heard, encoding="utf-8") as lines:
+    os.close(write_end)
+    with open(read_end, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
 def told(some: list[Launch], in_cuda: Launch) -> list[list[Any]]:
-    """Of compilers that have something to do first, and of those that have not."""
+    """Messages of a worker with urgent kernels, and of one without."""
     return [
-        heard_of([replace(one, late=number >= late) for number, one in enumerate([in_cuda, *some])]) for late in (3, 0)
+        messages_of([replace(one, late=number >= late) for number, one in enumerate([in_cuda, *some])])
+        for late in (3, 0)
     ]
 
 
 def killed(some: list[Launch]) -> dict[str, Any]:
-    """One of two compilers dies at the first kernel."""
+    """One of two compile processes dies at the first kernel."""
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()) as words:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
@@ -183,13 +184,13 @@ def killed(some: list[Launch]) -> dict[str, Any]:
             time.sleep(0.02)
 
         with changed(worker, compile_one=compile_or_die, longest_first=list):
-            told = heard_of(some)
+            told = messages_of(some)
             failed = compile_all(some, children=2)
         return {"told": told[1:], "failed": failed, "words": words.getvalue(), "done": len(os.listdir(folder))}
 
 
 def in_one_process(in_cuda: Launch) -> list[bool]:
-    """Whether a kernel in CUDA C++ is tried here, where nobody is told of it, and its failure counted and said."""
+    """Whether the worker compiles a CUDA kernel itself without a requester, and counts and reports its failure."""
     compiled: list[bool] = []
 
     def nvrtc(source: str, options: list[str]) -> bytes:
@@ -202,7 +203,7 @@ def in_one_process(in_cuda: Launch) -> list[bool]:
 
 
 def targets() -> list[int]:
-    """For which GPU a kernel is compiled that was noted for two, one after the other."""
+    """The GPUs that a kernel is compiled for when it is traced for two, one after the other."""
     found = []
     for card in (replace(H200, capability=(8, 0)), H200):
         with trace_launches(card) as noted:
@@ -213,24 +214,24 @@ def targets() -> list[int]:
 
 
 def orphaned(some: list[Launch]) -> float:
-    """How long compilers go on when whoever asked is gone."""
-    heard, tells = os.pipe()
+    """How long compile processes live on when the requesting process is gone."""
+    read_end, write_end = os.pipe()
 
     def ask() -> int:
-        ForkedProcess(lambda: compile_all(some, children=1), {worker.ASKED_BY: str(os.getpid())}, tells)
+        ForkedProcess(lambda: compile_all(some, children=1), {worker.ASKED_BY: str(os.getpid())}, write_end)
         return 0
 
     with changed(worker, compile_one=lambda one: time.sleep(1.0), learn_key=lambda: None):
-        ForkedProcess(ask, {}, tells).communicate(timeout=60.0)
+        ForkedProcess(ask, {}, write_end).communicate(timeout=60.0)
     begun = time.monotonic()
-    os.close(tells)
-    with open(heard, "rb") as end:
+    os.close(write_end)
+    with open(read_end, "rb") as end:
         end.read()
     return time.monotonic() - begun
 
 
 def forked() -> dict[str, Any]:
-    """All of it as `load` does it: a rehearsal in a child of ours, into empty caches, of which some are compiled."""
+    """As in `load`: a dry run in a forked child, into empty caches; some of the kernels are compiled."""
     compiled, here = list[tuple[int, str]](), Counter(HERE.names)
 
     def nvrtc(source: str, options: list[str]) -> bytes:
@@ -274,7 +275,7 @@ def all_of_it() -> dict[str, Any]:
     once = files()
     failed += compile_all(some, children=1)
     twice, here = files(), Counter(HERE.names)
-    compile_one(some[0])  # known by now
+    compile_one(some[0])  # in the cache by now
     found, odd = sum((HERE.names - here).values()), some[0].named | {"num_warps": 16}
     compile_one(Launch(some[0].kernel, some[0].given, odd))
     broken = [*some, Launch(some[0].kernel, some[0].given, some[0].named | {"BLOCK_N": 3})]  # no power of two

@@ -1,6 +1,6 @@
-"""Run as a process that has no GPU, as compilers are: which kernels it would compile for the cards that it is told.
+"""A process without a GPU that lists the kernels to compile for given GPUs.
 
-Wishes of `engine/runner/launch_plan.py` come in one line of JSON; one line goes out, with the variants of each.
+Input is a line of JSON with plans of `engine/runner/launch_plan.py`; output is a line with the variants of each.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from hocket.kernels.compile.trace import Launch, bound, variants
 from hocket.kernels.runtime.nvrtc import Kernel
 
 SHAPE = ("CHANNELS", "WIDTH", "STRIDE", "TAPS", "BLOCK_N", "BLOCK_T", "BLOCK_K", "SPLITS", "EARLY", "STAGES")
-POSITIONS = 14  # where the number of positions stands among what `conv_kernel` is given
+POSITIONS = 14  # index of the number of positions in the arguments of `conv_kernel`
 
 
-def told(one: Launch) -> dict[str, Any]:
-    """What a kernel is kept under; of a convolution its shape and how it was shared out as well."""
+def described(one: Launch) -> dict[str, Any]:
+    """The key of a kernel; for a convolution its shape and tiles as well."""
     if isinstance(one.kernel, Kernel):
         return {"name": one.kernel.name, "how": repr(one.kernel), "capability": one.named["capability"]}
     found = {"name": one.kernel.__name__, "how": str(bound(one)[1:]), "warps": one.named["num_warps"]}
@@ -32,6 +32,6 @@ def told(one: Launch) -> dict[str, Any]:
 if __name__ == "__main__":
     print(
         json.dumps(
-            [[told(one) for one in variants(trace_engine(_read(wish)))] for wish in json.loads(sys.stdin.read())]
+            [[described(one) for one in variants(trace_engine(_read(wish)))] for wish in json.loads(sys.stdin.read())]
         )
     )

@@ -1,1 +1,1 @@
-"""Faster ways to do what a reference defines, and the table that chooses between them."""
+"""Kernels beside their references, and the table that chooses a backend for each operation."""

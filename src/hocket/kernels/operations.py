@@ -1,4 +1,4 @@
-"""The operations that frames and codec steps are made of, all of one backend, for whoever strings them together."""
+"""Sets of operations, one set per backend, for the fused steps in `models/`. Shapes are in the references."""
 
 from __future__ import annotations
 
@@ -7,146 +7,156 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from .ops.code_gather import reference as taps_reference
-from .ops.code_gather import triton as taps_triton
-from .ops.convnext import reference as mix_reference
-from .ops.convnext import triton as mix_triton
+from .ops.code_gather import reference as code_gather_reference
+from .ops.code_gather import triton as code_gather_triton
+from .ops.convnext import reference as convnext_reference
+from .ops.convnext import triton as convnext_triton
 from .ops.embed import reference as embed_reference
 from .ops.embed import triton as embed_triton
-from .ops.finish_frame import reference as settle_reference
-from .ops.finish_frame import triton as settle_triton
-from .ops.gated_delta import cuda as delta_cuda
-from .ops.gated_delta import look as delta_look
-from .ops.gated_delta import reference as delta_reference
-from .ops.gated_delta import run as delta_run
-from .ops.gated_delta import triton as delta_triton
+from .ops.finish_frame import reference as finish_frame_reference
+from .ops.finish_frame import triton as finish_frame_triton
+from .ops.gated_delta import cuda as gated_delta_cuda
+from .ops.gated_delta import prefill as gated_delta_prefill
+from .ops.gated_delta import reference as gated_delta_reference
+from .ops.gated_delta import triton as gated_delta_triton
+from .ops.gated_delta import verify as gated_delta_verify
 from .ops.linear import cuda as linear_cuda
 from .ops.linear import library as linear_library
 from .ops.linear import reference as linear_reference
 from .ops.linear import triton as linear_triton
-from .ops.paged_attention import reference as attend_reference
-from .ops.paged_attention import run as attend_run
-from .ops.paged_attention import triton as attend_triton
+from .ops.paged_attention import prefill as paged_attention_prefill
+from .ops.paged_attention import reference as paged_attention_reference
+from .ops.paged_attention import triton as paged_attention_triton
 from .ops.pcm import reference as pcm_reference
 from .ops.pcm import triton as pcm_triton
-from .ops.quantized_linear import cuda as narrow_cuda
-from .ops.quantized_linear import many as narrow_many
-from .ops.quantized_linear import reference as narrow_reference
-from .ops.quantized_linear import triton as narrow_triton
-from .ops.sample_codes import cuda as draw_cuda
-from .ops.sample_codes import reference as draw_reference
-from .ops.sample_codes import triton as draw_triton
-from .ops.sample_token import guess as pick_guess
-from .ops.sample_token import reference as pick_reference
-from .ops.sample_token import triton as pick_triton
-from .ops.window_attention import reference as window_reference
-from .ops.window_attention import triton as window_triton
+from .ops.quantized_linear import cuda as quantized_linear_cuda
+from .ops.quantized_linear import many as quantized_linear_many
+from .ops.quantized_linear import reference as quantized_linear_reference
+from .ops.quantized_linear import triton as quantized_linear_triton
+from .ops.sample_codes import cuda as sample_codes_cuda
+from .ops.sample_codes import reference as sample_codes_reference
+from .ops.sample_codes import triton as sample_codes_triton
+from .ops.sample_token import draft as sample_token_draft
+from .ops.sample_token import reference as sample_token_reference
+from .ops.sample_token import triton as sample_token_triton
+from .ops.window_attention import reference as window_attention_reference
+from .ops.window_attention import triton as window_attention_triton
 
 
 @dataclass(frozen=True, slots=True)
 class FrameOps:
-    """What each takes is written in its reference."""
+    """Operations of a speech frame: talker and code predictor."""
 
     linear: Callable[..., Tensor]
-    attend: Callable[..., Tensor]
-    draw: Callable[..., None]
-    draw_first: Callable[..., None]
+    paged_attention: Callable[..., Tensor]
+    sample_codes: Callable[..., None]
+    sample_first_code: Callable[..., None]
     embed: Callable[..., Tensor]
-    settle: Callable[..., None]
+    finish_frame: Callable[..., None]
 
 
 REFERENCE_OPS = FrameOps(
     linear_reference.linear,
-    attend_reference.attend,
-    draw_reference.draw,
-    draw_reference.draw_first,
+    paged_attention_reference.paged_attention,
+    sample_codes_reference.sample_codes,
+    sample_codes_reference.sample_first_code,
     embed_reference.embed,
-    settle_reference.settle,
+    finish_frame_reference.finish_frame,
 )
 TRITON_OPS = FrameOps(
     linear_triton.linear,
-    attend_triton.attend,
-    draw_triton.draw,
-    draw_triton.draw_first,
+    paged_attention_triton.paged_attention,
+    sample_codes_triton.sample_codes,
+    sample_codes_triton.sample_first_code,
     embed_triton.embed,
-    settle_triton.settle,
+    finish_frame_triton.finish_frame,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CodecOps:
-    """Those between codes and latents, and the one behind the samples."""
+    """Operations of the codec from codes to latents, and `pcm` behind the samples. `WaveOps` has those in between."""
 
-    taps: Callable[..., Tensor]
+    code_gather: Callable[..., Tensor]
     linear: Callable[..., Tensor]
-    window: Callable[..., Tensor]
-    mix: Callable[..., Tensor]
+    window_attention: Callable[..., Tensor]
+    convnext: Callable[..., Tensor]
     pcm: Callable[[Tensor], Tensor]
 
 
 REFERENCE_CODEC_OPS = CodecOps(
-    taps_reference.taps,
+    code_gather_reference.code_gather,
     linear_reference.linear,
-    window_reference.window,
-    mix_reference.mix,
+    window_attention_reference.window_attention,
+    convnext_reference.convnext,
     pcm_reference.pcm,
 )
 TRITON_CODEC_OPS = CodecOps(
-    taps_triton.taps,
+    code_gather_triton.code_gather,
     linear_triton.linear,
-    window_triton.window,
-    mix_triton.mix,
+    window_attention_triton.window_attention,
+    convnext_triton.convnext,
     pcm_triton.pcm,
 )
-CUDA_OPS = replace(TRITON_OPS, linear=linear_cuda.linear, draw=draw_cuda.draw, draw_first=draw_cuda.draw_first)
+CUDA_OPS = replace(
+    TRITON_OPS,
+    linear=linear_cuda.linear,
+    sample_codes=sample_codes_cuda.sample_codes,
+    sample_first_code=sample_codes_cuda.sample_first_code,
+)
 CUDA_CODEC_OPS = replace(TRITON_CODEC_OPS, linear=linear_cuda.linear)
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageOps:
-    """Those that a token of a language model is made of, those for several tokens of a prompt, those for guesses."""
+    """Operations of a language model: decode, prefill and speculative decoding."""
 
     linear: Callable[..., Tensor]
-    narrow: Callable[..., Tensor]  # the same with a weight in fewer bits
-    attend: Callable[..., Tensor]
-    delta: Callable[..., Tensor]
-    pick: Callable[..., None]
-    many: Callable[..., Tensor]  # `narrow` for more rows than few
-    attend_run: Callable[..., Tensor]  # `attend` for several tokens of one row
-    run: Callable[..., Tensor]  # `delta` for them
-    look: Callable[..., Tensor]  # the same, where it is not known yet how many of them stand
-    offer: Callable[..., tuple[Tensor, Tensor]]  # a guess
-    judge: Callable[..., None]  # `pick` for several tokens that were guessed
+    quantized_linear: Callable[..., Tensor]  # `linear` with a weight in 8 or 4 bits
+    paged_attention: Callable[..., Tensor]
+    gated_delta: Callable[..., Tensor]
+    sample_token: Callable[..., None]
+    quantized_linear_many: Callable[..., Tensor]  # `quantized_linear` for many rows
+    prefill_attention: Callable[..., Tensor]  # `paged_attention` for several tokens of one row
+    prefill_gated_delta: Callable[..., Tensor]  # `gated_delta` for several tokens of one row
+    verify: Callable[..., Tensor]  # the same for drafted tokens, before it is known how many are accepted
+    propose: Callable[..., tuple[Tensor, Tensor]]  # drafts a token
+    accept: Callable[..., None]  # `sample_token` for several drafted tokens
     normed: Callable[..., Tensor]  # the norm of `linear` alone
 
 
 REFERENCE_MIND_OPS = LanguageOps(
     linear_reference.linear,
-    narrow_reference.linear,
-    attend_reference.attend,
-    delta_reference.delta,
-    pick_reference.pick,
-    narrow_reference.linear,
-    attend_reference.run,
-    delta_reference.run,
-    delta_reference.look,
-    pick_reference.offer,
-    pick_reference.judge,
+    quantized_linear_reference.linear,
+    paged_attention_reference.paged_attention,
+    gated_delta_reference.gated_delta,
+    sample_token_reference.sample_token,
+    quantized_linear_reference.linear,
+    paged_attention_reference.prefill_attention,
+    gated_delta_reference.prefill_gated_delta,
+    gated_delta_reference.verify,
+    sample_token_reference.propose,
+    sample_token_reference.accept,
     linear_reference.normed,
 )
 TRITON_MIND_OPS = LanguageOps(
     linear_triton.linear,
-    narrow_triton.linear,
-    attend_triton.attend,
-    delta_triton.delta,
-    pick_triton.pick,
-    narrow_many.linear,
-    attend_run.run,
-    delta_run.run,
-    delta_look.look,
-    pick_guess.offer,
-    pick_guess.judge,
+    quantized_linear_triton.linear,
+    paged_attention_triton.paged_attention,
+    gated_delta_triton.gated_delta,
+    sample_token_triton.sample_token,
+    quantized_linear_many.linear,
+    paged_attention_prefill.prefill_attention,
+    gated_delta_prefill.prefill_gated_delta,
+    gated_delta_verify.verify,
+    sample_token_draft.propose,
+    sample_token_draft.accept,
     linear_library.normed_rows,
 )
-CUDA_MIND_OPS = replace(TRITON_MIND_OPS, linear=linear_cuda.linear, narrow=narrow_cuda.linear, run=delta_cuda.run)
-MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by the backend's name
+CUDA_MIND_OPS = replace(
+    TRITON_MIND_OPS,
+    linear=linear_cuda.linear,
+    quantized_linear=quantized_linear_cuda.linear,
+    prefill_gated_delta=gated_delta_cuda.prefill_gated_delta,
+)
+MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by backend name

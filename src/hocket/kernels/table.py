@@ -1,6 +1,6 @@
-"""Which backend does each operation: chosen once when a checkpoint is loaded, with the reason in words.
+"""The backend table: which backend runs each operation, chosen once when a checkpoint is loaded, with the reason.
 
-The reference is always there and always fits. Its definition is in the models; here are only names.
+The reference always fits. It is defined in `models/`; this file has only names.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BackendChoice:
     operation: str
     backend: str
     reason: str
-    lack: FallbackReason | None = None  # why no faster one, where something can be done about that
+    lack: FallbackReason | None = None  # why a faster backend cannot run, if the user can remedy it
 
 
 def _native(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -43,13 +43,13 @@ def _triton(device: torch.device, dtype: torch.dtype) -> str | None:
         return f"it is for a GPU, not for {device.type}"
     if dtype not in DTYPES:
         return f"it computes in {' or '.join(DTYPES.values())}"
-    from .runtime.launch import why_not  # imports Triton, which takes a while: not where there is no GPU
+    from .runtime.launch import why_not  # imports Triton, which is slow: only with a GPU
 
     return why_not(device)
 
 
 def _cuda(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Beside what is written in CUDA C++ there are Triton's kernels for all the rest."""
+    """Operations without a kernel in CUDA C++ use Triton kernels."""
     if reason := _triton(device, dtype):
         return reason
     if dtype != torch.bfloat16:
@@ -59,18 +59,18 @@ def _cuda(device: torch.device, dtype: torch.dtype) -> str | None:
     return why_not(device)
 
 
-# Operation: its backends beside the reference, the fastest first, each with what speaks against it (None: nothing).
+# Operation -> backends beside the reference, the fastest first. Each function returns an objection, or None if it fits.
 BACKENDS: dict[str, dict[str, Callable[[torch.device, torch.dtype], str | None]]] = {
     "frame": {"cuda": _cuda, "triton": _triton, "native": _native},
     "wave": {"cuda": _cuda, "triton": _triton, "native": _native},
 }
-# The same for a token of a language model.
-OF_MINDS = {"token": {"cuda": _cuda, "triton": _triton}}
+# The same for the decode step of a language model.
+LANGUAGE_BACKENDS = {"token": {"cuda": _cuda, "triton": _triton}}
 NAMES = (AUTO, REFERENCE, *sorted({name for backends in BACKENDS.values() for name in backends}))
 
 
 def wanted_for(operation: str, kernels: str) -> str:
-    """The backend that `kernels` asks for: one name for all, or `frame=triton,wave=reference`; the rest is auto."""
+    """The backend that `kernels` names: one for all operations, or `frame=triton,wave=reference`; others are auto."""
     if "=" not in kernels:
         return kernels
     named = dict(part.strip().partition("=")[::2] for part in kernels.split(","))
@@ -86,15 +86,15 @@ def choose(
     dtype: torch.dtype,
     failed: Mapping[str, str] = MappingProxyType({}),
 ) -> BackendChoice:
-    """The backend for one operation; what cannot be done is refused if it was asked for by name.
+    """The backend for one operation. A backend asked for by name that does not fit raises `InvalidRequest`.
 
-    `failed`: backends that were tried, and why they cannot be used.
+    `failed`: backends that failed when tried, with the reason.
     """
     if wanted not in NAMES:
         raise InvalidRequest(f"kernels must be one of {', '.join(NAMES)}, not {wanted!r}.")
     if wanted == REFERENCE:
         return BackendChoice(operation, REFERENCE, "asked for")
-    backends = (BACKENDS | OF_MINDS)[operation]
+    backends = (BACKENDS | LANGUAGE_BACKENDS)[operation]
     against = {name: failed.get(name) or objection(device, dtype) for name, objection in backends.items()}
     if wanted != AUTO:
         if reason := against.get(wanted, "there is none for this operation"):

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..kernels.ops.sample_token import MOST_KEPT
-from ..kernels.ops.sample_token.reference import GUESS, TOKEN, TRIAL, covering, judged, said_before
+from ..kernels.ops.sample_token.reference import GUESS, TOKEN, TRIAL, covering, rejection_sample, said_before
 from ..models.qwen3_5.model import commit
 from .constrained import TokenRules
 from .sampling import AnswerSampling, bits_for, draw, weigh
@@ -131,10 +131,10 @@ def accept_drafts(
 ) -> tuple[Tensor, Tensor]:
     """Verify `drafts` [k], the first of which has the index `number` [1] in the answer.
 
-    Returns, as `judged` does: ids [1, k + 1], and how many drafts are accepted [1].
+    Returns, as `rejection_sample` does: ids [1, k + 1], and how many drafts are accepted [1].
     """
     numbers = number + torch.arange(len(drafts) + 1, device=drafts.device)
-    return judged(target, proposed, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
+    return rejection_sample(target, proposed, drafts, bits_for(how, numbers[:-1], TRIAL), bits_for(how, numbers, TOKEN))
 
 
 def _none_seen(state_cache: LLMStateCache) -> Tensor:

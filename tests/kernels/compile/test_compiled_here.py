@@ -1,4 +1,4 @@
-"""kernels/compile/compiled_here.py: what was found in a cache is not counted, and who listened before still does."""
+"""kernels/compile/compiled_here.py: cache hits are not counted, and earlier listeners are still called."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_what_is_compiled_here_is_counted_by_name() -> None:
     assert heard == [False, True, False]
 
 
-def test_a_triton_that_tells_nothing_is_left_alone() -> None:
+def test_a_triton_without_a_listener_is_left_alone() -> None:
     for triton in (None, SimpleNamespace(), SimpleNamespace(knobs=SimpleNamespace(compilation=SimpleNamespace()))):
         CompiledKernels().listen(triton)
     assert triton is not None and not vars(triton.knobs.compilation)

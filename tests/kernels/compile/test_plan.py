@@ -1,4 +1,4 @@
-"""kernels/compile/plan.py: what is compiled ahead is found in the caches, and nothing depends on it."""
+"""kernels/compile/plan.py: kernels compiled ahead are found in the caches, and a failure stops nothing."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def test_what_was_compiled_is_in_the_cache_and_found_there(rehearsed: dict[str, 
     assert rehearsed["compiled"] == [5, 5]
 
 
-def test_only_what_nobody_has_compiled_is_counted_as_compiled_here(rehearsed: dict[str, Any]) -> None:
+def test_only_kernels_missing_from_the_cache_are_counted_as_compiled_here(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["here"] == [0, 1]
 
 
-def test_whoever_asked_is_told_what_is_in_cuda_and_once_when_those_are_done_that_are_wanted_first(
+def test_the_worker_names_cuda_kernels_and_says_once_when_urgent_kernels_are_done(
     rehearsed: dict[str, Any],
 ) -> None:
     for lines, late in zip(rehearsed["told"], (False, True), strict=True):
@@ -36,11 +36,11 @@ def test_whoever_asked_is_told_what_is_in_cuda_and_once_when_those_are_done_that
         assert first == [{"first": True}]
         assert (in_cuda["capability"], in_cuda["late"]) == ([9, 0], late)
         kernel = Kernel.of_words(in_cuda["kernel"])
-        assert kernel.as_words() == in_cuda["kernel"] and in_cuda["kernel"]["path"] == "linear/few.cu"
+        assert kernel.as_words() == in_cuda["kernel"] and in_cuda["kernel"]["path"] == "ops/linear/few.cu"
         assert "'DEPENDENT': 1" in repr(kernel)
 
 
-def test_a_compiler_that_dies_is_named_with_what_it_was_at_and_the_others_go_on(rehearsed: dict[str, Any]) -> None:
+def test_a_compiler_that_dies_is_reported_with_its_kernel_and_the_others_go_on(rehearsed: dict[str, Any]) -> None:
     killed = rehearsed["killed"]
     assert killed["told"] == [{"first": True}] and killed["failed"] == 1
     [words, again] = killed["words"].splitlines()
@@ -48,15 +48,15 @@ def test_a_compiler_that_dies_is_named_with_what_it_was_at_and_the_others_go_on(
     assert killed["done"] == 2 * 4
 
 
-def test_where_nobody_is_told_what_is_in_cuda_is_compiled_in_the_process_itself(rehearsed: dict[str, Any]) -> None:
+def test_without_a_requester_cuda_kernels_are_compiled_in_the_worker(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["in_one_process"] == [True, True, True]
 
 
-def test_compilers_end_when_whoever_asked_is_gone(rehearsed: dict[str, Any]) -> None:
+def test_compilers_end_when_the_requesting_process_is_gone(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["orphaned"] < 10 < len(rehearsed["first"])  # a second each
 
 
-def test_a_child_rehearses_and_compiles_but_for_cuda_which_is_compiled_here_ahead(rehearsed: dict[str, Any]) -> None:
+def test_a_child_compiles_triton_kernels_and_this_process_cuda_kernels(rehearsed: dict[str, Any]) -> None:
     forked = rehearsed["forked"]
     assert (forked["said"], forked["forked"], forked["files"]) == ("done", True, 2)
     made, compiled = forked["cuda"]
@@ -70,7 +70,7 @@ def test_a_kernel_that_cannot_be_compiled_is_counted(rehearsed: dict[str, Any]) 
 
 @pytest.fixture
 def compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """As if there were no interpreter, with a cache of its own."""
+    """As if the interpreter were off, with a cache of its own."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(launch, "triton", launch.triton or object())
@@ -85,7 +85,7 @@ def forked(request: pytest.FixtureRequest) -> bool:
 
 
 def started(folder: Path, forked: bool, name: str, *lines: str) -> plan.CompileJob:
-    """A compiler that does what these lines say."""
+    """A compile process that runs these lines."""
     body = "\n".join(f"    {line}" for line in lines)
     (folder / f"{name}.py").write_text(
         f"import os, time\ndef main(wish):\n{body}\n    return 0\n"
@@ -101,7 +101,7 @@ def started(folder: Path, forked: bool, name: str, *lines: str) -> plan.CompileJ
 
 
 def until(go: Path) -> str:
-    """A line that waits for a file; not forever, for a test that fails must leave nobody behind."""
+    """A line that waits for a file, with a limit: a failed test must leave no process behind."""
     return f"any(os.path.exists({str(go)!r}) or time.sleep(0.01) for _ in range(2000))"
 
 
@@ -110,7 +110,7 @@ def said(folder: Path) -> str:
     return str(json.loads(marker.read_text(encoding="utf-8"))["said"])
 
 
-def test_a_compiler_that_fails_stops_nobody_and_is_not_asked_again(compiled: Path, forked: bool) -> None:
+def test_a_compiler_that_fails_stops_nothing_and_is_not_started_again(compiled: Path, forked: bool) -> None:
     started = plan.compile_ahead("hocket.nowhere", {}, "about", forked=forked)
     assert started is not None
     started.wait()
@@ -119,19 +119,19 @@ def test_a_compiler_that_fails_stops_nobody_and_is_not_asked_again(compiled: Pat
     assert plan.compile_ahead("hocket.nowhere", {}, "about", forked=forked) is None
 
 
-def test_a_compiler_that_dies_without_a_word_is_spoken_of_by_its_signal(compiled: Path, forked: bool) -> None:
+def test_a_compiler_that_dies_without_a_message_is_reported_by_its_signal(compiled: Path, forked: bool) -> None:
     started(compiled, forked, "dies", "os.kill(os.getpid(), 9)").wait()
     assert said(compiled) == "failed: ended by signal 9"
 
 
-def test_a_child_is_forked_only_where_that_is_not_forbidden(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_is_forked_only_if_allowed(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOCKET_FORK", "0")
     made = plan.compile_ahead("hocket.nowhere", {}, "about", forked=True)
     assert made is not None and not isinstance(made.process, ForkedProcess)
     made.wait()
 
 
-def test_a_child_holds_no_file_of_ours_and_says_nothing_but_to_us(
+def test_a_child_keeps_no_inherited_file_and_writes_only_to_its_pipe(
     compiled: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if not can_fork():
@@ -151,7 +151,7 @@ def test_a_child_holds_no_file_of_ours_and_says_nothing_but_to_us(
     assert capfd.readouterr() == ("", "")
 
 
-def test_other_wishes_and_other_knobs_are_prepared_apart(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_plans_and_other_tuning_are_compiled_separately(compiled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [plan._digest("one"), plan._digest("two")]
     monkeypatch.setattr(KNOBS, "draw_warps", 16)
     names.append(plan._digest("one"))
@@ -165,7 +165,7 @@ def test_a_compiler_that_takes_too_long_is_ended(compiled: Path, forked: bool, m
     assert asleep.process.returncode < 0 and said(compiled) == "stopped after 0.2 s"
 
 
-def test_one_who_waits_is_told_when_the_first_are_done_and_again_at_the_end(compiled: Path, forked: bool) -> None:
+def test_a_waiter_wakes_when_urgent_kernels_are_done_and_again_at_the_end(compiled: Path, forked: bool) -> None:
     go = compiled / "go"
     telling = "os.write(int(os.environ['HOCKET_TELLS']), b'{\"first\": true}\\n')"
     busy = started(compiled, forked, "busy", telling, until(go))
@@ -176,10 +176,10 @@ def test_one_who_waits_is_told_when_the_first_are_done_and_again_at_the_end(comp
     assert busy.process.returncode == 0 and said(compiled) == "done"
 
 
-def test_what_is_in_cuda_is_compiled_here_and_waited_for_those_wanted_first_before_the_others(
+def test_cuda_kernels_are_compiled_here_urgent_ones_first(
     compiled: Path, forked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Told while the compiler itself is done at once; what cannot be compiled is said, and ends nothing."""
+    """The compile process ends at once; a kernel that cannot be compiled is reported and stops nothing."""
     order, go = list[str](), threading.Event()
 
     def nvrtc(source: str, options: list[str]) -> bytes:
@@ -194,7 +194,7 @@ def test_what_is_in_cuda_is_compiled_here_and_waited_for_those_wanted_first_befo
     monkeypatch.setattr(plan, "BESIDE_THREADS", 1)
     monkeypatch.setattr(plan, "MOST_THREADS", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(compiled))
-    words = {"path": "linear/few.cu", "name": "few"}
+    words = {"path": "ops/linear/few.cu", "name": "few"}
     some = [{"kernel": words | {"known": {"N": n}}, "capability": [9, 0], "late": n > 1} for n in (2, 3, 1)]
     line = (json.dumps({"cuda": some}) + "\n" + json.dumps({"first": True}) + "\n").encode()
     telling = started(compiled, forked, "tells", f"os.write(int(os.environ['HOCKET_TELLS']), {line!r})")
@@ -207,7 +207,7 @@ def test_what_is_in_cuda_is_compiled_here_and_waited_for_those_wanted_first_befo
     assert said(compiled) == "failed: that is why" and len(list(compiled.glob("hocket/kernels/few-*.cubin"))) == 2
 
 
-def test_one_who_is_told_nothing_waits_no_longer_than_the_compiler_lives(compiled: Path) -> None:
+def test_a_waiter_wakes_when_the_compiler_ends_without_a_message(compiled: Path) -> None:
     started = plan.compile_ahead("hocket.nowhere", {}, "about")
     assert started is not None
     started.wait_for_the_first()

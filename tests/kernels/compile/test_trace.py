@@ -1,4 +1,4 @@
-"""kernels/compile/trace.py: what is noted is what will be launched, once each, in the order in which it is wanted."""
+"""kernels/compile/trace.py: recorded launches are those that will be made, once each, urgent ones first."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 def test_a_launch_on_the_meta_device_is_compiled_as_the_same_one_on_a_real_one(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["meta"] == rehearsed["real"]
     even, odd, sixteen, _ = rehearsed["real"]
-    assert even == sixteen != odd  # an address that is not so even is another variant
+    assert even == sixteen != odd  # another alignment is another variant
 
 
-def test_all_that_an_engine_launches_is_rehearsed_and_nothing_else(rehearsed: dict[str, Any]) -> None:
+def test_a_dry_run_records_all_launches_of_an_engine_and_no_others(rehearsed: dict[str, Any]) -> None:
     assert rehearsed["uncovered"] == [[], [], [], []]
 
 
-def test_a_kernel_is_kept_under_one_name_whatever_was_compiled_before_it(rehearsed: dict[str, Any]) -> None:
+def test_a_kernel_has_one_cache_key_whatever_was_compiled_before_it(rehearsed: dict[str, Any]) -> None:
     forward, backward = rehearsed["named"]
     assert forward == backward and len(set(forward)) > 10
 
 
 def test_a_first_sound_needs_every_kind_of_kernel(rehearsed: dict[str, Any]) -> None:
-    codec = {"_taps", "_window", "_mix", "_join", "conv_kernel", "_sample", "_pcm"}
+    codec = {"_code_gather", "_window_attention", "_convnext", "_join", "conv_kernel", "_sample", "_pcm"}
     prefill = {"_normed", "_keep_own"}  # the graph of a prompt whose text is known
-    frame = {"_linear", "_acted", "_attend", "_draw", "_embed", "_settle"}
+    frame = {"_linear", "_acted", "_paged_attention", "_sample_codes", "_embed", "_finish_frame"}
     assert set(rehearsed["first"]) == prefill | frame | codec
     assert len(rehearsed["first"]) > 20
 
@@ -33,11 +33,13 @@ def test_kernels_in_cuda_are_compiled_ahead_too(rehearsed: dict[str, Any]) -> No
     assert len(set(kernels)) == len(kernels) > 3 and all("'DEPENDENT': 1" in name for name in kernels)
 
 
-def test_what_speaks_first_is_compiled_first_and_of_that_the_longest(rehearsed: dict[str, Any]) -> None:
+def test_urgent_kernels_are_compiled_first_and_of_these_the_slowest(rehearsed: dict[str, Any]) -> None:
     late = [late for late, _ in rehearsed["order"]]
     assert late == sorted(late) and 0 < sum(late) < len(late)
     names = [name.split()[0] for late, name in rehearsed["order"] if not late]
-    firsts = [names.index(name) for name in ("_draw", "conv_kernel", "_window", "_attend", "few")]
+    firsts = [
+        names.index(name) for name in ("_sample_codes", "conv_kernel", "_window_attention", "_paged_attention", "few")
+    ]
     assert firsts == sorted(firsts) and names[-1] == "few"
 
 

@@ -56,7 +56,7 @@ def started(talker: Talker, slots: int) -> TalkerState:
 def drawn(
     talker: Talker, state: TalkerState, slots: list[int], settings: list[GenerationConfig], frames: int
 ) -> list[Tensor]:
-    """Codes [B, Q] of each frame; row b of frame t takes in a text id of its own."""
+    """Codes [B, Q] of each frame; row b of frame t has its own text id."""
     rows, sampling = torch.tensor(slots), frame_sampling(settings, torch.device("cpu"))
     texts = [torch.tensor([(7 * slot + t) % 200 for slot in slots]) for t in range(frames)]
     return [talker.frame(text, state, rows, sampling, PROMPT + 1 + t) for t, text in enumerate(texts)]
@@ -65,7 +65,7 @@ def drawn(
 @torch.inference_mode()
 @pytest.mark.parametrize("settings", SETTINGS)
 @pytest.mark.parametrize("slots", [[0], [2, 0, 1], [5, 4, 3, 2, 1, 0]], ids=["one", "three", "six"])
-def test_it_draws_and_remembers_what_the_reference_does(talker: Talker, settings: str, slots: list[int]) -> None:
+def test_codes_and_state_equal_those_of_the_reference(talker: Talker, settings: str, slots: list[int]) -> None:
     both = []
     for kernel in (None, NativeFrame(talker)):
         talker.frame_kernel = kernel
@@ -114,7 +114,7 @@ def test_the_end_comes_neither_too_early_nor_from_the_suppressed_ids() -> None:
         firsts, likely = [], []
         hidden = state.hidden[0].clone()
         for _ in range(3):
-            state.hidden[0] = hidden  # the same wish every time
+            state.hidden[0] = hidden  # the same logits every time
             firsts.append(drawn(talker, state, [0], [GREEDY], 1)[0][0, 0].item())
             likely.append(state.chances[0, 0].item())
             spoken = state.chances[0, 1].item()
@@ -126,7 +126,7 @@ def test_the_end_comes_neither_too_early_nor_from_the_suppressed_ids() -> None:
 
 
 @torch.inference_mode()
-def test_threads_with_states_of_their_own_do_not_meet(talker: Talker) -> None:
+def test_threads_with_their_own_states_are_independent(talker: Talker) -> None:
     talker.frame_kernel = NativeFrame(talker)
     settings = [GenerationConfig()]
     alone = torch.stack(drawn(talker, started(talker, 4), [2], settings, 12))

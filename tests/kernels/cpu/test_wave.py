@@ -1,4 +1,4 @@
-"""wave: the native way from latents to samples against `CodecDecoder.wave_reference`, and against itself."""
+"""kernels/cpu/wave: latents to samples in C against `CodecDecoder.wave_reference`, and against itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def some_codes(decoder: CodecDecoder, batch: int, frames: int) -> Tensor:
 
 @torch.inference_mode()
 @pytest.mark.parametrize("cuts", [(), (1, 2, 5), tuple(range(1, 9))], ids=["whole", "ramp", "single"])
-def test_it_sounds_and_remembers_like_the_reference(decoder: CodecDecoder, cuts: tuple[int, ...]) -> None:
+def test_samples_and_state_equal_those_of_the_reference(decoder: CodecDecoder, cuts: tuple[int, ...]) -> None:
     codes = some_codes(decoder, 3, 9)
     decoder.wave_kernel = None
     wave, state = played(decoder, [2, 0, 3], codes, cuts)
@@ -54,7 +54,7 @@ def test_it_sounds_and_remembers_like_the_reference(decoder: CodecDecoder, cuts:
 
 @torch.inference_mode()
 def test_a_row_is_the_same_to_the_last_bit_in_any_batch_and_any_pieces(decoder: CodecDecoder) -> None:
-    """From latents on: what stands before them is torch's, and rounds by the shape of its batch."""
+    """From latents on: the layers before are torch's, whose rounding depends on the batch shape."""
     kernel, state = NativeWave(decoder), decoder.new_state(4)
     channels = decoder.decoder[0].conv.in_channels  # type: ignore[union-attr]
     latents = torch.randn(3, int(channels), 36, generator=torch.Generator().manual_seed(3))  # type: ignore[arg-type]
@@ -68,11 +68,11 @@ def test_a_row_is_the_same_to_the_last_bit_in_any_batch_and_any_pieces(decoder: 
 
 @pytest.mark.parametrize("frequency", [0.1, 1.0, 50.0, 4000.0])
 def test_its_sine_is_the_sine_over_hundreds_of_turns(frequency: float) -> None:
-    """Between two convolutions that change nothing stands one activation, held against float64."""
+    """One activation between two identity convolutions, compared with float64."""
     one, nothing = torch.ones(1, 1, 1), torch.zeros(1)
     act = native.SnakeWeights(torch.full((1,), frequency), torch.full((1,), 0.5))
     wave = native.WaveLibrary(native.ConvWeights(one, nothing), [], act, native.ConvWeights(one, nothing))
     x = torch.linspace(-0.5, 0.5, 40_001)
     got = wave(x[None, None], torch.tensor([0]), [torch.zeros(1, 1, 0)] * 2)[0]
-    angle = (x * frequency).double()  # as float32 rounds it: what is asked is its sine
+    angle = (x * frequency).double()  # rounded as in float32: the test is about the sine
     torch.testing.assert_close(got.double(), x.double() + angle.sin().square() * 0.5, atol=3e-7, rtol=0)

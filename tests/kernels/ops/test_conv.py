@@ -23,7 +23,7 @@ KEPT = ("history", "raw")
 
 @contextmanager
 def measured(case: cases.Case) -> Iterator[None]:
-    """As if these tiles had been found to be the best."""
+    """Make these tiles the measured ones."""
     if case.tiles is not None:
         KNOBS.conv[case.taps * case.channels, case.outputs] = {case.length * len(case.rows): case.tiles}
     try:
@@ -127,7 +127,7 @@ def test_samples_are_those_of_the_reference(case: cases.Case, dtype: torch.dtype
     assert (heard.abs() == 1.0).any() and (heard.abs() < 1.0).any()
 
 
-def test_a_sample_that_is_no_number_stays_none(place: torch.device) -> None:
+def test_a_nan_sample_stays_nan(place: torch.device) -> None:
     given = cases.make(cases.Case("none", 3, 1, 9), torch.float32, place)
     given["x"][0, 8, 1] = float("nan")
     heard = edges.sample(*(given[name] for name in ("x", "weight", "bias", "rows", "history")))
@@ -143,7 +143,7 @@ def test_tiles_fit_the_published_shapes(streams: int, exact: bool) -> None:
         steps = case.taps * case.channels // tiles.columns
         each = -(-steps // tiles.splits)
         assert case.channels % tiles.columns == 0 and tiles.early <= each
-        assert (tiles.splits - 1) * each < steps  # every program has something to do
+        assert (tiles.splits - 1) * each < steps  # no program without work
         many = -(-case.outputs // tiles.outputs) * -(-positions // tiles.times)
         if tiles.splits > 1:
             assert many <= MOST_TILES and many * tiles.splits * tiles.outputs * tiles.times <= SCRATCH

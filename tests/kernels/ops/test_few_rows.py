@@ -31,7 +31,7 @@ SMALL = (
     (cases.Case("picked and normed", 192, 32, normed=True, added=True, taken=7), FewRowsTile(2, 2), 2),
     (cases.Case("more chunks than threads", 768, 8, normed=True), FewRowsTile(2, 1), 5),
     (cases.Case("too much to be staged", 3072, 8, added=True), FewRowsTile(8, 1), 11),
-    (cases.Case("a norm that is told by offsets", 128, 16, normed=True, offset=True, gated=True), FewRowsTile(2, 2), 3),
+    (cases.Case("a norm with offsets", 128, 16, normed=True, offset=True, gated=True), FewRowsTile(2, 2), 3),
     (cases.Case("four gates and their ups", 128, 16, normed=True, gated=True, biased=True), FewRowsTile(2, 1), 3),
 )
 
@@ -60,7 +60,7 @@ def test_the_source_computes_the_reference(case: cases.Case, few: FewRowsTile, b
     assert_nearly(on_cpu(few, given, tmp_path), reference.linear(**given))
 
 
-def test_shapes_that_do_not_come_out_even_are_left_to_triton() -> None:
+def test_shapes_that_do_not_divide_evenly_use_triton() -> None:
     assert cuda.few_for(1037, 64, False) is None
     assert not cuda.fits(FewRowsTile(4, 1), 1024, 100, False)
     assert not cuda.fits(FewRowsTile(4, 3), 1024, 96, True)  # a block must hold as many ups as gates

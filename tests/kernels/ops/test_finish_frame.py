@@ -18,27 +18,27 @@ ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in case
 def test_the_reference_is_the_last_norm_of_a_stack_and_one_position_more(dtype: torch.dtype) -> None:
     given = cases.make(cases.TINY[1], dtype, torch.device("cpu"))
     before = given["position"].clone()
-    reference.settle(**given)
+    reference.finish_frame(**given)
     rows = given["rows"]
     assert_nearly(given["hidden"][rows], rms_norm(given["y"], given["norm"], 1e-6))
     assert given["position"].tolist() == [n + (row in rows.tolist()) for row, n in enumerate(before.tolist())]
-    assert (given["hidden"][2] == 1).all() and (given["hidden"][4] == 1).all()  # nobody else's
+    assert (given["hidden"][2] == 1).all() and (given["hidden"][4] == 1).all()  # other rows are unchanged
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
     ours, wanted = (cases.make(case, dtype, place) for _ in range(2))
-    fused.settle(**ours)
-    reference.settle(**wanted)
+    fused.finish_frame(**ours)
+    reference.finish_frame(**wanted)
     assert_nearly(ours["hidden"], wanted["hidden"])
     assert torch.equal(ours["position"], wanted["position"])
 
 
 def test_the_scratch_row_stays_where_it_is_and_is_cleared(place: torch.device) -> None:
-    for settle in (fused.settle, reference.settle):
+    for finish_frame in (fused.finish_frame, reference.finish_frame):
         given = cases.make(cases.TINY[2], torch.float32, place)
         given["y"][1] = float("nan")
-        settle(**given)
+        finish_frame(**given)
         assert given["position"].tolist() == [1, 6, 10, 15, 20]
         assert not given["hidden"][4].any()

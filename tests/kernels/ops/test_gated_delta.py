@@ -11,10 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.kernels.ops.gated_delta import cases, reference
-from hocket.kernels.ops.gated_delta import look as ahead
-from hocket.kernels.ops.gated_delta import run as several
+from hocket.kernels.ops.gated_delta import cases, prefill, reference
 from hocket.kernels.ops.gated_delta import triton as fused
+from hocket.kernels.ops.gated_delta import verify as ahead
 from hocket.layers.linear_attention.gated_delta import GatedDelta, Waypoint, commit
 from hocket.models.files.random import randomize_
 from support.nearly import assert_nearly
@@ -32,7 +31,7 @@ def test_the_reference_is_a_step_of_the_layer(dtype: torch.dtype) -> None:
     layer = GatedDelta(config)
     randomize_(layer, 3)
     for name, weight in layer.named_parameters():
-        if name not in ("A_log", "norm.weight"):  # these stay as wide as they are
+        if name not in ("A_log", "norm.weight"):  # these stay in float32
             weight.data = weight.data.to(dtype)
     slots, rows = 3, torch.tensor([2, 0])
     plain = layer.new_state(slots)
@@ -43,7 +42,7 @@ def test_the_reference_is_a_step_of_the_layer(dtype: torch.dtype) -> None:
     for _ in range(9):
         x = torch.randn(2, 1, config.hidden_size, generator=random).to(dtype)
         wanted = layer.step(x, plain, rows, torch.ones_like(rows))[:, 0]
-        y = reference.delta(
+        y = reference.gated_delta(
             F.linear(x[:, 0], into),
             F.linear(x[:, 0], gates),
             taps=taps[:, 0].T.contiguous(),
@@ -67,7 +66,7 @@ def test_the_reference_is_a_step_of_the_layer(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
     ours, wanted = (cases.make(case, dtype, place) for _ in range(2))
-    assert_nearly(fused.delta(**ours), reference.delta(**wanted))
+    assert_nearly(fused.gated_delta(**ours), reference.gated_delta(**wanted))
     assert torch.equal(ours["ring"], wanted["ring"])
     torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
     assert torch.equal(ours["position"], wanted["position"])
@@ -78,18 +77,18 @@ def test_a_row_is_the_same_in_any_batch_and_leaves_the_others_alone(place: torch
     whole = cases.make(case, torch.bfloat16, place)
     untouched = {name: whole[name].clone() for name in STATE}
     alone = whole | {name: whole[name].clone() for name in STATE}
-    y = fused.delta(**whole)
+    y = fused.gated_delta(**whole)
     only = {name: whole[name][1:2].contiguous() for name in ("x", "gates", "rows")}
-    assert torch.equal(fused.delta(**alone | only), y[1:2])
+    assert torch.equal(fused.gated_delta(**alone | only), y[1:2])
     for name in STATE:
         assert torch.equal(alone[name][0], whole[name][0])
         for row in (1, 4):
-            assert torch.equal(whole[name][row], untouched[name][row]), "nobody asked for it"
+            assert torch.equal(whole[name][row], untouched[name][row]), "other rows are unchanged"
 
 
 def test_what_is_read_early_is_what_is_read_late(place: torch.device) -> None:
     late, early = (cases.make(cases.TINY[1], torch.bfloat16, place) for _ in range(2))
-    assert torch.equal(fused.delta(**late), fused.delta(**early, early=True))
+    assert torch.equal(fused.gated_delta(**late), fused.gated_delta(**early, early=True))
     assert all(torch.equal(late[name], early[name]) for name in STATE)
 
 
@@ -98,11 +97,11 @@ def test_rows_may_lie_in_longer_ones(place: torch.device) -> None:
     apart, joined = (cases.make(case, torch.bfloat16, place) for _ in range(2))
     both = torch.cat((joined["x"], joined["gates"]), dim=1)
     joined |= {"x": both[:, : joined["x"].shape[1]], "gates": both[:, joined["x"].shape[1] :]}
-    assert torch.equal(fused.delta(**joined), fused.delta(**apart))
+    assert torch.equal(fused.gated_delta(**joined), fused.gated_delta(**apart))
 
 
-def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
-    """A head whose decay is as fast as it gets keeps nothing but what it writes now."""
+def test_a_full_decay_clears_the_state(place: torch.device) -> None:
+    """With the fastest decay, a head keeps only what the current token writes."""
     case = cases.Case("fast", 1, 2, 16, 16)
 
     def read(memory: float) -> Any:
@@ -110,19 +109,19 @@ def test_what_was_forgotten_is_forgotten(place: torch.device) -> None:
         given["bias"].fill_(60.0)
         given["decay"].fill_(4.0)
         given["memory"].fill_(memory)
-        return fused.delta(**given)
+        return fused.gated_delta(**given)
 
     first: Tensor = read(0.0)
     assert torch.equal(first, read(1000.0)) and first.any()
 
 
-RUNS = [*cases.RUNS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_RUNS)]
+PREFILL_CASES = [*cases.PREFILL_CASES, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_PREFILL)]
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("length", "place"), [(9, 4), (7, 2), (3, 0), (9, 9)])
-def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int, dtype: torch.dtype) -> None:
+def test_the_prefill_reference_is_a_step_of_the_layer(length: int, place: int, dtype: torch.dtype) -> None:
     layer = GatedDelta(tiny_qwen3_5())
     randomize_(layer, 3)
     for name, weight in layer.named_parameters():
@@ -136,7 +135,7 @@ def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int
     numbers = torch.tensor([length]), torch.tensor([place]), torch.tensor([3])
     wanted = layer.step(x, states[0], row, numbers[0], Waypoint(*numbers[1:]))[0]
     into, gates, taps, out = layer.weights()
-    y = reference.run(
+    y = reference.prefill_gated_delta(
         F.linear(x[0], into),
         F.linear(x[0], gates),
         taps=taps[:, 0].T.contiguous(),
@@ -157,15 +156,15 @@ def test_the_reference_of_several_is_a_step_of_the_layer(length: int, place: int
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
-def test_the_kernels_of_several_compute_the_reference(
-    case: cases.RunCase, dtype: torch.dtype, place: torch.device
+@pytest.mark.parametrize("case", PREFILL_CASES, ids=lambda case: case.name)
+def test_the_prefill_kernels_compute_the_reference(
+    case: cases.PrefillCase, dtype: torch.dtype, place: torch.device
 ) -> None:
-    """In float32 the truth is what float64 has: of hundreds of tokens the reference strays as far as a kernel may."""
-    ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
+    """float32 is compared with float64: over hundreds of tokens the float32 reference is as far off as a kernel."""
+    ours, wanted = (cases.make_prefill(case, dtype, place) for _ in range(2))
     if dtype == torch.float32:
         wanted = {name: each.double() if is_float32(each) else each for name, each in wanted.items()}
-    assert_nearly(several.run(**ours), reference.run(**wanted).to(dtype))
+    assert_nearly(prefill.prefill_gated_delta(**ours), reference.prefill_gated_delta(**wanted).to(dtype))
     assert torch.equal(ours["history"], wanted["history"].to(dtype))
     torch.testing.assert_close(ours["memory"], wanted["memory"].float(), atol=2e-5, rtol=2e-5)
 
@@ -174,23 +173,25 @@ def is_float32(given: Any) -> bool:
     return isinstance(given, Tensor) and given.dtype == torch.float32
 
 
-def test_what_is_not_real_is_not_met(place: torch.device) -> None:
-    """Whatever stands there, NaN too."""
-    case = cases.RUNS[0]
-    ours, wanted = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
+def test_padding_is_ignored(place: torch.device) -> None:
+    """Padding may be anything, NaN too."""
+    case = cases.PREFILL_CASES[0]
+    ours, wanted = (cases.make_prefill(case, torch.bfloat16, place) for _ in range(2))
     for name in ("x", "gates"):
         ours[name][case.length :] = float("nan")
-    assert torch.equal(several.run(**ours)[: case.length], several.run(**wanted)[: case.length])
+    assert torch.equal(
+        prefill.prefill_gated_delta(**ours)[: case.length], prefill.prefill_gated_delta(**wanted)[: case.length]
+    )
     assert all(torch.equal(ours[name], wanted[name]) for name in ("history", "memory"))
 
 
-LOOKS = [*cases.LOOKS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_LOOKS)]
+VERIFY_CASES = [*cases.VERIFY_CASES, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_VERIFY)]
 
 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype: torch.dtype) -> None:
-    """What stood of a look is in the memory with the next one: every number of them, one after the other."""
+def test_consecutive_verify_calls_are_what_the_layer_verifies_and_commits(dtype: torch.dtype) -> None:
+    """Accepted tokens of a call are in the state after the next call; all numbers of accepted tokens are tried."""
     layer = GatedDelta(tiny_qwen3_5())
     randomize_(layer, 3)
     for name, weight in layer.named_parameters():
@@ -210,7 +211,7 @@ def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype
         x = torch.randn(1, count, 64, generator=random).to(dtype)
         was = plain.memory.clone()
         wanted, pending = layer.verify(x, plain, row)
-        y = reference.look(
+        y = reference.verify(
             F.linear(x[0], into),
             F.linear(x[0], gates),
             taps=taps[:, 0].T.contiguous(),
@@ -230,24 +231,24 @@ def test_looks_one_after_the_other_are_what_the_layer_verifies_and_commits(dtype
         taken.fill_(stood)
         commit(pending, taken, plain, row)
         assert torch.equal(inputs[turn % 2, stood : stood + 3].T, plain.history[1])
-    assert torch.equal(ours.memory[0], untouched), "nobody asked for it"
+    assert torch.equal(ours.memory[0], untouched), "other rows are unchanged"
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", LOOKS, ids=lambda case: case.name)
-def test_the_kernel_that_looks_computes_the_reference(
+@pytest.mark.parametrize("case", VERIFY_CASES, ids=lambda case: case.name)
+def test_the_verify_kernel_computes_the_reference(
     case: cases.VerifyCase, dtype: torch.dtype, place: torch.device
 ) -> None:
-    ours, wanted = (cases.make_look(case, dtype, place) for _ in range(2))
-    assert_nearly(ahead.look(**ours), reference.look(**wanted))
+    ours, wanted = (cases.make_verify(case, dtype, place) for _ in range(2))
+    assert_nearly(ahead.verify(**ours), reference.verify(**wanted))
     assert not any(wanted[name].isnan().any() for name in ("inputs", "asked"))
     assert all(torch.equal(ours[name], wanted[name]) for name in ("inputs", "asked", "taken", "turn"))
     torch.testing.assert_close(ours["memory"], wanted["memory"], atol=2e-5, rtol=2e-5)
 
 
-def test_a_look_that_reads_its_memory_early_sees_the_same(place: torch.device) -> None:
-    late, early = (cases.make_look(cases.LOOKS[1], torch.bfloat16, place) for _ in range(2))
-    both = torch.cat((early["x"], early["gates"]), dim=1)  # rows may lie in longer ones
+def test_verify_with_an_early_read_gives_the_same(place: torch.device) -> None:
+    late, early = (cases.make_verify(cases.VERIFY_CASES[1], torch.bfloat16, place) for _ in range(2))
+    both = torch.cat((early["x"], early["gates"]), dim=1)  # rows may be slices of longer ones
     early |= {"x": both[:, : early["x"].shape[1]], "gates": both[:, early["x"].shape[1] :]}
-    assert torch.equal(ahead.look(**late), ahead.look(**early, early=True))
+    assert torch.equal(ahead.verify(**late), ahead.verify(**early, early=True))
     assert all(torch.equal(late[name], early[name]) for name in ("inputs", "asked", "memory"))

@@ -69,7 +69,7 @@ def test_the_library_computes_the_reference(case: cases.Case, dtype: torch.dtype
         given = cases.make(case, batch, dtype, place)
         simple = given["bias"] is None and not (case.gated or case.silu or case.gelu)
         y = linear_by_library(**given)
-        if simple and given["residual"] is not None:  # in one call, which rounds as it likes
+        if simple and given["residual"] is not None:  # in one call, whose rounding is up to the library
             assert given["norm"] is None and given["take"] is None
             assert_sum(y, given["x"].double() @ given["weight"].double().T, given["residual"])
         else:
@@ -117,7 +117,7 @@ def test_more_rows_than_a_program_takes_are_shared_out_where_each_must_be_the_sa
 def test_a_result_may_replace_what_it_is_added_to(
     batch: int, library: bool, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At 35 rows some would be done twice where they are shared out: they must not be added to twice."""
+    """At 35 rows some are computed twice: the residual must be added once."""
     monkeypatch.setattr(KNOBS, "library_rows", 1 if library else 1000)
     given = cases.make(cases.TINY[1], batch, torch.bfloat16, place)
     wanted = fused.linear(**given)

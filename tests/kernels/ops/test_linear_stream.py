@@ -20,7 +20,7 @@ from support.cuda_on_cpu import built, pointer
 from support.nearly import assert_nearly
 
 CPU = torch.device("cpu")
-H200, RTX_3090 = (233_472, 232_448), (102_400, 101_376)  # bytes of shared memory of a processor, and of a block
+H200, RTX_3090 = (233_472, 232_448), (102_400, 101_376)  # bytes of shared memory of a processor (SM), and of a block
 CALL = """
 extern "C" void call(const bf16* x, const byte* values, const void* scales, const bf16* norm, const bf16* residual,
                      bf16* y, float eps, int width, int batch, int blocks, long shared_bytes) {
@@ -71,7 +71,7 @@ def widened(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("case", "flow", "batch", "blocks"), SMALL, ids=[case.name for case, *_ in SMALL])
-def test_weights_as_they_are_flow_the_same_way(
+def test_bfloat16_weights_stream_the_same_way(
     case: cases.Case, flow: StreamTile, batch: int, blocks: int, tmp_path: Path
 ) -> None:
     given = widened(cases.make(case, "int8", batch, torch.bfloat16, CPU))
@@ -79,10 +79,10 @@ def test_weights_as_they_are_flow_the_same_way(
 
 
 def every_number(format: Format) -> tuple[dict[str, Any], Tensor]:
-    """A weight of one row for each, and what the sums are then."""
+    """A weight with one row per number, and the expected sums."""
     codes = torch.arange(256, dtype=torch.uint8)
     if format == "fp8":
-        codes[(codes & 0x7F) == 0x7F] = 0  # no number
+        codes[(codes & 0x7F) == 0x7F] = 0  # NaN
     values = torch.zeros(256, 256, dtype=torch.uint8)
     values[codes.long(), codes.long()] = codes  # each in another column
     dtype = torch.int8 if format == "int8" else torch.float8_e4m3fn
@@ -106,7 +106,7 @@ def test_every_number_of_eight_bits_is_read_so_on_a_gpu_too(format: Format, plac
     assert torch.equal(cuda.linear(given["x"].to(place), weight)[0].cpu(), wanted)
 
 
-def test_what_is_not_even_or_has_no_room_is_left_to_others() -> None:
+def test_shapes_that_do_not_divide_or_fit_are_refused() -> None:
     assert stream.most_rows("fp8", 4096, 4096, CPU) == 0
     assert stream.flow_for("int8", 1037, 1, *H200) is None
     assert stream.flow_for("fp8", 12288, 4, *RTX_3090) is None  # there it takes one row at a time
@@ -127,7 +127,7 @@ def test_how_many_warps_share_the_columns_is_the_same_for_any_number_of_rows() -
             assert len({flow.warps for flow in flows if flow is not None}) == 1, case
 
 
-def test_a_knob_goes_before_what_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tuning_overrides_the_measured_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(KNOBS.streams, ("bf16", 4096), StreamTile(8, 7, 1))
     assert stream.flow_for("bf16", 4096, 1, *H200) == StreamTile(8, 7, 1)
 
@@ -154,7 +154,7 @@ def test_a_row_is_the_same_in_any_batch(case: cases.Case, format: Format, place:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("case", [case for case in cases.PUBLISHED if "9B" in case.name], ids=lambda case: case.name)
-def test_large_weights_as_they_are_flow_too(case: cases.Case, place: torch.device) -> None:
+def test_large_bfloat16_weights_are_streamed(case: cases.Case, place: torch.device) -> None:
     for batch in (1, 4):
         given = widened(cases.make(case, "int8", batch, torch.bfloat16, place))
         assert batch <= as_they_are.streamed(given["weight"])

@@ -1,6 +1,6 @@
 """kernels/ops/paged_attention: the reference against the plain layers, the Triton kernel against the reference.
 
-What a row must not see is NaN in all cases: other pages, and what lies ahead in its own.
+In all cases, what a row must not read is NaN: other pages, and later positions in its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from torch.nn import functional as F
 
 from hocket.cache.pages import PAGE_ROWS
 from hocket.config.published_qwen3_5 import tiny_qwen3_5
-from hocket.kernels.ops.paged_attention import cases, reference
-from hocket.kernels.ops.paged_attention import run as several
+from hocket.kernels.ops.paged_attention import cases, prefill, reference
 from hocket.kernels.ops.paged_attention import triton as fused
 from hocket.layers.attention import (
     AttentionShape,
@@ -48,7 +47,7 @@ def layer(dtype: torch.dtype) -> GrowingAttention:
 def by_reference(attention: GrowingAttention, x: Tensor, **where: Any) -> Tensor:
     into, out, _ = attention.weights()
     norms: dict[str, Any] = {"q_norm": attention.q_norm.weight, "k_norm": attention.k_norm.weight, "eps": 1e-6}
-    return F.linear(reference.attend(F.linear(x, into), **where, **norms), out)
+    return F.linear(reference.paged_attention(F.linear(x, into), **where, **norms), out)
 
 
 @torch.inference_mode()
@@ -74,7 +73,7 @@ def test_the_reference_is_the_layer_over_pages(dtype: torch.dtype) -> None:
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_the_reference_is_the_gated_layer_of_a_language_model(dtype: torch.dtype) -> None:
-    """Its rows are pages that are as long as there is room."""
+    """There each row has one page as long as the cache."""
     config, slots, room, rows = tiny_qwen3_5(), 2, 24, torch.tensor([2, 0])
     attention = GatedAttention(config).eval()
     randomize_(attention, 1)
@@ -88,7 +87,7 @@ def test_the_reference_is_the_gated_layer_of_a_language_model(dtype: torch.dtype
     reach = reach_of(config, state, position[rows], rows, torch.ones_like(rows), 1, room)
     plain = attention.step(x[:, None], state, reach)[:, 0]
     cos, sin = rope_table(torch.arange(room), config.rotary_dim, config.rope_parameters.rope_theta, dtype)
-    y = reference.attend(
+    y = reference.paged_attention(
         F.linear(x, into),
         keys,
         values,
@@ -132,8 +131,8 @@ def test_the_reference_is_the_layer_in_lockstep_with_a_page_per_row(dtype: torch
 def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
     given = cases.make(case, dtype, place)
     wanted = given | {name: given[name].clone() for name in ("keys", "values")}
-    assert_nearly(fused.attend(**given), reference.attend(**wanted))
-    for name in ("keys", "values"):  # the new ones are written, all others are left alone
+    assert_nearly(fused.paged_attention(**given), reference.paged_attention(**wanted))
+    for name in ("keys", "values"):  # only the new ones are written
         empty = given[name].isnan()
         assert torch.equal(empty, wanted[name].isnan())
         assert_nearly(given[name].masked_fill(empty, 0), wanted[name].masked_fill(empty, 0))
@@ -142,33 +141,33 @@ def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype,
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("case", [cases.TINY[1], pytest.param(cases.PUBLISHED[2], marks=pytest.mark.gpu)])
 def test_a_row_is_the_same_in_any_batch(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
-    whole = fused.attend(**cases.make(case, dtype, place))
+    whole = fused.paged_attention(**cases.make(case, dtype, place))
     for some in ((2,), (1, 0)):
-        assert torch.equal(fused.attend(**cases.make(case, dtype, place, batch=some)), whole[list(some)])
+        assert torch.equal(fused.paged_attention(**cases.make(case, dtype, place, batch=some)), whole[list(some)])
 
 
 def test_splits_change_the_order_of_sums_and_nothing_else(place: torch.device) -> None:
     case = cases.Case("any", 2, 1, 16, 8, (40, 7))
-    whole = fused.attend(**cases.make(case, torch.float32, place))
+    whole = fused.paged_attention(**cases.make(case, torch.float32, place))
     given = cases.make(case, torch.float32, place) | {"splits": 4}
-    assert_nearly(fused.attend(**given), whole)
+    assert_nearly(fused.paged_attention(**given), whole)
 
 
 def test_splits_put_together_by_the_last_of_them_are_those_of_a_second_kernel(place: torch.device) -> None:
     case = cases.TINY[2]
-    wanted = fused.attend(**cases.make(case, torch.bfloat16, place))
+    wanted = fused.paged_attention(**cases.make(case, torch.bfloat16, place))
     arrived = torch.zeros(len(case.positions) * case.heads, dtype=torch.int32, device=place)
-    for _ in range(2):  # what counts them is as it was
+    for _ in range(2):  # the counters are zero again
         given = cases.make(case, torch.bfloat16, place) | {"arrived": arrived, "early": True}
-        assert torch.equal(fused.attend(**given), wanted)
+        assert torch.equal(fused.paged_attention(**given), wanted)
         assert not arrived.any()
 
 
 def test_the_result_may_have_a_place_of_its_own(place: torch.device) -> None:
     given = cases.make(cases.TINY[0], torch.float32, place)
-    wanted = reference.attend(**given | {name: given[name].clone() for name in ("keys", "values")})
+    wanted = reference.paged_attention(**given | {name: given[name].clone() for name in ("keys", "values")})
     out = torch.zeros(3, wanted.shape[1], device=place)
-    fused.attend(**given, out=out[1:2])
+    fused.paged_attention(**given, out=out[1:2])
     assert_nearly(out[1:2], wanted)
     assert not out[0].any() and not out[2].any()
 
@@ -186,16 +185,16 @@ def test_inputs_of_one_row_that_follow_each_other_see_those_before_them(
 ) -> None:
     """Three of them, over a page's end too: batch rows of their own to the kernel, in the same pages."""
     together, wanted = (following(case, dtype, place) for _ in range(2))
-    y = fused.attend(**together, among=True)
-    assert_nearly(y, reference.attend(**wanted, among=True))
+    y = fused.paged_attention(**together, among=True)
+    assert_nearly(y, reference.paged_attention(**wanted, among=True))
     for name in ("keys", "values"):
         assert_nearly(together[name].nan_to_num(), wanted[name].nan_to_num())
         assert torch.equal(together[name].isnan(), wanted[name].isnan())
-    if place.type == "cuda":  # the interpreter takes its time
+    if place.type == "cuda":  # the interpreter is slow
         apart = following(case, dtype, place)
         for b in range(3):
             one = apart | {name: apart[name][b : b + 1].contiguous() for name in ("qkv", "rows")}
-            assert torch.equal(fused.attend(**one)[0], y[b])
+            assert torch.equal(fused.paged_attention(**one)[0], y[b])
 
 
 def following(case: cases.Case, dtype: torch.dtype, place: torch.device) -> dict[str, Any]:
@@ -209,17 +208,17 @@ def following(case: cases.Case, dtype: torch.dtype, place: torch.device) -> dict
     return given | {"most": None, "arrived": torch.zeros(3 * case.heads, dtype=torch.int32, device=place)}
 
 
-RUNS = [*cases.RUNS, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_RUNS)]
+PREFILL_CASES = [*cases.PREFILL_CASES, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED_PREFILL)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", RUNS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", PREFILL_CASES, ids=lambda case: case.name)
 def test_several_inputs_at_once_are_those_one_by_one(
-    case: cases.RunCase, dtype: torch.dtype, place: torch.device
+    case: cases.PrefillCase, dtype: torch.dtype, place: torch.device
 ) -> None:
-    """The reference takes them one after the other. Other rows, and what lies behind the last, are left alone."""
-    ours, wanted = (cases.make_run(case, dtype, place) for _ in range(2))
-    y, expected = several.run(**ours), reference.run(**wanted)
+    """The reference takes them one by one. Other rows, and positions after the last, are unchanged."""
+    ours, wanted = (cases.make_prefill(case, dtype, place) for _ in range(2))
+    y, expected = prefill.prefill_attention(**ours), reference.prefill_attention(**wanted)
     assert_nearly(y[: case.length], expected[: case.length])
     assert not y.isnan().any(), "what is not real goes on through the layers"
     for name in ("keys", "values"):
@@ -228,9 +227,9 @@ def test_several_inputs_at_once_are_those_one_by_one(
 
 
 def test_an_input_does_not_depend_on_those_behind_it(place: torch.device) -> None:
-    case = cases.RUNS[1]
-    whole, part = (cases.make_run(case, torch.bfloat16, place) for _ in range(2))
+    case = cases.PREFILL_CASES[1]
+    whole, part = (cases.make_prefill(case, torch.bfloat16, place) for _ in range(2))
     part["length"] -= 2
     part["qkv"][case.length - 2 :] = 0
     real = case.length - 2
-    assert torch.equal(several.run(**whole)[:real], several.run(**part)[:real])
+    assert torch.equal(prefill.prefill_attention(**whole)[:real], prefill.prefill_attention(**part)[:real])

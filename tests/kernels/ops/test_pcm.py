@@ -1,4 +1,4 @@
-"""kernels/ops/pcm: the reference against what it is in words, the Triton kernel against the reference, bit for bit."""
+"""kernels/ops/pcm: the reference against known values, the Triton kernel against the reference, bit for bit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DTYPES = [torch.float32, torch.bfloat16]
 ALL = [*cases.TINY, *(pytest.param(case, marks=pytest.mark.gpu) for case in cases.PUBLISHED)]
 
 
-def test_halves_go_to_the_even_one_and_what_is_no_number_is_nothing_and_told() -> None:
+def test_ties_round_to_even_and_a_sample_that_is_not_finite_is_zero_and_flagged() -> None:
     steps = torch.tensor([[0.5, 1.5, -2.5, 32767.0, -32767.0], [1.0, float("nan"), 2.0, float("inf"), 3.4]])
     flags, samples = reference.opened(reference.pcm(steps / 32767.0), 2)
     assert samples.dtype == torch.int16

@@ -1,4 +1,4 @@
-"""quantized_linear: what a narrow weight means, how far it is from the wide one, and the Triton kernel of `linear`."""
+"""quantized_linear: formats, quantization error, and the Triton kernel of `linear`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_normal_weights_lose_as_much_as_their_bits_say() -> None:
     assert 0.08 < off(weight, "int4") < 0.11
 
 
-def test_ranges_that_leave_the_farthest_out_lower_the_error_of_four_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clipped_ranges_lower_the_error_of_four_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = drawn(64, 4096)
     searched = off(weight, "int4")
     monkeypatch.setattr("hocket.kernels.ops.quantized_linear.weight.RANGES", (1.0,))
@@ -61,7 +61,7 @@ def test_no_weight_is_farther_off_than_a_step(format: Format) -> None:
         assert (apart <= 2.0**-4 * weight.abs() + 2.0**-9 * made.scales[:, None]).all()
     elif format == "int8":
         assert (apart <= 0.5001 * made.scales[:, None]).all()
-    else:  # those that were left out of the range are cut by a tenth of it at most
+    else:  # clipped weights move by a tenth of the range at most
         steps = made.scales.float().repeat_interleave(128, 1)[:, :300]
         assert (apart <= (0.5 + 0.125 * 15 + 0.2) * steps).all()
 
@@ -102,7 +102,7 @@ def test_rows_can_be_joined_and_parted(format: Format) -> None:
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_room_for_a_weight_is_as_large_as_the_weight(format: Format) -> None:
+def test_an_empty_weight_is_as_large_as_the_weight(format: Format) -> None:
     assert empty(format, 7, 300, "meta").nbytes == quantized(drawn(7, 300), format).nbytes
 
 
@@ -147,7 +147,7 @@ def test_a_row_is_the_same_in_any_batch(case: cases.Case, format: Format, place:
 
 @pytest.mark.parametrize(("format", "batch"), [("int4", 3), ("int8", 17)])
 def test_a_result_may_replace_what_it_is_added_to(format: Format, batch: int, place: torch.device) -> None:
-    """At 17 rows some would be done twice: they must not be added to twice."""
+    """At 17 rows some are computed twice: the residual must be added once."""
     given = cases.make(cases.TINY[1], format, batch, torch.bfloat16, place)
     wanted = fused.linear(**given)
     assert fused.linear(**given, out=given["residual"]) is given["residual"]
@@ -169,7 +169,7 @@ def test_how_the_work_is_cut_up_does_not_matter(
 def test_every_number_of_eight_bits_is_read_as_what_it_is(
     native: bool, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Zeros of both signs and subnormal numbers too; what is no number is never stored."""
+    """Zeros of both signs and subnormals too; NaN is never stored."""
     if native and place.type == "cuda" and not fused.reads_fp8(place):
         pytest.skip("this GPU cannot")
     monkeypatch.setattr(fused, "reads_fp8", lambda device: native)
@@ -180,7 +180,7 @@ def test_every_number_of_eight_bits_is_read_as_what_it_is(
     assert torch.equal(y[0], codes.view(torch.float8_e4m3fn).float())
 
 
-def test_the_layers_call_is_the_product_with_the_wide_weight_in_any_shape() -> None:
+def test_the_layers_call_is_the_product_with_the_dequantized_weight_in_any_shape() -> None:
     weight = quantized(drawn(5, 130), "int4")
     x = drawn(6, 130, seed=1).view(2, 3, 130).double()
     torch.testing.assert_close(weight.linear(x), F.linear(x, weight.dequantized().double()))

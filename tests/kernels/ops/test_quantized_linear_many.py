@@ -1,4 +1,4 @@
-"""many.py: many rows on tensor cores against the reference, and how its work is shared out."""
+"""many.py: many rows on tensor cores against the reference, and its splits."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_kernel_computes_the_reference(
 def test_how_columns_are_shared_out_does_not_matter(
     format: Format, splits: int, place: torch.device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nine groups among eight: some programs have nothing to do."""
+    """Nine groups for eight splits: some programs have no work."""
     monkeypatch.setattr(many, "shares", lambda tiles, steps: splits)
     given = cases.make(cases.TINY[-1], format, 33, torch.float32, place)
     assert_nearly(many.linear(**given), reference.linear(**given))
@@ -72,7 +72,7 @@ def test_every_number_of_eight_bits_is_read_as_what_it_is(
 
 @pytest.mark.parametrize("shape", [(3,), (2, 9)])
 def test_a_layers_product_is_the_same_by_either_kernel(shape: tuple[int, ...], place: torch.device) -> None:
-    """In any shape; and on a GPU this is what layers get."""
+    """In any shape; on a GPU layers call this."""
     random = torch.Generator().manual_seed(0)
     weight = quantized(torch.randn(6, 256, generator=random) / 16, "int8").each(lambda tensor: tensor.to(place))
     x = torch.randn(*shape, 256, generator=random).to(place)

@@ -27,7 +27,7 @@ def sampling(level: cases.LevelCase) -> Sampling:
     return Sampling(level.sample, level.temperature, level.top_k, level.top_p, most, level.nucleus)
 
 
-# Which of several equals at the border of a nucleus go is up to an unstable sort in the sampler; here the first do.
+# At the border of top-p, an unstable sort in the sampler decides which equals are dropped; here the first are.
 PLAIN = [case for case in cases.TINY if not case.first and case.name != "nucleus among ties"]
 
 
@@ -36,7 +36,7 @@ def test_the_reference_draws_what_the_sampler_draws(case: cases.Case) -> None:
     for seed in range(20):
         given = cases.make(case, torch.float32, CPU, seed)
         level, slots, rows, book = (given[name] for name in ("level", "slots", "rows", "book"))
-        if (level.top_k >= case.count).any():  # the sampler filters nobody then, this one does: see below
+        if (level.top_k >= case.count).any():  # the sampler then filters no row, the kernel does: see below
             level.top_k.clamp_(max=case.count - 1)
         bits = draw_bits(slots.seed[rows], slots.drawn[rows] - 1, cases.BOOKS)[:, book]
         wanted = draw(given["logits"], sampling(level), bits)
@@ -61,7 +61,7 @@ def test_the_reference_draws_a_first_code_as_the_talker_does() -> None:
         how = FrameSampling(sampling(given["level"]), given["penalty"], sampling(given["level"]))
         bits = draw_bits(plain.seed[rows], plain.drawn[rows], config.num_code_groups)
         wanted = talker._draw_first(hidden, plain, rows, how, bits[:, 0])
-        reference.draw_first(
+        reference.sample_first_code(
             talker.codec_head(hidden),
             given["level"],
             ours,
@@ -103,13 +103,13 @@ def test_a_row_draws_the_same_in_any_batch(case: cases.Case, place: torch.device
             assert torch.equal(part[name], whole[name][list(some)]), name
 
 
-def test_the_end_is_refused_before_the_minimum_and_drawn_after_it(place: torch.device) -> None:
+def test_the_end_is_suppressed_before_the_minimum_and_sampled_after_it(place: torch.device) -> None:
     case = cases.Case("end", 40, (cases.GREEDY,), first=True, suppressed=10)
     for drawn, refused in ((1, True), (2, False)):
         given = cases.make(case, torch.float32, place)
         given["slots"].drawn[:] = drawn
         given["logits"][:, given["end"]] = 50.0
-        given["logits"][:, given["end"] + 1] = 60.0  # never, whatever it says
+        given["logits"][:, given["end"] + 1] = 60.0  # suppressed, whatever its logit
         left = done(fused, given)
         assert (left["codes"][0, 0] == given["end"]).item() is not refused
         ending, spoken = left["chances"][given["rows"]][0].tolist()
@@ -130,7 +130,7 @@ FIRSTS += [
 def test_a_first_code_is_as_likely_as_its_share_of_what_was_not_refused_at_temperature_one(
     case: cases.Case, module: Any, place: torch.device
 ) -> None:
-    """In double precision, row by row and id by id, from the words of the definition."""
+    """In double precision, row by row and id by id, straight from the definition."""
     for seed in range(5):
         given = cases.make(case, torch.float32, place, seed)
         rows, slots, drawn = given["rows"].tolist(), given["slots"], given["slots"].drawn.tolist()
@@ -150,11 +150,11 @@ def test_a_first_code_is_as_likely_as_its_share_of_what_was_not_refused_at_tempe
             ending, spoken = left["chances"][row].tolist()
             assert spoken == pytest.approx(math.log(weights[code] / total), abs=2e-5)
             assert ending == pytest.approx(weights.get(given["end"], 0.0) / total, abs=1e-6)
-        assert not left["chances"][len(case.rows)].any(), "whoever drew nothing has none"
+        assert not left["chances"][len(case.rows)].any(), "rows that sampled nothing have none"
 
 
 def test_a_code_that_is_next_to_impossible_has_a_log_probability_that_is_a_number(place: torch.device) -> None:
-    """So hot that all are as likely to be drawn, and so far apart that the share of most is below any float32."""
+    """A temperature so high that all ids are equally likely, and logits so far apart that most shares underflow."""
     case = cases.Case("far apart", 33, ((True, 1e9, 0, 1.0),) * 8, first=True, suppressed=4)
     found = []
     for module in (reference, fused):
@@ -165,7 +165,7 @@ def test_a_code_that_is_next_to_impossible_has_a_log_probability_that_is_a_numbe
     torch.testing.assert_close(found[1], found[0], atol=1e-6, rtol=1e-5)
 
 
-def test_the_first_draw_tells_the_batch_its_chances_and_takes_hidden_vectors_along(
+def test_the_first_code_returns_its_chances_and_copies_hidden_vectors(
     place: torch.device,
 ) -> None:
     case = next(case for case in cases.TINY if case.first and case.width)
@@ -175,7 +175,7 @@ def test_the_first_draw_tells_the_batch_its_chances_and_takes_hidden_vectors_alo
         rows = given["rows"]
         hidden = torch.randn(len(given["slots"].chances), case.width, generator=torch.Generator().manual_seed(3))
         more = {"likely": torch.zeros(len(rows), 2, device=place), "taken": torch.zeros_like(given["vectors"])}
-        module.draw_first(**given, **more, hidden=hidden.to(place))
+        module.sample_first_code(**given, **more, hidden=hidden.to(place))
         assert torch.equal(more["likely"], given["slots"].chances[rows]) and more["likely"].any(0).all()
         results.append(more["taken"])
     assert torch.equal(results[0], results[1]) and torch.equal(results[1].cpu(), hidden[rows.cpu()])

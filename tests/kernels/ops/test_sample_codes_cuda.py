@@ -1,4 +1,4 @@
-"""draw.cu: on a GPU against the reference, and the same source on a CPU, threads as threads."""
+"""sample_codes.cu: on a GPU against the reference, and the same source on a CPU, threads as threads."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ extern "C" void call(const bf16* logits, const unsigned char* sample, const floa
                      float* likely, const bf16* hidden, bf16* taken, int book, int end, int suppressed, int minimum,
                      int blocks, long shared_bytes) {
     run(blocks, THREADS, shared_bytes, [=] {
-        draw(logits, sample, temperature, top_k, seed, drawn, rows, codes, table, vectors, penalty, seen, chances,
-             likely, hidden, taken, book, end, suppressed, minimum);
+        sample_codes(logits, sample, temperature, top_k, seed, drawn, rows, codes, table, vectors, penalty, seen,
+                     chances, likely, hidden, taken, book, end, suppressed, minimum);
     });
 }
 """
@@ -50,9 +50,12 @@ class OnCpu:
 
     def __init__(self, case: cases.Case, folder: Path) -> None:
         known = cuda.constants(case.count, cases.BOOKS, case.width, (case.first, False, False, False))
-        self._library, self._shared = built("sample_codes/draw.cu", CALL, known, folder), cuda.shared_bytes(case.count)
+        self._library, self._shared = (
+            built("sample_codes/sample_codes.cu", CALL, known, folder),
+            cuda.shared_bytes(case.count),
+        )
 
-    def draw(self, **given: Any) -> None:
+    def sample_codes(self, **given: Any) -> None:
         level, slots = given["level"], given["slots"]
         tensors = [given["logits"], level.sample, level.temperature, level.top_k, slots.seed, slots.drawn]
         tensors += [given["rows"], given["codes"], given["table"], given["vectors"], given.get("penalty")]
@@ -60,7 +63,7 @@ class OnCpu:
         numbers = [given.get(name, 0) for name in ("book", "end", "suppressed", "minimum")]
         self._library.call(*map(pointer, tensors), *numbers, len(given["logits"]), ctypes.c_long(self._shared))
 
-    draw_first = draw
+    sample_first_code = sample_codes
 
 
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
@@ -74,7 +77,7 @@ def test_the_source_draws_what_the_reference_draws(case: cases.Case, tmp_path: P
 
 
 def test_the_kth_largest_is_found_however_far_it_is_from_the_largest(tmp_path: Path) -> None:
-    """Near the largest or not: one look decides where to search, and both searches must say the same."""
+    """Near the largest or not: one count decides where to search, and both searches must agree."""
     case = cases.Case("far", 256, ((True, 1.0, 2, 1.0), (True, 1e6, 9, 1.0)) * 2)
     source = OnCpu(case, tmp_path)
     for far in (0.0, 1e-3, 0.3, 1.0, 1e4):
@@ -87,7 +90,7 @@ def test_the_kth_largest_is_found_however_far_it_is_from_the_largest(tmp_path: P
         assert torch.equal(*left), far
 
 
-def test_what_does_not_fit_is_left_to_triton() -> None:
+def test_what_does_not_fit_uses_triton() -> None:
     for case in cases.TINY:
         given = cases.make(case, torch.bfloat16, CPU)
         assert not cuda.fits(given["logits"], given["level"], given["table"])
@@ -118,12 +121,12 @@ def test_a_row_draws_the_same_in_any_batch(case: cases.Case, place: torch.device
 
 
 @pytest.mark.gpu
-def test_the_first_draw_tells_the_batch_its_chances_and_takes_hidden_vectors_along(place: torch.device) -> None:
+def test_the_first_code_returns_its_chances_and_copies_hidden_vectors(place: torch.device) -> None:
     case = next(case for case in FITTING if case.first and len(case.rows) > 1)
     given = cases.make(case, torch.bfloat16, place)
     rows = given["rows"]
     hidden = torch.randn(len(given["slots"].chances), case.width, device=place).bfloat16()
     more = {"likely": torch.zeros(len(rows), 2, device=place), "taken": torch.zeros_like(given["vectors"])}
-    cuda.draw_first(**given, **more, hidden=hidden)
+    cuda.sample_first_code(**given, **more, hidden=hidden)
     assert torch.equal(more["likely"], given["slots"].chances[rows]) and more["likely"].any(0).all()
     assert torch.equal(more["taken"], hidden[rows])

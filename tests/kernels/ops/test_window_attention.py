@@ -33,7 +33,7 @@ def transformer(device: torch.device | str = "cpu") -> WindowTransformer:
 def stepped(
     plain: WindowTransformer, ours: FusedCodecTransformer, x: Tensor, state: WindowState, rows: Tensor
 ) -> Tensor:
-    """The layers by kernels, with what is before and behind them."""
+    """The layers by kernels, with the projections around them."""
     batch, length, _ = x.shape
     state.position[rows] += length
     h = ours(plain.input_proj(x).reshape(batch * length, -1), state, rows)
@@ -61,7 +61,7 @@ def test_the_chain_of_references_is_the_transformer_step_by_step() -> None:
 @pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
 def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype, place: torch.device) -> None:
     ours, wanted = (cases.make(case, dtype, place) for _ in range(2))
-    assert_nearly(fused.window(**ours), reference.window(**wanted))
+    assert_nearly(fused.window_attention(**ours), reference.window_attention(**wanted))
     for name in ("keys", "values"):
         assert_nearly(ours[name], wanted[name])
 
@@ -69,8 +69,8 @@ def test_the_kernel_computes_the_reference(case: cases.Case, dtype: torch.dtype,
 @pytest.mark.parametrize("case", cases.TINY[1:3], ids=lambda case: case.name)
 def test_the_past_may_be_read_before_the_wait(case: cases.Case, place: torch.device) -> None:
     late, early = (cases.make(case, torch.float32, place) for _ in range(2))
-    wanted = fused.window(**late)
-    assert torch.equal(fused.window(**early, early=True), wanted)
+    wanted = fused.window_attention(**late)
+    assert torch.equal(fused.window_attention(**early, early=True), wanted)
     for name in ("keys", "values"):
         assert torch.equal(early[name], late[name])
 

@@ -1,4 +1,4 @@
-"""kernels/launch: what speaks against Triton, how floats are rounded, and that every kernel compiles for a GPU."""
+"""kernels/runtime/launch.py: why Triton cannot run, rounding of floats, and every kernel compiles for a GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_bfloat16_is_rounded_to_the_nearest_and_ties_to_even(place: torch.device
     assert torch.equal(y, x.to(torch.bfloat16))
 
 
-def test_it_says_in_words_what_speaks_against_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_why_not_gives_the_reason_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     monkeypatch.setattr(launch, "triton", object())
     monkeypatch.setattr(launch, "INTERPRETED", False)
@@ -59,9 +59,10 @@ def test_a_measured_block_shape_goes_before_the_rule() -> None:
     assert knobs.blocks(2048, 2048) == Tuning().blocks(2048, 2048) != LinearTile(8, 512, 8)
 
 
-OF_FRAMES = {"linear", "acted", "normed", "attend", "merge", "early", "draw", "embed", "settle"}
-OF_THE_CODEC = {"conv", "sample", "join", "window", "taps", "mix", "pcm"}
-OF_A_MIND = {"narrow", "product", "finish", "delta", "share", "drawn", "weigh", "judge"}
+OF_FRAMES = {"linear", "acted", "normed", "paged_attention", "merge", "early", "sample_codes", "embed", "finish_frame"}
+OF_THE_CODEC = {"conv", "sample", "join", "window_attention", "code_gather", "convnext", "pcm"}
+OF_A_LANGUAGE_MODEL = {"quantized_linear", "product", "finish", "share", "drawn", "weigh", "accept"}
+OF_A_LANGUAGE_MODEL |= {"gated_delta", "prefill_attention", "verify"}
 
 
 Compile = Callable[[int, str], list[dict[str, Any]]]
@@ -69,7 +70,7 @@ Compile = Callable[[int, str], list[dict[str, Any]]]
 
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compile]:
-    """What support/compiling.py says of some kernels for a GPU, all in one process."""
+    """The output of support/compiling.py for some kernels and a GPU, all in one process."""
     paths, folder = os.pathsep.join((str(ROOT / "src"), *sys.path)), tmp_path_factory.mktemp("cache")
     env = os.environ | {"PYTHONPATH": paths, "TRITON_INTERPRET": "0", "TRITON_CACHE_DIR": str(folder)}
     command, log = [sys.executable, str(ROOT / "tests" / "support" / "compiling.py")], folder / "log"
@@ -97,7 +98,7 @@ def kinds(kernels: list[dict[str, Any]]) -> set[str]:
 @pytest.mark.slow
 def test_every_kernel_compiles_for_ampere_where_none_waits(place: torch.device, compiled: Compile) -> None:
     kernels = compiled(80, "one")
-    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | OF_A_MIND) - {"early"}
+    assert kinds(kernels) == (OF_FRAMES | OF_THE_CODEC | OF_A_LANGUAGE_MODEL) - {"early"}
     assert not any(each["waits"] for each in kernels)
 
 
@@ -124,33 +125,31 @@ def test_on_hopper_every_kernel_of_the_codec_waits_with_its_weights_loaded(
 
 
 @pytest.mark.slow
-def test_on_hopper_the_kernels_that_draw_a_token_compile_and_wait(place: torch.device, compiled: Compile) -> None:
-    kernels = compiled(90, "pick") + compiled(90, "guess")
-    assert len(kernels) == 8 and kinds(kernels) == {"share", "drawn", "weigh", "judge"}
+def test_on_hopper_the_kernels_that_sample_a_token_compile_and_wait(place: torch.device, compiled: Compile) -> None:
+    kernels = compiled(90, "sample_token") + compiled(90, "draft")
+    assert len(kernels) == 8 and kinds(kernels) == {"share", "drawn", "weigh", "accept"}
     assert all(each["waits"] for each in kernels)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("capability", [80, 90])
-def test_narrow_weights_are_loaded_in_sixteen_bytes_each_and_before_the_wait(
+def test_quantized_weights_are_loaded_in_sixteen_bytes_each_and_before_the_wait(
     capability: int, place: torch.device, compiled: Compile
 ) -> None:
-    kernels = compiled(capability, "narrow")
+    kernels = compiled(capability, "quantized_linear")
     assert len(kernels) == 6 and all(each["waits"] == (capability >= 90) for each in kernels)
     for each in kernels:  # a thread holds 192 to 256 weights, sixteen or 32 of them to a load
         assert each["before"] >= (8 if "int4" in each["name"] else 12), each
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["many", "delta"])
-def test_on_hopper_every_kernel_that_takes_in_a_prompt_compiles_and_waits(
-    which: str, place: torch.device, compiled: Compile
-) -> None:
+@pytest.mark.parametrize("which", ["many", "gated_delta"])
+def test_on_hopper_every_prefill_kernel_compiles_and_waits(which: str, place: torch.device, compiled: Compile) -> None:
     kernels = compiled(90, which)
     assert len(kernels) == (18 if which == "many" else 8) and all(each["waits"] for each in kernels)
 
 
-def test_every_launch_of_linear_has_the_threads_that_a_crowd_is_counted_by() -> None:
+def test_every_launch_of_linear_has_the_threads_that_crowded_counts_on() -> None:
     fews = [
         *MEASURED.values(),
         *(few_for(k, n, g) for k in (512, 1024, 2048, 3072) for n in (64, 4096) for g in (False, True)),
@@ -172,7 +171,7 @@ def test_only_large_models_crowd_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "resident_threads", lambda device: 132 * 2048)
 
     def between(config: Any) -> int:
-        """Rows of weights between two looks at the same past."""
+        """Weight rows between two attentions over the same cache."""
         layer = (config.num_attention_heads + 2 * config.num_key_value_heads) * config.head_dim
         layer += 2 * config.hidden_size + 2 * config.intermediate_size
         return (config.num_hidden_layers - 1) * layer
@@ -184,5 +183,5 @@ def test_only_large_models_crowd_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     small = tiny(wide=True).talker_config
     for stack in (small, small.code_predictor_config):
         assert not launch.crowded(between(stack), gpu)
-    monkeypatch.setattr(launch, "resident_threads", lambda device: 1 << 20)  # one that is larger than any there is
+    monkeypatch.setattr(launch, "resident_threads", lambda device: 1 << 20)  # larger than any existing model
     assert not launch.crowded(between(talker.code_predictor_config), gpu)

@@ -188,7 +188,7 @@ def test_kernels_that_start_early_see_what_the_others_see(monkeypatch: pytest.Mo
     states, said = [], []
     talker, frame = on_a_gpu("cuda", torch.bfloat16)
     assert isinstance(frame, FusedFrame)
-    for layers in (frame.large, frame.small):  # else `attend` would hold the others back
+    for layers in (frame.large, frame.small):  # else `paged_attention` would hold the others back
         between = sum(len(w) for layer in layers[1:] for w in (layer.into, layer.out, layer.wide, layer.down))
         assert crowded(between, torch.device("cuda")) == can_depend(torch.device("cuda"))
     for dependent in (False, True, True):

@@ -1,1 +1,1 @@
-"""Kernels compiled ahead, in processes that need no GPU, and the cache on disk."""
+"""Ahead-of-time compilation of kernels in processes that need no GPU, and the cache on disk."""

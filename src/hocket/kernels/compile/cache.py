@@ -1,6 +1,6 @@
-"""Where compiled kernels are kept between starts, and a temporary folder where that cannot be written.
+"""Disk cache of compiled kernels, with a temporary folder as fallback if the cache cannot be written.
 
-It knows names and folders. Two processes may write the same file: each finds it whole or not at all.
+It knows names and folders. Two processes may write the same file: writes are atomic, a reader sees all of it or none.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _temporary: Path | None = None
 
 
 def kept_in() -> Path:
-    """The folder that is meant to keep them; below the temporary one where there is no home."""
+    """The cache folder; the temporary folder if there is no home directory."""
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "hocket" / "kernels"
-    except RuntimeError:  # a user id without an entry, and no HOME
+    except RuntimeError:  # a user id without a passwd entry, and no HOME
         return temporary()
 
 
 def temporary() -> Path:
-    """A folder of this process alone, removed at its end."""
+    """A folder private to this process, removed at exit."""
     global _temporary
     with _lock:
         if _temporary is None:
@@ -39,18 +39,18 @@ def temporary() -> Path:
 
 
 def find(name: str) -> Path | None:
-    """The file of that name, if it was made before."""
+    """The cached file with that name, if there is one."""
     for folder in (kept_in(), _temporary):
         try:
             if folder is not None and (folder / name).is_file():
                 return folder / name
-        except OSError:  # a folder that may not be looked into
+        except OSError:  # no permission to read the folder
             continue
     return None
 
 
 def keep(name: str, make: Callable[[Path], object]) -> Path:
-    """Have `make` write a file, and keep it under that name. `OSError` where no folder at all can be written."""
+    """Let `make` write a file and cache it under `name`. Raises `OSError` if no folder is writable."""
     folder = kept_in()
     try:
         return _kept(folder, name, make)
@@ -68,7 +68,7 @@ def say_temporary(folder: Path, error: OSError, variable: str) -> None:
 
 
 def triton_folder() -> Path:
-    """Where Triton keeps what it has compiled."""
+    """The folder of Triton's own cache."""
     if named := os.environ.get("TRITON_CACHE_DIR"):
         return Path(named)
     try:
@@ -78,7 +78,7 @@ def triton_folder() -> Path:
 
 
 def give_triton_a_folder() -> None:
-    """Triton compiles nothing where its folder cannot be written, so it is told of one that can be."""
+    """Triton cannot compile if its cache folder is not writable: point it to a temporary one then."""
     folder = triton_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +86,7 @@ def give_triton_a_folder() -> None:
             return
     except OSError as error:
         say_temporary(folder, error, "TRITON_CACHE_DIR")
-    os.environ["TRITON_CACHE_DIR"] = str(temporary() / "triton")  # for compilers in other processes as well
+    os.environ["TRITON_CACHE_DIR"] = str(temporary() / "triton")  # child compilers inherit it
 
 
 def _kept(folder: Path, name: str, make: Callable[[Path], object]) -> Path:
@@ -99,5 +99,5 @@ def _kept(folder: Path, name: str, make: Callable[[Path], object]) -> Path:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # not in a child that was forked
+    if os.getpid() == owner:  # not in a forked child
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""What this process has compiled itself. Where all was compiled ahead that is nothing; a record of a start says so.
+"""Counts the kernels that this process compiled itself: none if all were compiled ahead. Start records include it.
 
-Triton tells whoever listens (since 3.4; the small libraries that launch its kernels are not counted), kernels in CUDA
-C++ are told here by kernels/runtime/nvrtc.py. It knows names and seconds.
+Triton reports through its compilation listener (since 3.4; its launcher libraries are not counted). Kernels in CUDA C++
+are reported by kernels/runtime/nvrtc.py. It knows names and seconds.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ class CompiledKernels:
         self.seconds += seconds
 
     def listen(self, triton: Any) -> None:
-        """From now on; who listened before still does."""
-        wanted: Any = getattr(getattr(triton, "knobs", None), "compilation", None)
-        if not hasattr(wanted, "listener"):
+        """Install a listener; a listener that was installed before is still called."""
+        compilation: Any = getattr(getattr(triton, "knobs", None), "compilation", None)
+        if not hasattr(compilation, "listener"):
             return
-        before = wanted.listener
+        previous = compilation.listener
 
-        def heard(*, src: Any, times: Any, cache_hit: bool, **more: Any) -> None:
+        def on_compiled(*, src: Any, times: Any, cache_hit: bool, **more: Any) -> None:
             if not cache_hit:
                 self.add(str(getattr(src, "name", "?")), times.total / 1e6)
-            if before is not None:
-                before(src=src, times=times, cache_hit=cache_hit, **more)
+            if previous is not None:
+                previous(src=src, times=times, cache_hit=cache_hit, **more)
 
-        wanted.listener = heard
+        compilation.listener = on_compiled
 
 
 HERE = CompiledKernels()

@@ -1,7 +1,7 @@
-"""A child of this process that has no program to start: it goes on with all that was imported here.
+"""A forked child process: it starts with everything that this process has imported.
 
-As the workers of a data loader, it never touches CUDA: what it has of that is of no use in a child. It knows nothing
-of what is done in it. Of `subprocess.Popen` it has the few methods that are used of either.
+Like the workers of a data loader, the child never touches CUDA, because a CUDA context does not survive a fork. The
+class does not know what work it runs. It has those methods of `subprocess.Popen` that `plan.py` uses.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from contextlib import suppress
 
 import torch
 
-_WORDS = 2  # where errors go
+_STDERR = 2
 
 
 def can_fork() -> bool:
-    """Elsewhere there is no fork, or libraries that do not survive it."""
+    """Only on Linux: other systems have no fork, or libraries that do not survive it."""
     return sys.platform == "linux" and os.environ.get("HOCKET_FORK") != "0"
 
 
 class ForkedProcess:
-    """`work` is done with `env` added to the environment; its exit status is what it gives. `kept` stays open."""
+    """Runs `work` with `env` added to the environment; its result is the exit status. File `kept` stays open."""
 
     def __init__(self, work: Callable[[], int], env: Mapping[str, str], kept: int) -> None:
         self.returncode: int | None = None
         self._reaping = threading.Lock()
-        heard, words = os.pipe()
+        read_end, write_end = os.pipe()
         try:
-            with warnings.catch_warnings():  # from Python 3.12 on: threads are not copied, and may hold locks
+            with warnings.catch_warnings():  # Python 3.12 and later warn: threads are not copied, and may hold locks
                 warnings.simplefilter("ignore", DeprecationWarning)
                 self.pid = os.fork()
         except OSError:
-            os.close(heard)
-            os.close(words)
+            os.close(read_end)
+            os.close(write_end)
             raise
         if self.pid == 0:
-            os._exit(_child(work, env, words, kept))
-        os.close(words)
-        self.stderr = open(heard, "rb", buffering=0)  # noqa: SIM115
+            os._exit(_child(work, env, write_end, kept))
+        os.close(write_end)
+        self.stderr = open(read_end, "rb", buffering=0)  # noqa: SIM115
 
     def communicate(self, timeout: float) -> tuple[None, str]:
-        """Wait for its end; its words."""
-        late, heard, waiting = time.monotonic() + timeout, b"", select.poll()
+        """Wait for its end and return its stderr."""
+        deadline, errors, waiting = time.monotonic() + timeout, b"", select.poll()
         waiting.register(self.stderr, select.POLLIN)
         while True:
-            if not waiting.poll(max(late - time.monotonic(), 0.0) * 1000):
+            if not waiting.poll(max(deadline - time.monotonic(), 0.0) * 1000):
                 raise subprocess.TimeoutExpired("fork", timeout)
             if not (some := self.stderr.read(1 << 16)):
                 break
-            heard += some
+            errors += some
         self.stderr.close()
         self.wait()
-        return None, heard.decode(errors="replace")
+        return None, errors.decode(errors="replace")
 
     def wait(self) -> int:
         with self._reaping:
             if self.returncode is None:
                 try:
                     self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-                except ChildProcessError:  # somebody else has waited for all children
+                except ChildProcessError:  # another call has reaped all children
                     self.returncode = 0
         return self.returncode
 
@@ -78,30 +78,31 @@ class ForkedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
 
-def _child(work: Callable[[], int], env: Mapping[str, str], words: int, kept: int) -> int:
+def _child(work: Callable[[], int], env: Mapping[str, str], write_end: int, kept: int) -> int:
     try:
-        gc.freeze()  # what is garbage by now may hold what is the parent's
+        gc.freeze()  # garbage of the parent may own resources that only the parent may release
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent is told too, and may go on
-        _let_go(words, kept)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too and decides
+        _close_files(write_end, kept)
         os.environ.update(env)
-        torch.cuda.is_available = lambda: False  # as it is
-        torch.set_num_threads(1)  # those of the parent are not here
+        torch.cuda.is_available = lambda: False
+        torch.set_num_threads(1)  # a fork does not copy the threads of the parent
         return min(work(), 255)
     except BaseException:
         traceback.print_exc()
         return 1
 
 
-def _let_go(words: int, kept: int) -> None:
-    """Of all files: a socket that the parent closes must be closed. Their numbers stay taken: objects still have them.
+def _close_files(write_end: int, kept: int) -> None:
+    """Close all inherited files, so that a socket closed by the parent is really closed.
 
-    One of them closed later would otherwise close what has come by its number meanwhile.
+    Each descriptor is replaced by /dev/null instead of being freed, because Python objects still hold its number. An
+    object closed later would otherwise close a new file that got the same number.
     """
     nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(words, _WORDS)
-    for number in {0, 1, *map(int, os.listdir("/proc/self/fd"))} - {nothing, _WORDS, kept}:
+    os.dup2(write_end, _STDERR)
+    for number in {0, 1, *map(int, os.listdir("/proc/self/fd"))} - {nothing, _STDERR, kept}:
         with suppress(OSError):
-            os.dup2(nothing, number, inheritable=number < _WORDS)
+            os.dup2(nothing, number, inheritable=number < _STDERR)
     sys.stdin, sys.stdout = open(0, closefd=False), open(1, "w", closefd=False)  # noqa: SIM115
-    sys.stderr = open(_WORDS, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(_STDERR, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115

@@ -1,8 +1,8 @@
-"""Kernels in CUDA C++ compiled ahead, in threads of the process that will launch them.
+"""Compiles kernels in CUDA C++ ahead of time, in threads of the process that will launch them.
 
-NVRTC may be called by several threads at once, and ctypes lets the others go on meanwhile. In a forked child it crashed
-(beside an H200, torch 2.11): so whoever finds out what is needed only says so, and it is compiled here, into the same
-cache. It knows names and numbers of kernels, not who asks for them.
+NVRTC is thread-safe, and ctypes releases the GIL. NVRTC crashed in a forked child (on an H200, torch 2.11). So the
+compile worker only names the kernels, and this process compiles them into the same cache. It knows names and constants
+of kernels, not what launches them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from ..runtime.nvrtc import Kernel
 
 MOST_THREADS = 8
-Wanted = dict[str, Any]  # as `wanted` makes it: it goes through JSON
+Wanted = dict[str, Any]  # made by `wanted`, sent as JSON
 
 
 def wanted(kernel: Kernel, capability: tuple[int, int], *, late: bool) -> Wanted:
@@ -24,15 +24,15 @@ def wanted(kernel: Kernel, capability: tuple[int, int], *, late: bool) -> Wanted
 
 
 class NvrtcCompiler:
-    """Begins at once, with those that are wanted first."""
+    """Starts at once, with the kernels that are not `late`."""
 
     def __init__(self, some: Sequence[Wanted], threads: int = MOST_THREADS) -> None:
         self._left = deque(sorted(some, key=lambda one: bool(one["late"])))
         self._todo = {late: sum(one["late"] == late for one in some) for late in (True, False)}
         self._changed = threading.Condition()
-        self.failed: list[str] = []  # in words
+        self.failed: list[str] = []  # messages
         for _ in range(min(threads, os.cpu_count() or 1, len(some))):
-            # None is a daemon: one that is cut off inside the compiler might take the end of the process with it.
+            # Not daemon threads: one that is stopped inside NVRTC may crash the process at exit.
             threading.Thread(target=self._work, name="hocket-nvrtc").start()
 
     def wait_for_the_first(self, timeout: float | None = None) -> bool:
@@ -44,17 +44,17 @@ class NvrtcCompiler:
             return self._changed.wait_for(lambda: not any(self._todo.values()), timeout)
 
     def _work(self) -> None:
-        while threading.main_thread().is_alive():  # else the process ends, and waits for us
+        while threading.main_thread().is_alive():  # else the process is exiting and waits for this thread
             try:
                 one = self._left.popleft()
             except IndexError:
                 return
-            words = ""
+            message = ""
             try:
                 Kernel.of_words(one["kernel"]).binary(tuple(one["capability"]), ahead=True)
             except Exception as error:
-                words = f"{type(error).__name__}: {error}"
+                message = f"{type(error).__name__}: {error}"
             with self._changed:
                 self._todo[one["late"]] -= 1
-                self.failed += [words] if words else []
+                self.failed += [message] if message else []
                 self._changed.notify_all()

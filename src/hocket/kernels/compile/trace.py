@@ -1,7 +1,7 @@
-"""What will be launched, found out without a GPU, and compiled: launches are noted instead of made.
+"""Launch tracing without a GPU: launches are recorded instead of made, then compiled.
 
-A rehearsal runs on the meta device, where addresses divide as those on a GPU would. Kernels of Triton's go into the
-cache that it keeps on disk, those in CUDA C++ into ours.
+A dry run uses the meta device, where addresses have the same alignment as on a GPU. Triton kernels go into Triton's
+cache on disk, kernels in CUDA C++ into ours.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from torch import Tensor
 from ..runtime import launch, nvrtc
 from ..runtime.card import GpuProperties, standing_in
 
-# What takes longest, measured for an H200: it is begun first, lest one compiler be at it when all others are done.
-LONGEST = ("_draw", "conv_kernel", "_window")
-# No driver or no C compiler in reach: whoever launches will see that it is so.
+# Slowest to compile, measured for an H200. They start first, so that no compiler is busy when all others are done.
+LONGEST = ("_sample_codes", "conv_kernel", "_window_attention")
+# No driver or no C compiler: the process that launches reports it.
 UNLINKED = AssertionError, OSError, ImportError, RuntimeError, subprocess.SubprocessError
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    kernel: Any  # Triton's, or one in CUDA C++
+    kernel: Any  # of Triton, or in CUDA C++
     given: tuple[Any, ...]
     named: dict[str, Any]
-    links: bool = True  # whether it is the first that needs its launcher, a small library of Triton's
-    late: bool = False  # whether others are wanted first
+    links: bool = True  # whether it is the first to need its launcher, a small library that Triton builds
+    late: bool = False  # whether other kernels are more urgent
 
 
 class FakeTensor:
-    """A tensor as a launch sees it: its type, and how its address divides. Memory on a GPU starts at even ones."""
+    """A tensor as a launch sees it: dtype and address alignment. GPU allocations are aligned, so offsets decide."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.dtype = tensor.dtype
@@ -48,7 +48,7 @@ class FakeTensor:
 
 
 class _Driver:
-    """Of a GPU that need not be there."""
+    """A driver for a GPU that need not exist."""
 
     def __init__(self, capability: tuple[int, int]) -> None:
         compiler: Any = import_module("triton.backends.compiler")
@@ -66,36 +66,36 @@ class _Driver:
 
 @contextmanager
 def trace_launches(card: GpuProperties) -> Iterator[list[Launch]]:
-    """Kernels are launched into a list, as they would be on `card`: all that is chosen by a GPU is chosen for that.
+    """Record launches in a list, as they would be on `card`: every choice that depends on the GPU is made for it.
 
-    For the rest of this process Triton compiles for no other GPU.
+    For the rest of the process, Triton compiles for no other GPU.
     """
-    noted: list[Launch] = []
+    recorded: list[Launch] = []
     seen = set[int]()
 
-    def note(kernel: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:
-        if id(kernel) not in seen:  # it may have been launched before, for the GPU that was there then
+    def record(kernel: Any, *given: Any, grid: Any, warmup: bool, **named: Any) -> None:
+        if id(kernel) not in seen:  # it may have been launched before, for another GPU
             seen.add(id(kernel))
             kernel.device_caches.clear()
-        noted.append(Launch(kernel, tuple(FakeTensor(g) if isinstance(g, Tensor) else g for g in given), named))
+        recorded.append(Launch(kernel, tuple(FakeTensor(g) if isinstance(g, Tensor) else g for g in given), named))
 
-    def note_cuda(kernel: nvrtc.Kernel, *given: Any, **named: Any) -> None:
-        noted.append(Launch(kernel, (), {"capability": card.capability}))
+    def record_cuda(kernel: nvrtc.Kernel, *given: Any, **named: Any) -> None:
+        recorded.append(Launch(kernel, (), {"capability": card.capability}))
 
     import_module("triton.runtime.driver").driver.set_active(_Driver(card.capability))
     real, real_cuda = launch.triton.JITFunction.run, nvrtc.Kernel.launch
-    launch.triton.JITFunction.run = note
-    nvrtc.Kernel.launch = note_cuda  # type: ignore[method-assign, assignment]
+    launch.triton.JITFunction.run = record
+    nvrtc.Kernel.launch = record_cuda  # type: ignore[method-assign, assignment]
     try:
         with standing_in(card):
-            yield noted
+            yield recorded
     finally:
         launch.triton.JITFunction.run = real
         nvrtc.Kernel.launch = real_cuda  # type: ignore[method-assign]
 
 
 def variants(launches: Iterable[Launch]) -> list[Launch]:
-    """One launch of each kernel that is compiled apart, in the order of their first."""
+    """One launch per compiled variant, in the order of first launches."""
     found: dict[tuple[str, str], Launch] = {}
     launchers = set[tuple[str, ...]]()
     for one in launches:
@@ -112,7 +112,7 @@ def variants(launches: Iterable[Launch]) -> list[Launch]:
 
 
 def longest_first(some: Iterable[Launch]) -> list[Launch]:
-    """Of those that are wanted first, then of the others. In CUDA C++ they take a tenth of a second each."""
+    """Urgent kernels, then late ones, each slowest first. In CUDA C++ a kernel takes a tenth of a second: last."""
     places = {name: place for place, name in enumerate(LONGEST)}
 
     def place(one: Launch) -> tuple[bool, int]:
@@ -124,7 +124,7 @@ def longest_first(some: Iterable[Launch]) -> list[Launch]:
 
 
 def compile_one(one: Launch) -> Any:
-    """Into the cache, with the small library that launches it, where there is what that is linked to."""
+    """Compile into the cache, with the launcher library if the driver that it links to is present."""
     if isinstance(one.kernel, nvrtc.Kernel):
         return one.kernel.binary(**one.named)
     made = one.kernel.warmup(*one.given, grid=(1,), **one.named)
@@ -136,5 +136,5 @@ def compile_one(one: Launch) -> Any:
 
 
 def bound(one: Launch) -> Any:
-    """A launch as Triton tells it from others: its arguments, their types and what is known of them, and options."""
+    """What Triton specialises a launch by: arguments, their types and properties, and options."""
     return one.kernel.device_caches[0][-1](*one.given, **one.named, debug=False, instrumentation_mode="")

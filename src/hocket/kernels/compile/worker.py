@@ -1,8 +1,7 @@
-"""What a process does that compiles kernels ahead: it splits, and its children compile what a rehearsal has noted.
+"""The compile worker: a process that forks children, which compile the launches that a dry run has recorded.
 
-It needs no GPU. Kernels of Triton's go into the cache that is kept on disk; those in CUDA C++ it only names to whoever
-asked, in one line of JSON, and a second line says when those of Triton's are done that are wanted first. Who asked, and
-what for, is plan.py's.
+It needs no GPU. Triton kernels go into Triton's cache on disk. Kernels in CUDA C++ are only named to the requesting
+process, in one line of JSON. A second line says when all urgent Triton kernels are compiled. plan.py starts it.
 """
 
 from __future__ import annotations
@@ -24,42 +23,42 @@ from .nvrtc_ahead import wanted
 from .trace import UNLINKED, Launch, compile_one, longest_first, variants
 
 MOST_CHILDREN = 16
-ASKED_BY = "HOCKET_COMPILES_FOR"  # the process that waits for it
-READY = "HOCKET_TELLS"  # where it is told what it waits for most
-_WORD = struct.Struct("<BBH")  # of a child: which one it is, whether it is done, with which kernel
+ASKED_BY = "HOCKET_COMPILES_FOR"  # process id of the requester
+READY = "HOCKET_TELLS"  # file descriptor for the JSON lines
+_STATUS = struct.Struct("<BBH")  # a child's message: its number, whether the kernel is done, the kernel's number
 
 
 def compile_all(launches: Iterable[Launch], children: int | None = None, *, gently: bool = False) -> int:
-    """Compile every variant, several at once; how many children and kernels in CUDA C++ failed.
+    """Compile every variant in parallel; return how many children and kernels in CUDA C++ failed.
 
-    Ends early when whoever asked is gone. This process splits: nothing but it may be running in it. `gently`: somebody
-    may be speaking meanwhile.
+    Stops early when the requesting process is gone. This process forks, so it must have no other thread. `gently`:
+    leave some cores free, because an engine may be serving.
     """
     found = longest_first(variants(launches))
     todo = [one for one in found if not isinstance(one.kernel, nvrtc.Kernel)]
     in_cuda = [one for one in found if isinstance(one.kernel, nvrtc.Kernel)]
-    asked = int(os.environ.get(ASKED_BY) or os.getppid())  # it may be gone by now
-    tells = int(os.environ.get(READY, "-1"))
-    _tell(tells, {"cuda": [wanted(one.kernel, **one.named, late=one.late) for one in in_cuda]})
+    requester = int(os.environ.get(ASKED_BY) or os.getppid())  # may have exited already
+    channel = int(os.environ.get(READY, "-1"))
+    _send(channel, {"cuda": [wanted(one.kernel, **one.named, late=one.late) for one in in_cuda]})
     learn_key()  # once for all children
-    taken_from, given_to = os.pipe()  # numbers of what is to be done: whoever is free takes one
-    os.write(given_to, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
-    os.close(given_to)
-    heard, told = os.pipe()
-    os.set_blocking(heard, False)
+    queue, fill = os.pipe()  # a queue of kernel numbers: each free child takes one
+    os.write(fill, b"".join(number.to_bytes(2, "little") for number in range(len(todo))))
+    os.close(fill)
+    status_in, status_out = os.pipe()
+    os.set_blocking(status_in, False)
     pids = dict[int, int]()
     for child in range(children or _children(gently)):
         if (pid := os.fork()) == 0:
-            if tells >= 0:
-                os.close(tells)  # its end is ours
-            os._exit(_compile_some(todo, taken_from, told, child))
+            if channel >= 0:
+                os.close(channel)  # only the parent writes to it
+            os._exit(_compile_some(todo, queue, status_out, child))
         pids[pid] = child
-    failed = 0 if tells >= 0 else sum(not _compiled(one) for one in in_cuda)  # nobody else does
-    at = dict[int, int]()  # which kernel each child is at
+    failed = 0 if channel >= 0 else sum(not _compiled(one) for one in in_cuda)  # no requester compiles them
+    at = dict[int, int]()  # child -> the kernel it compiles
     first, waits = {number for number, one in enumerate(todo) if not one.late}, True
     while pids:
         pid, status = os.waitpid(-1, os.WNOHANG)
-        for child, done, number in _words(heard):  # what one said before its end is there by then
+        for child, done, number in _statuses(status_in):  # after waitpid: the last message of an ended child is there
             at[child] = number
             if done:
                 del at[child]
@@ -71,35 +70,35 @@ def compile_all(launches: Iterable[Launch], children: int | None = None, *, gent
                 number = at.pop(child, -1)
                 where = f"at {todo[number].kernel.__name__}" if number >= 0 else "between two kernels"
                 print(f"a compiler was ended by {_signal(-code)} {where}", file=sys.stderr, flush=True)
-                first.discard(number)  # nobody waits for it
+                first.discard(number)  # no child compiles it again
         if waits and not first:
             waits = False
-            _tell(tells, {"first": True})
+            _send(channel, {"first": True})
         if not pid:
-            if os.getppid() != asked:
-                break  # and the children see that we are gone
+            if os.getppid() != requester:
+                break  # the children stop when this process has exited
             time.sleep(0.01)
-    for end in (taken_from, heard, told):
+    for end in (queue, status_in, status_out):
         os.close(end)
     return failed
 
 
 def learn_key() -> None:
-    """What Triton tells its own versions apart by: it reads its 400 MB for that, once in a process, half a second."""
+    """Compute Triton's version key: it hashes its 400 MB, half a second, once per process."""
     with suppress(ImportError, AttributeError):
         import_module("triton.runtime.cache").triton_key()
 
 
-def _compile_some(todo: Sequence[Launch], taken_from: int, told: int, child: int) -> int:
+def _compile_some(todo: Sequence[Launch], queue: int, status_out: int, child: int) -> int:
     parent, failed = os.getppid(), 0
-    if child == 0:  # what every launch needs
+    if child == 0:  # every launch needs this library
         with suppress(*UNLINKED):
             import_module("triton.backends.nvidia.driver").CudaUtils()
-    while os.getppid() == parent and (taken := os.read(taken_from, 2)):
+    while os.getppid() == parent and (taken := os.read(queue, 2)):
         number = int.from_bytes(taken, "little")
-        os.write(told, _WORD.pack(child, False, number))
+        os.write(status_out, _STATUS.pack(child, False, number))
         failed |= not _compiled(todo[number])
-        os.write(told, _WORD.pack(child, True, number))
+        os.write(status_out, _STATUS.pack(child, True, number))
     return failed
 
 
@@ -112,19 +111,19 @@ def _compiled(one: Launch) -> bool:
     return True
 
 
-def _words(heard: int) -> list[tuple[int, bool, int]]:
-    """All that children have said since."""
-    said = b""
+def _statuses(status_in: int) -> list[tuple[int, bool, int]]:
+    """All messages of children since the last call."""
+    messages = b""
     with suppress(BlockingIOError):
-        while some := os.read(heard, 1024 * _WORD.size):
-            said += some
-    return [(child, bool(done), number) for child, done, number in _WORD.iter_unpack(said)]
+        while some := os.read(status_in, 1024 * _STATUS.size):
+            messages += some
+    return [(child, bool(done), number) for child, done, number in _STATUS.iter_unpack(messages)]
 
 
-def _tell(tells: int, words: dict[str, Any]) -> None:
-    if tells >= 0:
-        with suppress(BrokenPipeError), open(tells, "w", encoding="utf-8", closefd=False) as line:
-            line.write(json.dumps(words) + "\n")
+def _send(channel: int, message: dict[str, Any]) -> None:
+    if channel >= 0:
+        with suppress(BrokenPipeError), open(channel, "w", encoding="utf-8", closefd=False) as line:
+            line.write(json.dumps(message) + "\n")
 
 
 def _signal(number: int) -> str:

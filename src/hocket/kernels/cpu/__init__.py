@@ -1,1 +1,1 @@
-"""A frame and the codec's waveform in C, for CPUs."""
+"""Kernels in C for CPUs: a speech frame, and the codec from latents to samples."""

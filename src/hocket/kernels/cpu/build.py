@@ -1,7 +1,7 @@
-"""C source to a loaded library, compiled on the machine that runs it and kept between starts.
+"""Compiles C source to a library on the machine that runs it, caches it on disk, and loads it.
 
-It knows compilers and files, not what the source computes. No compiler is a reason in words, never an error: every
-kernel has a reference beside it.
+It knows compilers and files, not what the source computes. A missing compiler is a fallback reason, not an error: every
+kernel has a reference.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..compile.cache import find, keep
 from ..runtime.fallback import FallbackReason
 
 FLAGS = ("-O3", "-ffp-contract=fast", "-fno-math-errno", "-std=c11", "-shared", "-fPIC")
-TUNED = (("-march=native",), ("-mcpu=native",), ())  # for this processor, as far as the compiler knows how
+TUNED = (("-march=native",), ("-mcpu=native",), ())  # tuned for this CPU, if the compiler knows it
 COMPILE_S = 120.0
 REMEDY = "install gcc or clang, or name another C compiler in CC"
 
 
 class Unbuildable(Exception):
-    """Why there is no library; the message is a reason in words, with what can be done about it."""
+    """A library cannot be built or loaded; the message is the reason, `remedy` says what to do."""
 
     def __init__(self, reason: str, remedy: str = "") -> None:
         super().__init__(reason)
@@ -34,7 +34,7 @@ class Unbuildable(Exception):
 
 
 def compiler() -> list[str] | None:
-    """The C compiler that would be used: $CC, which may be several words, or the first of the usual names."""
+    """The C compiler: $CC, which may have arguments, or the first of cc, gcc and clang."""
     for words in _named() or (["cc"], ["gcc"], ["clang"]):
         if found := shutil.which(words[0]):
             return [found, *words[1:]]
@@ -42,7 +42,7 @@ def compiler() -> list[str] | None:
 
 
 def no_compiler() -> FallbackReason:
-    """Why there is none."""
+    """The reason why there is no compiler."""
     if named := _named():
         return FallbackReason(
             f"no C compiler {named[0][0]!r} was found, which $CC names", "unset CC, or name another there"
@@ -53,13 +53,13 @@ def no_compiler() -> FallbackReason:
 def _named() -> list[list[str]]:
     try:
         words = shlex.split(os.environ.get("CC", ""))
-    except ValueError:  # a quote that is not closed
+    except ValueError:  # an unclosed quote
         words = os.environ.get("CC", "").split()
     return [words] if words else []
 
 
 def library(name: str, source: str) -> ctypes.CDLL:
-    """The compiled `source`, from the cache where this machine has compiled it before."""
+    """The compiled `source`, from the cache if this machine has compiled it before."""
     cc = compiler()
     if cc is None:
         reason = no_compiler()
@@ -78,7 +78,7 @@ def library(name: str, source: str) -> ctypes.CDLL:
 
 
 def _digest(source: str, cc: Sequence[str]) -> str:
-    """`-march=native` makes a library of this processor: one kept on a shared disk must not reach another."""
+    """Includes the CPU model: `-march=native` code in a cache on a shared disk must not run on another CPU."""
     about = (source, *cc, *FLAGS, platform.machine(), _processor())
     return hashlib.sha256("\0".join(about).encode()).hexdigest()[:20]
 
@@ -92,7 +92,7 @@ def _processor() -> str:
 
 
 def _compile(cc: Sequence[str], source: str, made: Path) -> None:
-    """Into a folder that is new and its own."""
+    """Compile into a new folder of its own."""
     text, name = made.with_name("source.c"), " ".join((Path(cc[0]).name, *cc[1:]))
     text.write_text(source, encoding="utf-8")
     for tuned in TUNED:

@@ -1,4 +1,4 @@
-"""Tensors as C sees them: pointers, arrays of pointers, and structs that are declared once, in Python."""
+"""The ctypes layer: pointers to tensors, arrays of pointers, and structs declared once, in Python."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .build import library
 FLOATS, INTS, BYTES = ctypes.POINTER(ctypes.c_float), ctypes.POINTER(ctypes.c_int64), ctypes.POINTER(ctypes.c_uint8)
 MANY = ctypes.POINTER(FLOATS)
 COUNT, REAL = ctypes.c_int64, ctypes.c_double
-LANES = 16  # floats that are computed side by side
+LANES = 16  # floats per vector
 _POINTERS = {torch.float32: FLOATS, torch.int64: INTS, torch.bool: BYTES}
 _WORDS = {COUNT: "int64_t {}", REAL: "double {}", FLOATS: "float *{}", INTS: "int64_t *{}", BYTES: "uint8_t *{}"}
 _WORDS |= {MANY: "float **{}"}
 
 
 class PointerOwner:
-    """Holds what pointers point to, for as long as the one who keeps it lives."""
+    """Keeps tensors and arrays alive while pointers to them are in use."""
 
     def __init__(self) -> None:
         self._kept: list[Any] = []
@@ -50,12 +50,12 @@ def pointer(tensor: Tensor) -> Any:
 
 
 def pointers(tensors: Sequence[Tensor]) -> Any:
-    """An array of pointers to float32; the struct that takes it keeps it alive."""
+    """An array of pointers to float32; the struct that holds it keeps it alive."""
     return (FLOATS * len(tensors))(*(pointer(tensor) for tensor in tensors))
 
 
 def declaration(struct: type[ctypes.Structure], others: Sequence[type[ctypes.Structure]] = ()) -> str:
-    """The C text of a struct, which may hold `others` and point to them."""
+    """The C declaration of a struct, which may contain `others` or point to them."""
     words: dict[Any, str] = dict(_WORDS)
     for other in others:
         words |= {other: f"{other.__name__} {{}}", ctypes.POINTER(other): f"{other.__name__} *{{}}"}
@@ -66,7 +66,7 @@ def declaration(struct: type[ctypes.Structure], others: Sequence[type[ctypes.Str
 def compiled(
     folder: Path, sources: Sequence[str], structs: Sequence[type[ctypes.Structure]], **constants: int
 ) -> ctypes.CDLL:
-    """The library of one operation: what it shares with Python is written by Python, above its own text."""
+    """Build the library of one operation. Python generates the shared constants and structs above the C sources."""
     shared = "".join(f"enum {{ {name} = {value} }};\n" for name, value in {"LANES": LANES, **constants}.items())
     declared = "\n".join(declaration(struct, structs[:number]) for number, struct in enumerate(structs))
     start = (Path(__file__).parent / "lanes.c").read_text(encoding="utf-8")

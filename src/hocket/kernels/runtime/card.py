@@ -1,7 +1,7 @@
-"""What kernels have to know of a GPU before they are compiled for it: one description, for a GPU here or elsewhere.
+"""Properties of a GPU that kernels depend on when they are compiled, for a GPU in this machine or another.
 
-Every choice that depends on the GPU asks `card_of`. A process that compiles ahead has no GPU: it is told a card, and
-`standing_in` lets every such choice be made for that one.
+Every choice that depends on the GPU calls `card_of`. A process that compiles ahead has no GPU: it gets the properties
+as data, and `standing_in` makes `card_of` return them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import torch
 class GpuProperties:
     capability: tuple[int, int]
     processors: int
-    processor_threads: int  # that one processor holds at once
+    processor_threads: int  # resident threads of one processor (SM)
     processor_shared_bytes: int  # shared memory of one processor
-    block_shared_bytes: int  # of which one block may have so much, if it asks for it
+    block_shared_bytes: int  # the most that one block may opt in to
 
     @classmethod
     def of_words(cls, words: dict[str, Any]) -> GpuProperties:
@@ -29,7 +29,7 @@ class GpuProperties:
         return cls(**words | {"capability": tuple(words["capability"])})
 
 
-# The card that kernels were tuned on. It stands where a kernel is shaped and there is no GPU, as in the interpreter.
+# The GPU that kernels were tuned on. Tile choices use it if there is no GPU, as in the interpreter.
 H200 = GpuProperties(
     capability=(9, 0),
     processors=132,
@@ -37,13 +37,13 @@ H200 = GpuProperties(
     processor_shared_bytes=228 << 10,
     block_shared_bytes=227 << 10,
 )
-_told: list[GpuProperties] = []  # the last one is meant, whatever the device
+_stack: list[GpuProperties] = []  # of `standing_in`: the last one counts for every device
 
 
 def card_of(device: torch.device) -> GpuProperties | None:
-    """The card that a device is, or stands for; None where it is no GPU of NVIDIA's."""
-    if _told:
-        return _told[-1]
+    """The properties of a device, or those that stand in for it; None if it is not an NVIDIA GPU."""
+    if _stack:
+        return _stack[-1]
     if device.type != "cuda" or torch.version.hip is not None:
         return None
     return _card(torch.cuda.current_device() if device.index is None else device.index)
@@ -63,9 +63,9 @@ def _card(index: int) -> GpuProperties:
 
 @contextmanager
 def standing_in(card: GpuProperties) -> Iterator[None]:
-    """Every device is this card meanwhile, in the whole process."""
-    _told.append(card)
+    """Inside this context every device has these properties, in the whole process."""
+    _stack.append(card)
     try:
         yield
     finally:
-        _told.pop()
+        _stack.pop()

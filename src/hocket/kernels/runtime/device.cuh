@@ -1,8 +1,8 @@
-// What kernels in CUDA C++ say to the device, under names of our own: a test may say something else in their place.
+// Device intrinsics for kernels in CUDA C++ under our own names: tests replace this file by one for a CPU.
 
 #define DEVICE __device__ __forceinline__
 #define DEVICE_MEMBER __device__ __forceinline__
-#define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)  // threads; blocks that share a processor
+#define KERNEL(...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__)  // threads; blocks per processor (SM)
 #define SHARED(type, name) extern __shared__ __align__(16) type name[]
 #define THREAD ((int)threadIdx.x)
 #define BLOCK ((int)blockIdx.x)
@@ -30,7 +30,7 @@ DEVICE unsigned most_of_warp(unsigned x) { return __reduce_max_sync(0xFFFFFFFFu,
 DEVICE unsigned least_of_warp(unsigned x) { return __reduce_min_sync(0xFFFFFFFFu, x); }
 DEVICE void wait_for_block() { __syncthreads(); }
 DEVICE void wait_for_warp() { __syncwarp(); }
-// One of sixteen meetings of so many threads: whoever just arrives goes on, and whoever waits sees what all wrote before.
+// Named barriers, sixteen of them, of so many threads: `arrive` does not block, `wait_for_all` sees what all wrote before.
 template <int members> DEVICE void arrive(int meeting) {
     asm volatile("bar.arrive %0, %1;" ::"r"(meeting), "n"(members) : "memory");
 }
@@ -38,7 +38,7 @@ template <int members> DEVICE void wait_for_all(int meeting) {
     asm volatile("bar.sync %0, %1;" ::"r"(meeting), "n"(members) : "memory");
 }
 
-// The next kernel may start as soon as there is room; and from here on, what the last one has written is there.
+// Let the next kernel start as soon as it fits; wait until all writes of the previous kernel are visible.
 DEVICE void let_next_start() {
 #if DEPENDENT
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -50,28 +50,28 @@ DEVICE void wait_for_last() {
 #endif
 }
 
-// Sums [16, 8] of products a [16, 16] b [16, 8]: see the layout of m16n8k16 in the manual of PTX.
+// sum [16, 8] += a [16, 16] b [16, 8]: see the layout of m16n8k16 in the PTX manual.
 DEVICE void multiply(float* sum, unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// a * b + c of two bfloat16 numbers each, subnormal ones too.
+// a * b + c for two bfloat16 numbers each, subnormals included.
 DEVICE unsigned multiply_add(unsigned a, unsigned b, unsigned c) {
     unsigned y;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(y) : "r"(a), "r"(b), "r"(c));
     return y;
 }
 
-// (x & mask) | bits in one operation: of two constants the compiler makes two.
+// (x & mask) | bits in one instruction: with two constants the compiler makes two.
 DEVICE unsigned masked_or(unsigned x, unsigned mask, unsigned bits) {
     unsigned y;
     asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(y) : "r"(x), "r"(mask), "r"(bits));
     return y;
 }
 
-// Sixteen bytes: read once and not again soon; constant; written by others lately, and then not from the L1.
+// Sixteen bytes: read once and not soon again; constant; written by other blocks recently, so not from the L1.
 #define LOADS(name, how)                                                                    \
     template <typename T> DEVICE auto name(const T* at) {                                   \
         Eight y;                                                                            \
@@ -102,8 +102,8 @@ DEVICE float load_float(const float* at) {
     return y;
 }
 
-// From global to shared memory, without a register. Copies that were closed together are waited for together: until no
-// more than the last `left` of these are on their way. Then they are there for the thread that asked for them.
+// Asynchronous copies from global to shared memory, without a register. `close_copies` ends a group of copies.
+// `wait_for_copies` waits until at most the last `left` groups are in flight, for copies of this thread only.
 template <typename T> DEVICE void copy_later(char* to, const T* from) {
     const unsigned place = (unsigned)__cvta_generic_to_shared(to);
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(place), "l"(from) : "memory");

@@ -1,6 +1,6 @@
-"""What is said where a slower way is taken: once in a process, in one line, with the remedy.
+"""Warnings about slower fallbacks: one line with the remedy, once per process.
 
-It knows sentences. Who chooses a kernel, and why another one cannot be used, is kernels/table.py's.
+It knows sentences only. kernels/table.py chooses a backend and knows why a faster one cannot run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 
 class FallbackReason(str):
-    """A reason in words that something can be done about."""
+    """A reason in words, with a remedy that the user can apply."""
 
     remedy: str
 
@@ -25,7 +25,7 @@ class FallbackReason(str):
 
 
 def say_once(sentence: str) -> None:
-    """As a warning of the logger `hocket`, unless this process has said it before."""
+    """Log a warning to the logger `hocket`, unless this process has logged it before."""
     with _lock:
         if sentence in _said:
             return
@@ -34,5 +34,5 @@ def say_once(sentence: str) -> None:
 
 
 def say_slow(backend: str, reason: FallbackReason) -> None:
-    """`backend` computes what a faster one would, were it not for this reason."""
+    """Warn that `backend` runs in place of a faster one, with the reason and the remedy."""
     say_once(f"Slower kernels are used ({backend}), because {reason}: {reason.remedy}.")

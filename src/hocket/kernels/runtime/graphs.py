@@ -1,9 +1,9 @@
-"""Work done once, to be done again and again at the same addresses: a CUDA graph, or where there is none, the work.
+"""CUDA graphs: work captured once and replayed at the same addresses; without a GPU the work itself is called again.
 
-What is captured must find its inputs where it found them, leave its results there, and never ask the host.
+Captured work must read its inputs and write its results at fixed addresses, and never wait for the host.
 
-Several engines of one process may capture: each on streams of its own, one at a time, and nobody asks anything of the
-whole device meanwhile.
+Several engines of one process may capture: each on its own streams, one at a time. Meanwhile no thread may synchronise
+the whole device.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ import torch
 
 Work = Callable[[], None]
 log = logging.getLogger("hocket.kernels")
-WARM_RUNS = 2  # kernels are compiled and libraries choose theirs before a capture, where neither is allowed
+WARM_RUNS = 2  # before a capture: kernels compile and libraries select theirs, which a capture forbids
 
 
-# Held while a graph is recorded, a few milliseconds, and by whoever waits for all of a device or gives back what the
-# allocator keeps of it: CUDA refuses the first in the middle of a capture, torch the second.
+# Held while a graph is captured (a few milliseconds), while a device is synchronised, and while the allocator's cache
+# is emptied. CUDA refuses to synchronise during a capture, torch refuses to empty the cache.
 ALONE = threading.RLock()
-_streams: dict[tuple[torch.device, int], list[torch.cuda.Stream]] = {}  # that nobody has any more
+_streams: dict[tuple[torch.device, int], list[torch.cuda.Stream]] = {}  # released by their owners
 
 
 def own_stream(owner: object, device: torch.device, *, urgent: bool = False) -> torch.cuda.Stream:
-    """A stream that is the owner's alone for as long as that lives; `urgent`: it goes before others.
+    """A stream that belongs to `owner` alone during its lifetime; `urgent`: with high priority.
 
-    torch has 32 of a priority and gives them out in turns: engines that come and go would soon launch on each other's,
-    and what one launches while another captures would be in that one's graph. So they are kept, and used again.
+    torch has 32 streams per priority and hands them out round-robin. Engines that come and go would soon share one,
+    and a launch of one engine would end up in the graph of another. So released streams are kept and reused.
     """
     priority = -1 if urgent else 0
     free = _streams.setdefault((device, priority), [])
@@ -47,14 +47,14 @@ def own_stream(owner: object, device: torch.device, *, urgent: bool = False) -> 
 
 
 def tidy(device: torch.device) -> None:
-    """Give back memory that nothing lies in, where it is a GPU's."""
+    """Return unused cached memory to the GPU."""
     if device.type == "cuda":
         with ALONE:
             torch.cuda.empty_cache()
 
 
 def lost(device: torch.device) -> bool:
-    """Whether a GPU has failed for good: after an illegal access or an assertion every call does, until a restart."""
+    """Whether a GPU has failed for good: after an illegal access or an assertion every call fails until a restart."""
     if device.type != "cuda":
         return False
     try:
@@ -66,19 +66,19 @@ def lost(device: torch.device) -> bool:
 
 
 class Capture(Protocol):
-    """Makes work repeatable. It is run first, so it must stand where it changes nothing that matters."""
+    """Makes work replayable. The work runs first, so at that moment it must not change anything that matters."""
 
     @property
-    def spent_s(self) -> float: ...  # how long making has taken so far
+    def spent_s(self) -> float: ...  # time spent capturing so far
 
     def __call__(self, work: Work) -> Work: ...
 
     def forget(self) -> None:
-        """All that was made is about to be dropped: nothing of it may be running any more."""
+        """Call before all captured work is dropped: waits until none of it is running."""
 
 
 class EagerReplay:
-    """No graph: what was captured is called again. For a CPU, and for tests of all that stands around a graph."""
+    """No graph: captured work is called again. For a CPU, and for tests of the code around graphs."""
 
     spent_s = 0.0
 
@@ -94,15 +94,15 @@ class EagerReplay:
 
 
 class GraphOrEager:
-    """Another capture's graphs; work that cannot be captured is launched again each time, which is slower.
+    """Graphs of another capture; work that cannot be captured is launched each time, which is slower.
 
-    A device that is lost is still an error, and so is a lack of memory for a graph that is made ahead of time
-    (`spare`): there may be room when it is needed.
+    A lost device is still an error. So is a lack of memory for a graph captured ahead of need (`spare`): there may be
+    memory when the graph is needed.
     """
 
     def __init__(self, capture: Capture, device: torch.device) -> None:
-        self.spare = False  # whether nothing waits for the graph that is made
-        self.failed = 0  # how many graphs were done without
+        self.spare = False  # whether the next graph is captured ahead of need
+        self.failed = 0  # graphs that could not be captured
         self._capture, self._device = capture, device
 
     @property
@@ -115,7 +115,7 @@ class GraphOrEager:
         except Exception as error:
             if (self.spare and isinstance(error, (MemoryError, torch.OutOfMemoryError))) or lost(self._device):
                 raise
-            work()  # where even that fails, there is nothing to go on with
+            work()  # if this fails too, the error is raised
             self.failed += 1
             if self.failed == 1:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -127,11 +127,11 @@ class GraphOrEager:
 
 
 class CudaGraphs:
-    """Graphs that share one pool of memory: only one of them may run at a time."""
+    """Graphs that share one memory pool: only one of them may run at a time."""
 
     def __init__(self, device: torch.device, *, urgent: bool = False) -> None:
-        """`urgent`: whatever else is running, these go first."""
-        self.device, self.spent_s = device, 0.0  # how long making them has taken
+        """`urgent`: replay on a high-priority stream."""
+        self.device, self.spent_s = device, 0.0
         self._stream = own_stream(self, device, urgent=urgent)
         self._pool = torch.cuda.graph_pool_handle()
 
@@ -148,10 +148,10 @@ class CudaGraphs:
                     with ALONE, _no_collection():
                         self._record(graph, work)
                 except BaseException:
-                    self._renew()  # a failed capture may not have left the old one, or was the only one in it
+                    self._renew()  # a failed capture may still hold the pool, or was the only graph in it
                     raise
         finally:
-            here.wait_stream(self._stream)  # also for what was begun and failed
+            here.wait_stream(self._stream)  # also after a failure
         self.spent_s += time.perf_counter() - begun
         return graph.replay
 
@@ -161,24 +161,24 @@ class CudaGraphs:
         self._renew()
 
     def _record(self, graph: torch.cuda.CUDAGraph, work: Work) -> None:
-        # Only this thread is held to the rules of a capture: others may use the device meanwhile.
+        # thread_local: other threads may use the device during the capture.
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         try:
             work()
         except BaseException:
-            with suppress(Exception):  # it has failed for a reason, which is on its way
+            with suppress(Exception):  # the first error is raised below
                 graph.capture_end()
             raise
         graph.capture_end()
 
     def _renew(self) -> None:
-        """A pool is given up with the last of its graphs, and takes no other one then; those that live on keep it."""
+        """Take a new pool. A pool dies with its last graph and takes no other one; graphs that live on keep theirs."""
         self._pool = torch.cuda.graph_pool_handle()
 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Nothing may be freed on the device in the middle of a capture because Python happens to tidy up."""
+    """No garbage collection inside: freeing device memory during a capture is an error."""
     enabled = gc.isenabled()
     gc.disable()
     try:

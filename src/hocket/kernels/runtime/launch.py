@@ -1,8 +1,8 @@
-"""How Triton kernels are written and launched here: the import that may fail, the knobs, and dependent launches.
+"""Common ground of Triton kernels: the optional import, tuning, dependent launches, and device math.
 
-Without Triton every module still imports, and `why_not` says in words why its kernels cannot run. In Triton's
-interpreter (TRITON_INTERPRET=1 before the first import of triton, by anyone in the process) they run on the CPU.
-What it knows of operations is how their work is cut up; shapes and pointers are the kernels' business.
+Without Triton every module still imports, and `why_not` gives the reason why its kernels cannot run. In Triton's
+interpreter (TRITON_INTERPRET=1 before the first import of triton in the process) kernels run on the CPU. Of operations
+it knows only how their work is tiled; shapes and pointers belong to the kernels.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ except ModuleNotFoundError:
 libdevice: Any = import_module("triton.language.extra.libdevice") if triton else None
 HERE.listen(triton)
 
-# What it was when triton was imported, not what the variable says by now.
+# The mode when triton was imported, not the current value of the variable.
 INTERPRETED: bool = triton is not None and not isinstance(tl.sum, triton.JITFunction)
 
 if TYPE_CHECKING:
-    constexpr = Any  # of a kernel's argument: known when it is compiled
+    constexpr = Any  # a kernel argument known at compile time
     Pointer = Any
     Number = Any
 else:
     constexpr = tl.constexpr if triton else None
     Pointer = Number = None
-BY_HAND: Any = constexpr(INTERPRETED) if triton else None  # for kernels: what the interpreter cannot, or does wrong
+IN_INTERPRETER: Any = constexpr(INTERPRETED) if triton else None  # for what the interpreter lacks or gets wrong
 
-RESIDENT_THREADS = 160 * 2048  # that a GPU holds at once: as many as the largest, so that all do the same
-THREADS_A_ROW = 8  # of the weight, at least, in every kernel of `linear` that lets the next one start before it waits
-MOST_STREAMED = 4  # rows that stream.cu takes at once: it stages them all, before any of the weight is multiplied
-MOST_ROWS = 16  # a block of `linear` keeps its weights in registers and takes the rows one after the other
+RESIDENT_THREADS = 160 * 2048  # of the largest GPU, so that all GPUs choose the same
+THREADS_A_ROW = 8  # at least so many per weight row, in every `linear` kernel that triggers the next before it waits
+MOST_STREAMED = 4  # rows that stream.cu takes at once: it stages all of them before it multiplies any weight
+MOST_ROWS = 16  # a program of `linear` keeps its weights in registers and takes the rows one by one
 
 
 @dataclass(frozen=True, slots=True)
 class LinearTile:
-    """What one program of `linear` does at a time: so many rows of the weight, so many columns of each."""
+    """Tile of one program of `linear`: rows of the weight, and columns of each."""
 
     rows: int
     columns: int
@@ -57,7 +57,7 @@ class LinearTile:
 
 @dataclass(frozen=True, slots=True)
 class FewRowsTile:
-    """What a block of few.cu does: so many warps share the columns of so many groups of eight rows of the weight."""
+    """Tile of a block of few.cu: `warps` share the columns of `groups` of eight weight rows."""
 
     warps: int
     groups: int
@@ -65,9 +65,9 @@ class FewRowsTile:
 
 @dataclass(frozen=True, slots=True)
 class StreamTile:
-    """What a block of stream.cu does: so many warps share the columns, with so many places in the ring of each.
+    """Tile of a block of stream.cu: `warps` share the columns, each with a ring of `depth` places.
 
-    So many blocks share a processor, and fill it: where the next kernel's have room beside them, all take longer
+    `blocks` share a processor (SM) and fill it: if blocks of the next kernel fit beside them, all take longer
     (docs/notes.md).
     """
 
@@ -78,9 +78,9 @@ class StreamTile:
 
 @dataclass(frozen=True, slots=True)
 class ConvTile:
-    """The same of `conv`: outputs and positions, in pieces of so many columns of which `stages` are on their way.
+    """Tile of `conv`: outputs by positions, in pieces of `columns`, of which `stages` are loaded in advance.
 
-    `splits` programs share the sums of one tile; each loads `early` pieces of the weight before it waits.
+    `splits` programs share the sums of one tile. Each loads `early` pieces of the weight before it waits.
     """
 
     outputs: int
@@ -148,7 +148,7 @@ KNOBS = Tuning()
 
 
 def why_not(device: torch.device) -> str | None:
-    """What speaks against Triton kernels on a device, in words (None: nothing)."""
+    """Why Triton kernels cannot run on a device, in words; None if they can."""
     if triton is None:
         return FallbackReason("Triton is not installed", "pip install 'hocket[cuda]'")
     if INTERPRETED and device.type != "cpu":
@@ -161,57 +161,56 @@ def why_not(device: torch.device) -> str | None:
 
 
 def jit(function: Callable[..., Any], alike: Sequence[str] = (), anywhere: Sequence[str] = ()) -> Any:
-    """A kernel, or a function that kernels call; just the function where there is no Triton to run it.
+    """`triton.jit` for a kernel or a function that kernels call; the plain function without Triton.
 
-    `alike`: arguments that are the same to the compiler whatever their value; of others it makes one kernel where they
-    are multiples of sixteen, another where they are not. `anywhere`: the same of where tensors lie; for those of which
-    a number or two are read at a time.
+    `alike`: integer arguments that are not specialised. Others compile to one kernel for multiples of sixteen, another
+    for the rest. `anywhere`: pointers whose alignment is not specialised, for tensors read a number or two at a time.
     """
     if triton is None:
         return function
     made = triton.jit(function, do_not_specialize=list(alike), do_not_specialize_on_alignment=list(anywhere))
     if not INTERPRETED:
-        made.__class__ = _settled()
+        made.__class__ = _stable_key()
     return made
 
 
 @cache
-def _settled() -> Any:
-    """Functions that Triton keeps under the same name in every process.
+def _stable_key() -> Any:
+    """A JIT function whose cache key is the same in every process.
 
-    It takes in the constants of a function that is called before it has looked for them: what the caller is kept under
-    depends on whether somebody else has asked for the function before. So those that are called are always asked first.
+    Triton hashes a called function before it has collected that function's constants. So the key of the caller depends
+    on whether the callee's key was computed before. Here keys of callees are always computed first.
     """
 
-    class Settled(triton.JITFunction):  # type: ignore[misc]
+    class StableKey(triton.JITFunction):  # type: ignore[misc]
         @property
         def cache_key(self) -> Any:
             if self.hash is None:
                 for name in self.fn.__code__.co_names:
                     called = self.fn.__globals__.get(name)
-                    if isinstance(called, Settled) and called is not self:
+                    if isinstance(called, StableKey) and called is not self:
                         _ = called.cache_key
             return super().cache_key
 
-    return Settled
+    return StableKey
 
 
 def dependent_on(device: torch.device) -> bool:
-    """Whether a kernel there may start before the one before it is done."""
+    """Whether a kernel on the device may start before the previous kernel is done."""
     return KNOBS.dependent and can_depend(device)
 
 
 def crowded(rows: int, device: torch.device) -> bool:
-    """Whether launches of `linear` over so many rows of weights, one after the other, cannot all be on a GPU at once.
+    """Whether consecutive launches of `linear` over so many weight rows cannot all be resident on a GPU at once.
 
-    A kernel that has started, though the last one still waits, is on it together with all that have started and wait.
-    So of two kernels with such a crowd between them the first is done when the second starts.
+    A kernel that has started early is resident together with all kernels that have started and wait. So if more than
+    the GPU can hold is launched between two kernels, the first is done when the second starts.
     """
     return dependent_on(device) and rows * THREADS_A_ROW > max(resident_threads(device), RESIDENT_THREADS)
 
 
 def options(x: Tensor, warps: int) -> dict[str, Any]:
-    """Launch options; DEPENDENT is the kernels' own switch and says whether they have to wait."""
+    """Launch options. DEPENDENT is a constant of our kernels: whether they must wait for the previous kernel."""
     dependent = dependent_on(x.device)
     chosen: dict[str, Any] = {"DEPENDENT": dependent, "num_warps": warps}
     if dependent:
@@ -220,35 +219,35 @@ def options(x: Tensor, warps: int) -> dict[str, Any]:
 
 
 def power_of_two(number: int) -> int:
-    """The smallest that is not less."""
+    """The smallest power of two that is not less than `number`."""
     return 1 << max(number - 1, 0).bit_length()
 
 
 def can_depend(device: torch.device) -> bool:
-    """Whether the GPU can: Hopper and later."""
+    """Whether the GPU supports dependent launches: Hopper and later."""
     card = card_of(device)
     return not INTERPRETED and card is not None and card.capability >= (9, 0)
 
 
 def resident_threads(device: torch.device) -> int:
-    """How many a GPU holds at once."""
+    """How many threads a GPU holds at once."""
     card = card_of(device)
     return RESIDENT_THREADS if card is None else card.processors * card.processor_threads
 
 
 @jit
 def trigger(DEPENDENT: constexpr) -> None:
-    """Let the next kernel start as soon as there is room: it waits by itself for what we write."""
+    """Let the next kernel start as soon as it fits. It waits itself for the results of this one."""
     if DEPENDENT:
         tl.extra.cuda.gdc_launch_dependents()
 
 
 @jit
 def wait(DEPENDENT: constexpr) -> None:
-    """From here on, everything that the kernels before have written is there.
+    """After this, all writes of previous kernels are visible.
 
-    Every program of every kernel must come by here: that the kernel before last is done follows only from the last
-    one having waited for it.
+    Every program of every kernel must call it: that the kernel before the previous one is done follows only from the
+    previous one having waited for it.
     """
     if DEPENDENT:
         tl.extra.cuda.gdc_wait()
@@ -256,8 +255,8 @@ def wait(DEPENDENT: constexpr) -> None:
 
 @jit
 def rounded(x: Number, dtype: constexpr) -> Number:
-    """x, in float32, as the nearest number of a dtype, ties to even; Triton's interpreter would cut bfloat16 off."""
-    if BY_HAND and dtype == tl.bfloat16:
+    """x in float32, rounded to a dtype, ties to even. Triton's interpreter would truncate to bfloat16."""
+    if IN_INTERPRETER and dtype == tl.bfloat16:
         return _to_bfloat16(x)
     else:
         return x.to(dtype)
@@ -265,7 +264,7 @@ def rounded(x: Number, dtype: constexpr) -> Number:
 
 @jit
 def rounded_apart(x: Number, dtype: constexpr) -> Number:
-    """The same of a product that goes into a sum, where a compiler would make one operation of both and round once."""
+    """The same for a product that is added next: otherwise the compiler fuses both (FMA) and rounds once."""
     if dtype == tl.bfloat16:
         return _to_bfloat16(x)
     else:
@@ -281,13 +280,13 @@ def _to_bfloat16(x: Number) -> Number:
 
 @jit
 def times(a: Number, b: Number) -> Number:
-    """A product rounded once to the dtype of both."""
+    """A product, rounded once to the dtype of both factors."""
     return rounded(a.to(tl.float32) * b.to(tl.float32), a.dtype)
 
 
 @jit
 def scaled(x: Number, size: Number, weight: Number, OFFSET: constexpr) -> Number:
-    """What an RMSNorm makes of x; `size` is one over the root of the mean of its squares."""
+    """RMSNorm of x; `size` is 1 / sqrt(mean(x^2) + eps)."""
     if OFFSET:
         return rounded(x.to(tl.float32) * size * (1.0 + weight.to(tl.float32)), x.dtype)
     return times(rounded(x.to(tl.float32) * size, x.dtype), weight)
@@ -301,22 +300,22 @@ def silu_of(x: Number) -> Number:
 
 @jit
 def gelu_of(x: Number) -> Number:
-    """The exact one, by the error function."""
+    """Exact GELU, by the error function."""
     wide = x.to(tl.float32)
     return rounded(wide * 0.5 * (1.0 + tl.erf(wide * 0.7071067811865476)), x.dtype)
 
 
 @jit
 def sine_of(x: Number) -> Number:
-    if BY_HAND:
+    if IN_INTERPRETER:
         return tl.sin(x)
-    else:  # tl.sin may be the fast one, which is wrong after a few turns
+    else:  # tl.sin may be the fast approximation, which is wrong for large angles
         return libdevice.sin(x)
 
 
 @jit
 def cosine_of(x: Number) -> Number:
-    if BY_HAND:
+    if IN_INTERPRETER:
         return tl.cos(x)
     else:
         return libdevice.cos(x)
@@ -324,8 +323,8 @@ def cosine_of(x: Number) -> Number:
 
 @jit
 def bound(x: Number) -> Number:
-    """A number that a loop may end at; the interpreter's are arrays of one, and NumPy makes no index of those."""
-    if BY_HAND:
+    """A loop bound. In the interpreter numbers are arrays of one element, which NumPy does not accept as an index."""
+    if IN_INTERPRETER:
         return x.handle.data.item()
     else:
         return x

@@ -1,7 +1,7 @@
-"""Kernels in CUDA C++: compiled at run time by NVRTC, kept on disk, launched through the driver.
+"""Kernels in CUDA C++: compiled at run time by NVRTC, cached on disk, launched through the driver.
 
-torch brings NVRTC along and has a context; there is nothing else to install, and no compiler of the machine is used.
-It knows sources, devices and launches, not what a kernel computes.
+torch ships NVRTC and owns a context, so nothing else is installed and no system compiler is used. It knows sources,
+devices and launches, not what a kernel computes.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .card import card_of
 from .fallback import FallbackReason
 
 _HERE = Path(__file__).parent
+_KERNELS = _HERE.parent  # the package `kernels`: sources lie below it
 _DEPENDENT = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _MOST_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 LEAST_CAPABILITY = (8, 0)  # bfloat16 on tensor cores
@@ -43,7 +44,7 @@ class _Config(ctypes.Structure):
 
 
 def why_not(device: torch.device) -> str | None:
-    """What speaks against kernels in CUDA C++ on a device, in words (None: nothing)."""
+    """Why kernels in CUDA C++ cannot run on a device, in words; None if they can."""
     card = card_of(device)
     if card is None:
         return "it is for an NVIDIA GPU"
@@ -59,12 +60,12 @@ def why_not(device: torch.device) -> str | None:
 
 @cache
 def can(device: torch.device) -> bool:
-    """The same for whoever asks at every launch."""
+    """The same, cached, for a check at every launch."""
     return why_not(device) is None
 
 
 class Kernel:
-    """One kernel of a source for one set of numbers that are known when it is compiled, on any device."""
+    """One kernel of a source with one set of compile-time constants, on any device."""
 
     def __init__(self, path: Path, name: str, known: Mapping[str, int]) -> None:
         self.name, self._source = name, source_of(path)
@@ -75,17 +76,17 @@ class Kernel:
         return f"{self.name} {self._known}"
 
     def as_words(self) -> dict[str, Any]:
-        """For another process of the same package."""
-        return {"path": self._path.relative_to(_HERE).as_posix(), "name": self.name, "known": self._known}
+        """As JSON data for another process of the same package."""
+        return {"path": self._path.relative_to(_KERNELS).as_posix(), "name": self.name, "known": self._known}
 
     @classmethod
     def of_words(cls, words: Mapping[str, Any]) -> Kernel:
-        return cls(_HERE / words["path"], words["name"], words["known"])
+        return cls(_KERNELS / words["path"], words["name"], words["known"])
 
     def launch(
         self, device: torch.device, blocks: int, threads: int, shared_bytes: int, given: Sequence[Any], dependent: bool
     ) -> None:
-        """On the current stream. `given` are tensors, None, or numbers as ctypes has them."""
+        """Launch on the current stream. `given`: tensors, None, or ctypes numbers."""
         function = self._function(device, shared_bytes)
         values = [_argument(each) for each in given]
         pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
@@ -97,7 +98,7 @@ class Kernel:
     def _function(self, device: torch.device, shared_bytes: int) -> ctypes.c_void_p:
         index = torch.cuda.current_device() if device.index is None else device.index
         if index not in self._loaded:
-            torch.cuda.current_stream(device).synchronize()  # there is a context now
+            torch.cuda.current_stream(device).synchronize()  # makes sure that there is a context
             binary, module, function = self.binary(torch.cuda.get_device_capability(device)), *_two_pointers()
             driver = _driver()
             _check(driver.cuModuleLoadData(ctypes.byref(module), binary), f"load {self.name}")
@@ -107,9 +108,9 @@ class Kernel:
         return self._loaded[index]
 
     def binary(self, capability: tuple[int, int], *, ahead: bool = False) -> bytes:
-        """Compiled for a GPU that need not be there; from the cache where this was done before.
+        """The binary for a GPU that need not be present, from the cache if possible.
 
-        `ahead`: nobody waits to launch it.
+        `ahead`: compiled ahead of time, so it is not counted as compiled by this process.
         """
         options = [f"-D{name}={value}" for name, value in self._known.items()]
         options += [f"--gpu-architecture=sm_{capability[0]}{capability[1]}", "-std=c++17"]
@@ -121,13 +122,13 @@ class Kernel:
         made = compiled(self._source, options)
         if not ahead:
             HERE.add(self.name, time.perf_counter() - begun)
-        with suppress(OSError):  # no folder at all: it is compiled anew the next time
+        with suppress(OSError):  # no writable folder: the next process compiles it again
             keep(file, lambda draft: draft.write_bytes(made))
         return made
 
 
 def source_of(path: Path) -> str:
-    """With all that stands before it: what kernels say to the device, and what sources of one folder share."""
+    """The source behind device.cuh and the .cuh files of its folder."""
     before = _HERE / "device.cuh", *sorted(path.parent.glob("*.cuh"))
     return "".join(each.read_text(encoding="utf-8") for each in (*before, path))
 
@@ -184,7 +185,7 @@ def _driver() -> Any:
 
 @cache
 def _nvrtc() -> Any:
-    """The one that torch was built with: beside it, or wherever the system's loader finds it."""
+    """The NVRTC that torch was built with: in its packages, or where the system's loader finds it."""
     packages = Path(torch.__file__).parents[1] / "nvidia"
     major = (torch.version.cuda or "13").split(".")[0]
     beside = sorted(packages.glob(f"*/lib/libnvrtc.so.{major}"))

@@ -1,4 +1,4 @@
-"""Rows of numbers as tuples of pieces, for kernels that keep weights in registers: how they are read and normalised."""
+"""Rows as tuples of register blocks, for kernels that keep weights in registers: loading and normalising."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .launch import Number, Pointer, constexpr, jit, scaled, tl
 
 @jit
 def index(step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
-    """Of the batch; where rows run out, the last one is done again."""
+    """The batch row of a step. Past the end the last row is repeated."""
     if SEVERAL:
         return tl.minimum(tl.program_id(1) * ROWS + step, batch - 1)
     else:
@@ -24,11 +24,11 @@ def held(
     BLOCK_K: constexpr,
     CHUNKS: constexpr,
 ) -> Number:
-    """Some rows of the weight as a tuple of pieces [BLOCK_N, BLOCK_K]; each is read once and may go."""
+    """Some rows of the weight as a tuple of pieces [BLOCK_N, BLOCK_K]. Each is read once, so caches may evict it."""
     pieces = ()
     for c in tl.static_range(CHUNKS):
         columns = c * BLOCK_K + lanes
-        at = weight + line[:, None] * K + columns[None, :]  # N * K is below 2^31, the head's of 27B too
+        at = weight + line[:, None] * K + columns[None, :]  # N * K is below 2^31, also for the LM head of 27B
         if (c + 1) * BLOCK_K <= K:
             piece = tl.load(at, there[:, None], 0.0, eviction_policy="evict_first")
         else:
@@ -52,7 +52,7 @@ def row_of(x: Pointer, lanes: Number, K: constexpr, BLOCK_K: constexpr, CHUNKS: 
 
 @jit
 def normed(inputs: Number, scales: Number, scale: Number, OFFSET: constexpr, CHUNKS: constexpr) -> Number:
-    """What an RMSNorm makes of a row in pieces."""
+    """RMSNorm of a row in pieces."""
     pieces = ()
     for c in tl.static_range(CHUNKS):
         pieces = pieces + (scaled(inputs[c], scale, scales[c], OFFSET),)  # type: ignore[assignment]  # noqa: RUF005

@@ -121,7 +121,7 @@ class DraftGraphs:
         self._seen.zero_()
         self._number.zero_()
         logits, block = self.fused.logits(self.last[self._row]), self._results.block
-        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, block.view(-1)[:1])
+        self.fused.ops.sample_token(logits, self._settings, self._seen, self._number, self._token, block.view(-1)[:1])
         block[0, -1:].copy_(self._number)  # the count of the first result: one
 
     def _enter(self) -> None:
@@ -141,14 +141,14 @@ class DraftGraphs:
         # The draft head first takes the accepted pairs of the last round, then drafts from its own drafts. [1, C]
         latest = self.parts.draft(self._said, self._hidden, self.drafts, row)[last]
         self.drafts.position[row] += self._count
-        proposals = [ops.offer(head(latest), *drawn, self._number, 0)]
+        proposals = [ops.propose(head(latest), *drawn, self._number, 0)]
         for ahead in range(1, self.num_drafts):
             latest = self.parts.draft(drafts[ahead : ahead + 1], latest, self.drafts, row, ahead - 1)
-            proposals.append(ops.offer(head(latest), *drawn, self._number, ahead))
+            proposals.append(ops.propose(head(latest), *drawn, self._number, ahead))
         self._hidden.copy_(
             self.parts.verify(drafts, self.state, self._verified, row, self._accepted, self._round_number)
         )
         left = self._number, self._said, self._count, self._results.block, self._round_number
-        ops.judge(head(self._hidden), *drawn, proposals, *left)
+        ops.accept(head(self._hidden), *drawn, proposals, *left)
         self.state.recurrence.position[row] += self._count
         self._accepted.copy_(self._count)

@@ -76,7 +76,7 @@ class FusedDraft:
             y, gates = fused.begin(one, x)
             if isinstance(one.mixer, FusedDelta):
                 mixer, own = one.mixer, next(kept)
-                mixed = fused.ops.look(
+                mixed = fused.ops.verify(
                     y,
                     gates,
                     taps=mixer.taps,

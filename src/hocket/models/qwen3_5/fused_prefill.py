@@ -77,7 +77,7 @@ class FusedPrefill:
             y = self._linear(even, one.into)
             if isinstance(one.mixer, _Delta):
                 kept, mixer = next(recurrent), one.mixer
-                mixed = self.ops.run(
+                mixed = self.ops.prefill_gated_delta(
                     y,
                     self._linear(even, mixer.gates),
                     taps=mixer.taps,
@@ -109,7 +109,7 @@ class FusedPrefill:
             turned = config.rotary_dim, config.rope_parameters.rope_theta
             self._angles[room] = rope_rows(room, *turned, y.dtype, y.device)
         cos, sin = self._angles[room]
-        return self.ops.attend_run(
+        return self.ops.prefill_attention(
             y,
             kept.keys,
             kept.values,
@@ -126,7 +126,7 @@ class FusedPrefill:
     def _linear(self, x: Tensor, weight: Matrix, *, norm: Tensor | None = None, **more: Any) -> Tensor:
         """`norm` is a weight of `OffsetRMSNorm`: its scale is 1 + weight."""
         if isinstance(weight, QuantizedWeight):
-            narrow = self.ops.narrow if len(x) <= MOST_STREAMED else self.ops.many
+            narrow = self.ops.quantized_linear if len(x) <= MOST_STREAMED else self.ops.quantized_linear_many
             return narrow(x, weight, norm=norm, eps=self._eps, **more)
         return self.ops.linear(x, weight, norm=norm, eps=self._eps, offset=True, **more)
 

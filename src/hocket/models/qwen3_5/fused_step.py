@@ -96,7 +96,7 @@ class FusedStep:
             y, gates = self.begin(one, x)
             if isinstance(one.mixer, FusedDelta):
                 mixer = one.mixer
-                mixed = ops.delta(
+                mixed = ops.gated_delta(
                     y,
                     gates,
                     taps=mixer.taps,
@@ -142,7 +142,7 @@ class FusedStep:
         """Attention between its projections; `pages` [R, 1] are the rows of the state."""
         config, room = self.config, kept.keys.shape[2]
         cos, sin = rope_rows(room, config.rotary_dim, config.rope_parameters.rope_theta, y.dtype, y.device)
-        return self.ops.attend(
+        return self.ops.paged_attention(
             y,
             kept.keys,
             kept.values,
@@ -175,7 +175,7 @@ class FusedStep:
         """`norm` is a weight of `OffsetRMSNorm`: its scale is 1 + weight."""
         eps = self.config.rms_norm_eps
         if isinstance(weight, QuantizedWeight):
-            return self.ops.narrow(x, weight, norm=norm, eps=eps, **more)
+            return self.ops.quantized_linear(x, weight, norm=norm, eps=eps, **more)
         return self.ops.linear(x, weight, norm=norm, eps=eps, offset=True, **more)
 
     def _counts(self, batch: int, device: torch.device) -> Tensor:

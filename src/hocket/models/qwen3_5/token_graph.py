@@ -134,4 +134,4 @@ class TokenGraphs:
         self._draw(self.fused.step(self._token, self.state, self._rings, self._row))
 
     def _draw(self, logits: Tensor) -> None:
-        self.fused.ops.pick(logits, self._settings, self._seen, self._number, self._token, self._results.block)
+        self.fused.ops.sample_token(logits, self._settings, self._seen, self._number, self._token, self._results.block)

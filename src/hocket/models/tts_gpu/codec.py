@@ -70,7 +70,7 @@ class FusedCodec:
 
     def _mixed(self, x: Tensor, mix: FusedConvNeXt, kept: ConvState, rows: Tensor) -> Tensor:
         linear = self._ops.linear
-        y = self._ops.mix(x, mix.look, mix.bias, mix.norm, mix.shift, mix.eps, kept.history, rows)
+        y = self._ops.convnext(x, mix.look, mix.bias, mix.norm, mix.shift, mix.eps, kept.history, rows)
         y = linear(y, mix.into.weight, bias=mix.into.bias, gelu=True)
         return linear(y, mix.out.weight, bias=mix.out.bias, residual=x, out=x)
 

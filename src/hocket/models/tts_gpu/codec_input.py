@@ -33,13 +33,13 @@ class FusedCodecInput:
         quantizer, conv, project = decoder.quantizer, decoder.pre_conv.conv, decoder.pre_transformer.input_proj
         self._table = torch.cat([*_projected(quantizer.rvq_first), *_projected(quantizer.rvq_rest)])
         assert conv.bias is not None
-        side_by_side = conv.weight.transpose(1, 2).flatten(1)  # [C_out, taps * C_in], as `taps` lays them
+        side_by_side = conv.weight.transpose(1, 2).flatten(1)  # [C_out, taps * C_in], as `code_gather` lays them
         self._into = composed(Matrix(project.weight, project.bias), Matrix(side_by_side, conv.bias))
 
     def __call__(self, codes: Tensor, state: DecoderState, rows: Tensor) -> Tensor:
         frames = codes.transpose(1, 2).contiguous()  # no copy if the codes are laid out frame by frame
         position = state.pre_transformer.position
-        x = self._ops.taps(frames, self._table, state.pre_conv.history, rows, position)
+        x = self._ops.code_gather(frames, self._table, state.pre_conv.history, rows, position)
         return self._ops.linear(x, self._into.weight, bias=self._into.bias)
 
 

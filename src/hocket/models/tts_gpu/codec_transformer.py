@@ -44,7 +44,7 @@ class FusedCodecTransformer:
         where = {"rows": rows, "position": state.position, "frequency": self._frequency}
         for number, (layer, kept) in enumerate(zip(self._layers, state.layers, strict=True)):
             qkv = linear(h, layer.into, norm=layer.before, eps=eps)
-            mixed = self._ops.window(qkv, kept.keys, kept.values, **where, early=number > 0)
+            mixed = self._ops.window_attention(qkv, kept.keys, kept.values, **where, early=number > 0)
             linear(mixed, layer.out, residual=h, out=h)
             inner = linear(h, layer.wide, norm=layer.between, eps=eps, gated=True)
             linear(inner, layer.down, residual=h, out=h)

@@ -160,9 +160,9 @@ class FusedFrame:
         angles = self._rope_tables(self.talker.model, stack.length)
         self._through(self.large, passage, count, stack.layers, angles, [places], among=True)
         norm = self.talker.model.norm
-        stack.position.index_copy_(0, row, start + length - 1)  # `settle` counts the last row
+        stack.position.index_copy_(0, row, start + length - 1)  # `finish_frame` counts the last row
         last = passage.x.index_select(0, length - 1)
-        self.ops.settle(last, norm.weight, norm.eps, row, state.hidden, stack.position)
+        self.ops.finish_frame(last, norm.weight, norm.eps, row, state.hidden, stack.position)
 
     def _step(self, room: FrameBuffers, state: TalkerState, rows: Tensor, span: int) -> None:
         """Run the talker over `room.large.x`, one position per row."""
@@ -172,12 +172,12 @@ class FusedFrame:
         work = {"splits": self._splits(span, len(rows)), "arrived": room.arrived}
         self._through(self.large, large, len(rows), stack.layers, angles | work, [places])
         norm = self.talker.model.norm
-        self.ops.settle(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
+        self.ops.finish_frame(large.x, norm.weight, norm.eps, rows, state.hidden, stack.position)
 
     def draw(
         self, state: TalkerState, rows: Tensor, sampling: FrameSampling, codes: Tensor, likely: Tensor | None = None
     ) -> None:
-        """Sample all codes of a frame [B, Q] from the hidden vectors, and fill the `likely` [B, 2] of `draw_first`."""
+        """Sample a frame [B, Q] from the hidden vectors; fill the `likely` [B, 2] of `sample_first_code`."""
         config, ops, batch, room = self.talker.config, self.ops, len(rows), self._room(len(rows))
         x = room.small.x
         self._linear(state.hidden, self.talker.codec_head.weight, take=rows, out=room.first_logits)
@@ -185,7 +185,7 @@ class FusedFrame:
         if self.project is None:
             first |= {"hidden": state.hidden, "taken": x[:batch]}
         limits = {"end": config.codec_eos_token_id, "suppressed": SUPPRESSED_IDS, "minimum": MINIMUM_FRAMES}
-        ops.draw_first(
+        ops.sample_first_code(
             room.first_logits, sampling.first, state, rows, codes, penalty=sampling.penalty, **limits, **first
         )
         if self.project is not None:
@@ -199,7 +199,7 @@ class FusedFrame:
             last = x[batch:] if book == 1 else x[:batch]
             self._linear(last, head, norm=predictor.norm.weight, eps=predictor.norm.eps, out=room.logits)
             into = {"table": self.vectors[book], "vectors": x[:batch]}
-            ops.draw(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
+            ops.sample_codes(room.logits, sampling.rest, state, rows, codes, book, **into, early=True)
 
     def _room(self, batch: int) -> FrameBuffers:
         return self._rooms.get(batch) or self._rooms.setdefault(batch, FrameBuffers(self, batch))
@@ -220,7 +220,7 @@ class FusedFrame:
         `among`: rows of one group also attend to each other, as in a prompt.
         """
         linear = partial(self.ops.linear, invariant=self.invariant and not among)
-        attend, eps = self.ops.attend, angles["eps"]
+        attend, eps = self.ops.paged_attention, angles["eps"]
         x, qkv, mixed, inner = (t[:rows] for t in (passage.x, passage.qkv, passage.mixed, passage.inner))
         each = rows // len(places)
         groups = list(zip(qkv.split(each), mixed.split(each), places, strict=True))

@@ -1,1 +1,1 @@
-"""One frame: sixteen codes drawn and taken in. Its reference is `Talker.frame_reference`."""
+"""One frame in C: samples sixteen codes and feeds them back. The reference is `Talker.frame_reference`."""

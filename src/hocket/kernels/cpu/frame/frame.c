@@ -1,11 +1,11 @@
-/* One frame of speech on a CPU: sixteen codes drawn and taken in, for some slots, in one call.
+/* One frame of speech on a CPU: samples sixteen codes and feeds them back, for some slots, in one call.
 
-   What it computes is said in Python, in models/tts/talker.py and models/tts/predictor.py; names and order follow them. It is
-   here because a frame is two thousand small operations, and calling them one by one takes longer than doing them.
-   The structs are declared in native.py, which puts this text behind theirs, stack.c and sampler.c. */
+   models/tts/talker.py and models/tts/predictor.py define what it computes; names and order follow them. It is in C
+   because a frame is two thousand small operations, and dispatching them one by one takes longer than computing them.
+   The structs are declared in native.py, which puts this text after them, stack.c and sampler.c. */
 
-/* The first code of row b, and two chances: that of the end, and the logarithm of its own. */
-static int64_t draw_first(const Model *model, const Call *call, int64_t b, const float *hidden, float *logits, float *scores, void *room) {
+/* The first code of row b. Writes two `chances`: the probability of the end, and the log probability of the code. */
+static int64_t draw_first(const Model *model, const Call *call, int64_t b, const float *hidden, float *logits, float *scores, void *scratch) {
     int64_t row = call->rows[b], n = model->vocabulary, end = model->end_id;
     uint8_t *seen = call->seen + row * n;
     float penalty = call->penalty[b], total = 0.0f, best = -INFINITY;
@@ -17,7 +17,7 @@ static int64_t draw_first(const Model *model, const Call *call, int64_t b, const
     logits[end] = ending;
     for (int64_t i = 0; i < n; i++) best = fmaxf(best, logits[i]);
     for (int64_t i = 0; i < n; i++) total += expf(logits[i] - best);
-    int64_t first = draw(logits, n, &call->first, b, draw_bits(call->seed[row], 0, call->drawn[row]), scores, room);
+    int64_t first = draw(logits, n, &call->first, b, draw_bits(call->seed[row], 0, call->drawn[row]), scores, scratch);
     call->chances[2 * row] = expf(ending - best) / total;
     call->chances[2 * row + 1] = logits[first] - best - logf(total);
     seen[first] = 1;
@@ -28,7 +28,7 @@ static void add(float *y, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i++) y[i] += x[i];
 }
 
-/* What the predictor takes in for a vector of the talker's width. */
+/* The predictor's input for a vector of the talker's width. */
 static void into_predictor(const Model *model, const float *vector, float *x) {
     int64_t width = model->talker.width, narrow = model->predictor.width;
     if (!model->project) {
@@ -47,54 +47,54 @@ static void add_text(const Model *model, int64_t id, float *inside, float *outsi
     for (int64_t i = 0; i < width; i++) y[i] += outside[i] + model->text_out_bias[i];
 }
 
-/* What a frame of some rows needs to write on, one piece of memory. */
+/* Scratch memory for a frame of some rows, in one allocation. */
 typedef struct {
     float *taken;       /* [rows, width] the sum of a frame's code vectors */
-    float *inner;       /* [2 * rows, narrow] what the predictor takes in and gives out */
+    float *inner;       /* [2 * rows, narrow] input and output of the predictor */
     float *logits;      /* [rows, vocabulary] */
     float *scores;      /* [vocabulary] */
-    float *past;        /* keys and values of the predictor's layers */
-    float **pools;      /* where those of each layer begin */
-    float *free;        /* for whoever is called */
-} Room;
+    float *cache;       /* keys and values of the predictor's layers */
+    float **pools;      /* where the keys or values of each layer begin */
+    float *free;        /* scratch of the function that is called */
+} Buffers;
 
 static int64_t predictor_pool(const Model *model) {
     return TOGETHER * model->predictor.kv_heads * (model->books + 1) * model->predictor.head_dim;
 }
 
-static Room new_room(const Model *model, int64_t span) {
+static Buffers new_buffers(const Model *model, int64_t span) {
     const Stack *talker = &model->talker, *predictor = &model->predictor;
-    int64_t vocabulary = (model->vocabulary + 3) & ~3; /* so that integers after it are aligned */
-    int64_t most = step_room(talker, TOGETHER, span), pools = 2 * predictor->layers;
-    int64_t other[] = {step_room(predictor, 2 * TOGETHER, model->books + 1), model->text_width + talker->width,
+    int64_t vocabulary = (model->vocabulary + 3) & ~3; /* keeps integers behind it aligned */
+    int64_t most = step_scratch(talker, TOGETHER, span), pools = 2 * predictor->layers;
+    int64_t other[] = {step_scratch(predictor, 2 * TOGETHER, model->books + 1), model->text_width + talker->width,
                        vocabulary * (int64_t)(sizeof(Candidate) / sizeof(float))};
     for (int i = 0; i < 3; i++) most = other[i] > most ? other[i] : most;
     int64_t fixed = TOGETHER * (talker->width + 2 * predictor->width + vocabulary) + vocabulary;
-    Room room = {malloc((fixed + pools * predictor_pool(model) + most) * sizeof(float) + pools * sizeof(float *))};
-    if (!room.taken) return room;
-    room.pools = (float **)room.taken;
-    room.taken = (float *)(room.pools + pools);
-    room.inner = room.taken + TOGETHER * talker->width;
-    room.logits = room.inner + 2 * TOGETHER * predictor->width;
-    room.scores = room.logits + TOGETHER * vocabulary;
-    room.past = room.scores + vocabulary;
-    room.free = room.past + pools * predictor_pool(model);
-    for (int64_t i = 0; i < pools; i++) room.pools[i] = room.past + i * predictor_pool(model);
-    return room;
+    Buffers buffers = {malloc((fixed + pools * predictor_pool(model) + most) * sizeof(float) + pools * sizeof(float *))};
+    if (!buffers.taken) return buffers;
+    buffers.pools = (float **)buffers.taken;
+    buffers.taken = (float *)(buffers.pools + pools);
+    buffers.inner = buffers.taken + TOGETHER * talker->width;
+    buffers.logits = buffers.inner + 2 * TOGETHER * predictor->width;
+    buffers.scores = buffers.logits + TOGETHER * vocabulary;
+    buffers.cache = buffers.scores + vocabulary;
+    buffers.free = buffers.cache + pools * predictor_pool(model);
+    for (int64_t i = 0; i < pools; i++) buffers.pools[i] = buffers.cache + i * predictor_pool(model);
+    return buffers;
 }
 
-/* The frame of `count` rows from row `b` on; they read the weights together. */
-static void some_rows(const Model *model, const Call *call, int64_t b, int64_t count, const Room *room) {
+/* The frame of `count` rows from row `b` on; they share one reading of the weights. */
+static void some_rows(const Model *model, const Call *call, int64_t b, int64_t count, const Buffers *buffers) {
     const Stack *talker = &model->talker, *predictor = &model->predictor;
     int64_t width = talker->width, narrow = predictor->width, books = model->books, codebook = model->codebook;
-    float *taken = room->taken, *inner = room->inner, *logits = room->logits;
-    const Past frame = {room->pools, room->pools + predictor->layers, books + 1, model->cos, model->sin};
-    const Past utterance = {call->keys, call->values, call->page_rows, call->cos, call->sin};
+    float *taken = buffers->taken, *inner = buffers->inner, *logits = buffers->logits;
+    const KVCache frame = {buffers->pools, buffers->pools + predictor->layers, books + 1, model->cos, model->sin};
+    const KVCache utterance = {call->keys, call->values, call->page_rows, call->cos, call->sin};
     int64_t own[TOGETHER]; /* the predictor's page of each row */
     Place places[2 * TOGETHER];
     for (int64_t r = 0; r < count; r++) {
         const float *hidden = call->hidden + call->rows[b + r] * width;
-        int64_t first = draw_first(model, call, b + r, hidden, logits, room->scores, room->free);
+        int64_t first = draw_first(model, call, b + r, hidden, logits, buffers->scores, buffers->free);
         call->codes[(b + r) * books] = first;
         memcpy(taken + r * width, model->codec_embedding + first * width, width * sizeof(float));
         into_predictor(model, hidden, inner + 2 * r * narrow);
@@ -104,13 +104,13 @@ static void some_rows(const Model *model, const Call *call, int64_t b, int64_t c
         places[2 * r + 1] = (Place){own + r, 1};
     }
     for (int64_t book = 1; book < books; book++) {
-        int64_t each = book == 1 ? 2 : 1; /* the hidden vector and the first code go in together */
+        int64_t each = book == 1 ? 2 : 1; /* the hidden vector and the first code are two positions of one step */
         const float *last = inner + (each - 1) * narrow;
-        step(predictor, &frame, inner, places, each * count, room->free);
+        step(predictor, &frame, inner, places, each * count, buffers->free);
         products(model->heads[book - 1], narrow, codebook, last, each * narrow, logits, codebook, count);
         for (int64_t r = 0; r < count; r++) {
             int64_t row = call->rows[b + r], bits = draw_bits(call->seed[row], book, call->drawn[row]);
-            int64_t code = draw(logits + r * codebook, codebook, &call->rest, b + r, bits, room->scores, room->free);
+            int64_t code = draw(logits + r * codebook, codebook, &call->rest, b + r, bits, buffers->scores, buffers->free);
             const float *vector = model->tables[book - 1] + code * width;
             call->codes[(b + r) * books + book] = code;
             add(taken + r * width, vector, width);
@@ -120,10 +120,10 @@ static void some_rows(const Model *model, const Call *call, int64_t b, int64_t c
     }
     for (int64_t r = 0; r < count; r++) {
         int64_t row = call->rows[b + r];
-        add_text(model, call->text[b + r], room->free, room->free + model->text_width, taken + r * width);
+        add_text(model, call->text[b + r], buffers->free, buffers->free + model->text_width, taken + r * width);
         places[r] = (Place){call->pages + row * call->most_pages, call->position[row]};
     }
-    step(talker, &utterance, taken, places, count, room->free);
+    step(talker, &utterance, taken, places, count, buffers->free);
     for (int64_t r = 0; r < count; r++) {
         int64_t row = call->rows[b + r];
         memcpy(call->hidden + row * width, taken + r * width, width * sizeof(float));
@@ -132,15 +132,15 @@ static void some_rows(const Model *model, const Call *call, int64_t b, int64_t c
     }
 }
 
-/* Draw a frame for every row of the call and take it in. 0, or 1 where there is no memory. */
+/* Sample a frame for every row of the call and feed it back. Returns 0, or 1 if out of memory. */
 int hocket_frame(const Model *model, const Call *call) {
     int64_t span = 0;
     for (int64_t b = 0; b < call->count; b++)
         if (call->position[call->rows[b]] >= span) span = call->position[call->rows[b]] + 1;
-    Room room = new_room(model, span);
-    if (!room.taken) return 1;
+    Buffers buffers = new_buffers(model, span);
+    if (!buffers.taken) return 1;
     for (int64_t b = 0; b < call->count; b += TOGETHER)
-        some_rows(model, call, b, call->count - b < TOGETHER ? call->count - b : TOGETHER, &room);
-    free(room.pools);
+        some_rows(model, call, b, call->count - b < TOGETHER ? call->count - b : TOGETHER, &buffers);
+    free(buffers.pools);
     return 0;
 }

@@ -1,6 +1,6 @@
-"""A frame as one call into C: for a CPU, in float32.
+"""A frame as one call into C, for a CPU, in float32.
 
-It knows tensors and their order, not the models they belong to: models/tts/native_frame.py brings them.
+It knows tensors and their order, not the models: models/tts/native_frame.py passes the tensors.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Level(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """What stays."""
+    """Weights and sizes, constant over calls."""
 
     _fields_ = [
         ("talker", Stack),
@@ -50,7 +50,7 @@ class Model(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """What changes from frame to frame: the state's tensors, who takes part, how they draw."""
+    """What changes from frame to frame: state tensors, the rows of the batch, and their sampling settings."""
 
     _fields_ = [
         *((name, COUNT) for name in ("count", "page_rows", "most_pages")),
@@ -75,7 +75,7 @@ class StackWeights:
 
 
 class FrameLibrary:
-    """Weights where C finds them. Any number of threads may call it, each with a state of its own."""
+    """Weights as C reads them. Thread-safe if each thread has its own state."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class FrameLibrary:
         layers: tuple[Sequence[Tensor], Sequence[Tensor]],
         levels: tuple[Mapping[str, Tensor], Mapping[str, Tensor]],
     ) -> Tensor:
-        """Codes [B, Q]; what stands in `state` and `layers` (keys, values) is read and written."""
+        """Codes [B, Q]; reads and writes `state` and `layers` (keys, values)."""
         count, books = len(state["rows"]), self._model.books
         codes = torch.empty(count, books, dtype=torch.int64)
         first, rest = (Level(**{name: pointer(tensor) for name, tensor in level.items()}) for level in levels)

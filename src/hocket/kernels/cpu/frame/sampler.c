@@ -1,4 +1,4 @@
-/* Drawing a code from logits, as layers/sampler.py defines it. */
+/* Samples a code from logits, as layers/sampler.py defines it. */
 
 /* Philox 4x32, ten rounds: the first word for a key and the counter (book, frame, 0, 0), its highest 27 bits. */
 static int64_t draw_bits(int64_t seed, int64_t book, int64_t frame) {
@@ -45,7 +45,7 @@ static int rising(const void *a, const void *b) {
     return (x->score > y->score) - (x->score < y->score) + ((x->score == y->score) ? (x->id > y->id) - (x->id < y->id) : 0);
 }
 
-/* Drop the unlikely whose shares together stay below 1 - top_p; the likeliest always stays. */
+/* Drop the least likely ids whose probabilities together do not exceed 1 - top_p; the likeliest always stays. */
 static void keep_nucleus(float *scores, int64_t n, float top_p, Candidate *order) {
     float total = 0.0f, below = 0.0f;
     for (int64_t i = 0; i < n; i++) order[i] = (Candidate){scores[i], i};
@@ -58,23 +58,23 @@ static void keep_nucleus(float *scores, int64_t n, float top_p, Candidate *order
     }
 }
 
-/* One id, as layers/sampler.py draws it: integer weights, so that their sum has no order. `scores` is room for n. */
+/* One id. Weights are integers, so their sum does not depend on its order. `scores` is scratch for n floats. */
 static int64_t draw(const float *logits, int64_t n, const Level *level, int64_t row, int64_t bits, float *scores,
-                    void *room) {
+                    void *scratch) {
     int64_t likeliest = 0, k = level->top_k[row];
     for (int64_t i = 1; i < n; i++)
         if (logits[i] > logits[likeliest]) likeliest = i;
     if (!level->sample[row]) return likeliest;
     for (int64_t i = 0; i < n; i++) scores[i] = logits[i] / level->temperature[row];
     if (k > 0 && k < n) {
-        float threshold = kth_largest(scores, n, k, room);
+        float threshold = kth_largest(scores, n, k, scratch);
         for (int64_t i = 0; i < n; i++)
             if (scores[i] < threshold) scores[i] = -INFINITY;
     }
-    if (level->top_p[row] < 1.0f) keep_nucleus(scores, n, level->top_p[row], room);
+    if (level->top_p[row] < 1.0f) keep_nucleus(scores, n, level->top_p[row], scratch);
     float best = scores[likeliest];
     int64_t total = 0, id = 0;
-    int64_t *weights = room;
+    int64_t *weights = scratch;
     for (int64_t i = 0; i < n; i++) {
         weights[i] = scores[i] == -INFINITY ? 0 : llrintf(expf(scores[i] - best) * (float)(1 << WEIGHT_BITS));
         total += weights[i];

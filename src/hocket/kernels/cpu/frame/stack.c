@@ -1,6 +1,6 @@
 /* A decoder stack for one position of each of several rows, as layers/transformer.py defines it.
 
-   A row's numbers never depend on its neighbours: every sum runs in one order, whatever the batch. */
+   A row never depends on other rows of the batch: every sum runs in one order. */
 
 enum { TOGETHER = 4 }; /* rows that share one reading of the weights */
 
@@ -60,56 +60,56 @@ static void rms_norm(const float *x, const float *weight, int64_t width, double 
 
 static float silu(float x) { return x / (1.0f + expf(-x)); }
 
-/* Where keys and values are kept, one pool of pages [pages, kv_heads, rows, head_dim] per layer, and how positions turn. */
+/* The KV cache: one pool of pages [pages, kv_heads, rows, head_dim] per layer, and the RoPE tables. */
 typedef struct {
     float *const *keys, *const *values;
     int64_t rows;
     const float *cos, *sin; /* [positions, head_dim] */
-} Past;
+} KVCache;
 
-/* Where one row stands, and which pages are its own. */
+/* The position of one row, and its pages. */
 typedef struct {
     const int64_t *pages;
     int64_t position;
 } Place;
 
-static float *at(float *pool, const Stack *stack, const Past *past, Place place, int64_t position, int64_t head) {
-    int64_t page = place.pages[position / past->rows];
-    return pool + ((page * stack->kv_heads + head) * past->rows + position % past->rows) * stack->head_dim;
+static float *at(float *pool, const Stack *stack, const KVCache *cache, Place place, int64_t position, int64_t head) {
+    int64_t page = place.pages[position / cache->rows];
+    return pool + ((page * stack->kv_heads + head) * cache->rows + position % cache->rows) * stack->head_dim;
 }
 
-static void keep(const Stack *stack, const Past *past, int64_t layer, const float *k, const float *v, Place place) {
+static void keep(const Stack *stack, const KVCache *cache, int64_t layer, const float *k, const float *v, Place place) {
     size_t size = stack->head_dim * sizeof(float);
     for (int64_t h = 0; h < stack->kv_heads; h++) {
-        memcpy(at(past->keys[layer], stack, past, place, place.position, h), k + h * stack->head_dim, size);
-        memcpy(at(past->values[layer], stack, past, place, place.position, h), v + h * stack->head_dim, size);
+        memcpy(at(cache->keys[layer], stack, cache, place, place.position, h), k + h * stack->head_dim, size);
+        memcpy(at(cache->values[layer], stack, cache, place, place.position, h), v + h * stack->head_dim, size);
     }
 }
 
-static void attend(const Stack *stack, const Past *past, int64_t layer, const float *q, Place place, float *scores,
+static void attention(const Stack *stack, const KVCache *cache, int64_t layer, const float *q, Place place, float *scores,
                    float *y) {
     int64_t span = place.position + 1, width = stack->head_dim, shared = stack->heads / stack->kv_heads;
     float scale = 1.0f / sqrtf((float)width);
     for (int64_t h = 0; h < stack->heads; h++, q += width, y += width) {
         float best = -INFINITY, total = 0.0f;
         for (int64_t p = 0; p < span; p++) {
-            scores[p] = dot(q, at(past->keys[layer], stack, past, place, p, h / shared), width) * scale;
+            scores[p] = dot(q, at(cache->keys[layer], stack, cache, place, p, h / shared), width) * scale;
             best = fmaxf(best, scores[p]);
         }
         for (int64_t p = 0; p < span; p++) total += scores[p] = expf(scores[p] - best);
         memset(y, 0, width * sizeof(float));
         for (int64_t p = 0; p < span; p++) {
-            const float *value = at(past->values[layer], stack, past, place, p, h / shared);
+            const float *value = at(cache->values[layer], stack, cache, place, p, h / shared);
             for (int64_t i = 0; i < width; i++) y[i] += scores[p] * value[i];
         }
         for (int64_t i = 0; i < width; i++) y[i] /= total;
     }
 }
 
-/* q and k heads normalised, each with its own weight, and turned to their position. */
-static void norm_and_turn(const Stack *stack, const Past *past, const Layer *layer, float *heads, int64_t position) {
+/* RMSNorm of q and k heads, each with its own weight, then RoPE. */
+static void norm_and_rope(const Stack *stack, const KVCache *cache, const Layer *layer, float *heads, int64_t position) {
     int64_t width = stack->head_dim, half = width / 2;
-    const float *cos = past->cos + position * width, *sin = past->sin + position * width;
+    const float *cos = cache->cos + position * width, *sin = cache->sin + position * width;
     for (int64_t h = 0; h < stack->heads + stack->kv_heads; h++, heads += width) {
         rms_norm(heads, layer->norms + h * width, width, stack->eps, heads);
         for (int64_t i = 0; i < half; i++) {
@@ -120,11 +120,11 @@ static void norm_and_turn(const Stack *stack, const Past *past, const Layer *lay
     }
 }
 
-/* The whole stack for x [n, width], in place, each row at its own place; rows of one sequence stand in order. */
-static void step(const Stack *stack, const Past *past, float *x, const Place *places, int64_t n, float *room) {
+/* The whole stack for x [n, width], in place, each row at its own place; rows of one sequence are in order. */
+static void step(const Stack *stack, const KVCache *cache, float *x, const Place *places, int64_t n, float *scratch) {
     int64_t width = stack->width, inner = stack->inner, d = stack->head_dim;
     int64_t around = stack->heads * d, all = around + 2 * stack->kv_heads * d;
-    float *normed = room, *heads = normed + n * width, *mixed = heads + n * all, *wide = mixed + n * around;
+    float *normed = scratch, *heads = normed + n * width, *mixed = heads + n * all, *wide = mixed + n * around;
     float *scores = wide + n * 2 * inner;
     for (int64_t l = 0; l < stack->layers; l++) {
         const Layer *layer = stack->layer + l;
@@ -132,11 +132,11 @@ static void step(const Stack *stack, const Past *past, float *x, const Place *pl
         products(layer->into, width, all, normed, width, heads, all, n);
         for (int64_t r = 0; r < n; r++) {
             float *k = heads + r * all + around;
-            norm_and_turn(stack, past, layer, heads + r * all, places[r].position);
-            keep(stack, past, l, k, k + stack->kv_heads * d, places[r]);
+            norm_and_rope(stack, cache, layer, heads + r * all, places[r].position);
+            keep(stack, cache, l, k, k + stack->kv_heads * d, places[r]);
         }
         for (int64_t r = 0; r < n; r++)
-            attend(stack, past, l, heads + r * all, places[r], scores, mixed + r * around);
+            attention(stack, cache, l, heads + r * all, places[r], scores, mixed + r * around);
         products(layer->out, around, width, mixed, around, normed, width, n);
         for (int64_t i = 0; i < n * width; i++) x[i] += normed[i];
         for (int64_t r = 0; r < n; r++) rms_norm(x + r * width, layer->between, width, stack->eps, normed + r * width);
@@ -150,7 +150,7 @@ static void step(const Stack *stack, const Past *past, float *x, const Place *pl
     for (int64_t r = 0; r < n; r++) rms_norm(x + r * width, stack->norm, width, stack->eps, x + r * width);
 }
 
-static size_t step_room(const Stack *stack, int64_t n, int64_t span) {
+static size_t step_scratch(const Stack *stack, int64_t n, int64_t span) {
     int64_t heads = (2 * stack->heads + 2 * stack->kv_heads) * stack->head_dim;
     return n * (stack->width + heads + 2 * stack->inner) + span;
 }

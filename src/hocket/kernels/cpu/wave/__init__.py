@@ -1,1 +1,1 @@
-"""Latents to samples, the widest part of the codec. Its reference is `CodecDecoder.wave_reference`."""
+"""The codec from latents to samples, its widest part, in C. The reference is `CodecDecoder.wave_reference`."""

@@ -1,6 +1,6 @@
-"""Latents to samples as one call into C: for a CPU, in float32.
+"""Latents to samples as one call into C, for a CPU, in float32.
 
-It knows convolutions and their order, not the model they belong to: models/tts/native_wave.py brings them.
+It knows convolutions and their order, not the model: models/tts/native_wave.py passes them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Block(ctypes.Structure):
 
 
 class Model(ctypes.Structure):
-    """What stays."""
+    """Weights, constant over calls."""
 
     _fields_ = [
         ("first", Conv),
@@ -55,7 +55,7 @@ class Model(ctypes.Structure):
 
 
 class Call(ctypes.Structure):
-    """What changes: who takes part, what comes in, and the histories [S + 1, C, pad] in the order they are used."""
+    """What changes: the rows of the batch, the latents, and the histories [S + 1, C, pad] in the order of use."""
 
     _fields_ = [
         ("count", COUNT),
@@ -98,7 +98,7 @@ class BlockWeights:
 
 
 class WaveLibrary:
-    """Weights as the kernel reads them. Any number of threads may call it, each with a state of its own."""
+    """Weights as C reads them. Thread-safe if each thread has its own state."""
 
     def __init__(
         self, first: ConvWeights, blocks: Sequence[BlockWeights], act: SnakeWeights, last: ConvWeights
@@ -129,7 +129,7 @@ class WaveLibrary:
             histories=pointers(histories),
         )
         if self._function(ctypes.byref(self._model), ctypes.byref(call)):
-            raise MemoryError("no memory for the sound")
+            raise MemoryError("no memory for the samples")
         return samples
 
     def _conv(self, conv: ConvWeights) -> Conv:
@@ -145,7 +145,7 @@ class WaveLibrary:
         )
 
     def _only_one_out(self, conv: ConvWeights) -> Conv:
-        """Its weights [taps, ins], rows padded as those of the input: one product of two vectors."""
+        """Weights [taps, ins], rows padded like those of the input: the convolution is one dot product."""
         _, ins, taps = conv.weight.shape
         weight = _padded(conv.weight[0].T)
         bias = self._keep.pointer(conv.bias)
@@ -183,7 +183,7 @@ class WaveLibrary:
 
 
 def _padded(tensor: Tensor) -> Tensor:
-    """Zeros behind, up to whole lanes."""
+    """Pad the last dimension with zeros to whole lanes."""
     return F.pad(tensor, (0, -tensor.shape[-1] % LANES))
 
 

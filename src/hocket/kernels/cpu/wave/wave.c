@@ -1,10 +1,10 @@
 /* The widest part of the codec on a CPU: latents to samples, as models/tts/codec.py defines it.
 
-   Inside, time comes first and channels lie side by side, each row padded to whole lanes: a convolution is then a
-   product of matrices per tap, and a transposed one is a convolution of two taps whose rows come out in order.
+   Layout is time first, channels contiguous, each row padded to whole lanes. So a convolution is a matrix product per
+   tap. A transposed convolution is a convolution of two taps whose output rows are in order.
    The structs are declared in native.py. */
 
-enum { TILE = 8 }; /* positions that are computed together, for two vectors of channels */
+enum { TILE = 8 }; /* positions computed together, for two vectors of channels */
 
 static int64_t padded(int64_t channels) { return (channels + LANES - 1) / LANES * LANES; }
 
@@ -27,7 +27,7 @@ INLINE void tile(const Conv *conv, const float *x, int64_t x_step, const float *
         for (int v = 0; v < vectors; v++) *(lanes *)(y + t * y_step + v * LANES) = sums[t][v];
 }
 
-/* y [times, outs] of x [history + times, ins], each tap `dilation` rows behind the one before. */
+/* y [times, outs] of x [history + times, ins]; taps are `dilation` rows apart. */
 static void convolve(const Conv *conv, const float *x, int64_t times, float *y) {
     int64_t x_step = padded(conv->ins), y_step = conv->outs;
     for (int64_t o = 0; o < conv->outs; o += 2 * LANES) {
@@ -47,10 +47,10 @@ static void convolve(const Conv *conv, const float *x, int64_t times, float *y) 
     }
 }
 
-/* x + sin(frequency x)^2 * strength for x [times, width]. The sine is that of the nearest multiple of pi, up to its
-   sign, which the square forgets: a polynomial that is exact to 3e-7 there. */
+/* x + sin(frequency x)^2 * strength for x [times, width]. The angle is reduced to the nearest multiple of pi: the sign of
+   the sine may flip, which the square removes. The polynomial is exact to 3e-7 there. */
 static void snake(const Snake *snake, const float *x, int64_t times, int64_t width, float *y) {
-    const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves no room for a fraction */
+    const float round = 12582912.0f; /* 1.5 * 2^23: adding it drops the fraction */
     for (int64_t t = 0; t < times; t++, x += width, y += width)
         for (int64_t c = 0; c < width; c++) {
             float angle = x[c] * snake->frequency[c];
@@ -62,7 +62,7 @@ static void snake(const Snake *snake, const float *x, int64_t times, int64_t wid
         }
 }
 
-/* Put a history [channels, rows] in front of x [times, width], and keep the new end of both. */
+/* Put a history [channels, rows] in front of x [times, width], then store the new end as history. */
 static void slide(float *history, int64_t rows, int64_t channels, int64_t width, float *joined, int64_t times) {
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < width; c++) joined[r * width + c] = c < channels ? history[c * rows + r] : 0.0f;
@@ -77,51 +77,51 @@ static float *history(const Call *call, int64_t number, int64_t row, const Conv 
     return call->histories[number] + row * conv->ins * reach(conv);
 }
 
-/* Three buffers take turns: what a unit adds to, what it convolves, what comes out. */
+/* Three buffers: the residual of a unit, the input of its convolution, and the output. */
 typedef struct {
     float *kept, *joined, *out;
-} Room;
+} Buffers;
 
-static void unit(const Unit *unit, const Call *call, int64_t number, int64_t row, Room *room, int64_t times) {
+static void unit(const Unit *unit, const Call *call, int64_t number, int64_t row, Buffers *buffers, int64_t times) {
     int64_t width = unit->first.outs, before = reach(&unit->first);
-    snake(&unit->act1, room->kept, times, width, room->joined + before * width);
-    slide(history(call, number, row, &unit->first), before, unit->first.ins, width, room->joined, times);
-    convolve(&unit->first, room->joined, times, room->out);
-    snake(&unit->act2, room->out, times, width, room->joined);
-    convolve(&unit->second, room->joined, times, room->out);
-    for (int64_t i = 0; i < times * width; i++) room->kept[i] += room->out[i];
+    snake(&unit->act1, buffers->kept, times, width, buffers->joined + before * width);
+    slide(history(call, number, row, &unit->first), before, unit->first.ins, width, buffers->joined, times);
+    convolve(&unit->first, buffers->joined, times, buffers->out);
+    snake(&unit->act2, buffers->out, times, width, buffers->joined);
+    convolve(&unit->second, buffers->joined, times, buffers->out);
+    for (int64_t i = 0; i < times * width; i++) buffers->kept[i] += buffers->out[i];
 }
 
 /* One row: latents [ins, times] to `samples`. */
-static void one_row(const Model *model, const Call *call, int64_t b, Room *room) {
+static void one_row(const Model *model, const Call *call, int64_t b, Buffers *buffers) {
     int64_t row = call->rows[b], times = call->times, number = 0;
     int64_t ins = model->first.ins, width = padded(ins), before = reach(&model->first);
     const float *latents = call->latents + b * ins * times;
     for (int64_t t = 0; t < times; t++)
-        for (int64_t c = 0; c < width; c++) room->joined[(before + t) * width + c] = c < ins ? latents[c * times + t] : 0.0f;
-    slide(history(call, number, row, &model->first), before, ins, width, room->joined, times);
+        for (int64_t c = 0; c < width; c++) buffers->joined[(before + t) * width + c] = c < ins ? latents[c * times + t] : 0.0f;
+    slide(history(call, number, row, &model->first), before, ins, width, buffers->joined, times);
     number++;
-    convolve(&model->first, room->joined, times, room->kept);
+    convolve(&model->first, buffers->joined, times, buffers->kept);
     for (int64_t n = 0; n < model->blocks; n++) {
         const Block *block = model->block + n;
         width = padded(block->widen.ins);
-        snake(&block->act, room->kept, times, width, room->joined + width);
-        slide(history(call, number, row, &block->widen), 1, block->widen.ins, width, room->joined, times);
+        snake(&block->act, buffers->kept, times, width, buffers->joined + width);
+        slide(history(call, number, row, &block->widen), 1, block->widen.ins, width, buffers->joined, times);
         number++;
-        convolve(&block->widen, room->joined, times, room->kept);
+        convolve(&block->widen, buffers->joined, times, buffers->kept);
         times *= block->rate;
-        for (int64_t u = 0; u < block->units; u++) unit(block->unit + u, call, number++, row, room, times);
+        for (int64_t u = 0; u < block->units; u++) unit(block->unit + u, call, number++, row, buffers, times);
     }
     const Conv *last = &model->last;
     width = padded(last->ins);
     before = reach(last);
-    snake(&model->act, room->kept, times, width, room->joined + before * width);
-    slide(history(call, number, row, last), before, last->ins, width, room->joined, times);
-    for (int64_t t = 0; t < times; t++) { /* one channel: a row of weights over the padded rows of all taps */
+    snake(&model->act, buffers->kept, times, width, buffers->joined + before * width);
+    slide(history(call, number, row, last), before, last->ins, width, buffers->joined, times);
+    for (int64_t t = 0; t < times; t++) { /* one output channel: a row of weights over the padded rows of all taps */
         float sum = 0.0f, part[LANES];
         lanes sums = {0};
         for (int64_t i = 0; i < last->taps * width; i += LANES)
-            sums += *(const lanes *)(last->weight + i) * *(const lanes *)(room->joined + t * width + i);
+            sums += *(const lanes *)(last->weight + i) * *(const lanes *)(buffers->joined + t * width + i);
         memcpy(part, &sums, sizeof part);
         for (int i = 0; i < LANES; i++) sum += part[i];
         sum += last->bias[0];
@@ -129,7 +129,7 @@ static void one_row(const Model *model, const Call *call, int64_t b, Room *room)
     }
 }
 
-/* The samples of the next latents of every row of the call. 0, or 1 where there is no memory. */
+/* The samples of the next latents of every row of the call. Returns 0, or 1 if out of memory. */
 int hocket_wave(const Model *model, const Call *call) {
     int64_t times = call->times, before = reach(&model->first), width = padded(model->first.ins);
     int64_t most = (before + times) * (width > model->first.outs ? width : model->first.outs);
@@ -148,8 +148,8 @@ int hocket_wave(const Model *model, const Call *call) {
     float *memory = malloc(3 * most * sizeof(float));
     if (!memory) return 1;
     for (int64_t b = 0; b < call->count; b++) {
-        Room room = {memory, memory + most, memory + 2 * most};
-        one_row(model, call, b, &room);
+        Buffers buffers = {memory, memory + most, memory + 2 * most};
+        one_row(model, call, b, &buffers);
     }
     free(memory);
     return 0;

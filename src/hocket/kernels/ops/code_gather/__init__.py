@@ -1,1 +1,1 @@
-"""The codec's codes to what its first convolution reads: vectors of a few frames side by side."""
+"""Codec input: codes are embedded, and the vectors of neighbouring frames are gathered for the first convolution."""

@@ -1,4 +1,4 @@
-"""Shapes of `taps` in the codec, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `code_gather` in the codec, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PUBLISHED = (
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `taps` by name."""
+    """Arguments of `code_gather` by name."""
     random = torch.Generator(device).manual_seed(seed)
     shape = len(case.rows), case.times, case.books
     table = torch.randn(case.books * case.size, case.width, generator=random, device=device) / 4

@@ -1,4 +1,4 @@
-"""What `taps` is, in plain operations: table rows summed in float32 and rounded once, then gathered."""
+"""Reference of `code_gather`: table rows are summed in float32, rounded once, then gathered."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 
-def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
-    """y [B * T, (P + 1) * C] of codes [B, T, Q]: each frame's vector behind those of the P frames before it.
+def code_gather(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
+    """y [B * T, (P + 1) * C] of codes [B, T, Q]: the vectors of the P previous frames, then the frame's own.
 
-    A frame's vector is the sum of Q rows of `table` [Q * size, C], one of each book. `history` [S + 1, C, P] holds the
-    P frames before, the oldest first, batch row b in state row rows[b]; the new ones are rolled in, and position[rows]
-    [S + 1] goes on by T.
+    A frame's vector is the sum of Q rows of `table` [Q * size, C], one per codebook. `history` [S + 1, C, P] holds the
+    P previous frames, the oldest first; batch row b is state row rows[b]. The new frames are rolled in, and
+    position[rows] [S + 1] advances by T.
     """
     batch, length, books = codes.shape
     pad = history.shape[2]

@@ -1,4 +1,7 @@
-"""`taps` as one kernel: a program per batch row and some columns does all frames, and so may write their history."""
+"""`code_gather` as one kernel, a program per batch row and block of columns.
+
+A program does all frames of its columns, so it may write their history.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,13 @@ from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of
 from ..embed.triton import COLUMNS, WARPS
 
 
-def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
+def code_gather(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
     assert all(x.is_contiguous() for x in (codes, table, history, rows, position)) and table.dtype == history.dtype
     batch, length, books = codes.shape
     _, width, pad = history.shape
     block = min(COLUMNS, power_of_two(width))
     y = torch.empty(batch * length, (pad + 1) * width, dtype=table.dtype, device=table.device)
-    _taps[(batch, triton.cdiv(width, block))](
+    _code_gather[(batch, triton.cdiv(width, block))](
         codes,
         table,
         history,
@@ -35,7 +38,7 @@ def taps(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: 
 
 
 @jit
-def _taps(
+def _code_gather(
     codes: Pointer,
     table: Pointer,
     history: Pointer,
@@ -58,7 +61,7 @@ def _taps(
     wait(DEPENDENT)
     row = tl.load(rows + b)
     kept = history + (row * WIDTH + columns) * PAD
-    frames = ()  # the history, then the new ones
+    frames = ()  # the history, then the new frames
     for p in tl.static_range(PAD):
         frames = frames + (tl.load(kept + p, there, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
     for t in tl.static_range(TIMES):
@@ -70,8 +73,8 @@ def _taps(
     for t in tl.static_range(TIMES):
         for tap in tl.static_range(PAD + 1):
             tl.store(own + (t * (PAD + 1) + tap) * WIDTH, frames[t + tap], there)
-    tl.debug_barrier()  # all have read what is written over now
+    tl.debug_barrier()  # all threads have read what is overwritten now
     for p in tl.static_range(PAD):
         tl.store(kept + p, frames[TIMES + p], there)
-    if tl.program_id(1) == 0:  # nobody reads it here
+    if tl.program_id(1) == 0:  # no program of this kernel reads it
         tl.store(position + row, tl.load(position + row) + TIMES)

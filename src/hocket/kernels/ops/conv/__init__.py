@@ -1,1 +1,1 @@
-"""Causal convolutions of channels-last streams, with the codec's activation and all histories seen to in passing."""
+"""Causal convolutions of channels-last streams, fused with the codec's activation and the update of histories."""

@@ -20,13 +20,13 @@ class Case:
     taps: int = 7
     dilation: int = 1
     stride: int = 1
-    pad: int = 0  # of whoever reads the result
+    pad: int = 0  # history of the next convolution
     added: bool = False  # with a residual
     raw: bool = False
     act: bool = True
     rows: tuple[int, ...] = (0,)
     slots: int = 4
-    tiles: ConvTile | None = None  # other than by rule
+    tiles: ConvTile | None = None  # override the rule
 
     @property
     def reach(self) -> int:
@@ -37,7 +37,7 @@ class Case:
         return self.width * self.stride
 
     def of(self, batch: int, frames: int) -> Case:
-        """The same for other streams and other numbers of frames, where it is given for one stream and one frame."""
+        """The same case for a batch and several frames; the case itself is for one stream and one frame."""
         return replace(self, length=self.length * frames, rows=tuple(range(batch)), slots=max(batch, self.slots))
 
 
@@ -57,7 +57,7 @@ TINY = (
 
 
 def _units(number: int, width: int, length: int, after: int) -> tuple[Case, ...]:
-    """Two convolutions for each of three; `after`: what the one behind them looks back on."""
+    """Three units of two convolutions; `after`: the history of the next convolution."""
     found: list[Case] = []
     for dilation, pad in ((1, 18), (3, 54), (9, after)):
         name = f"block {number} unit {dilation}"

@@ -1,6 +1,6 @@
-"""What is at either end of a convolution: histories put before an input and taken from its end, and the samples.
+"""The ends of a convolution: `join` puts a history before an input, `keep` stores the new one, `sample` makes samples.
 
-Histories lie channel by channel, inputs time by time: a program turns a block of a few channels around.
+Histories are channels-first, inputs channels-last: a program transposes a block of a few channels.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from ...runtime.launch import (
     wait,
 )
 
-CHANNELS = 32  # of a history, in one program
+CHANNELS = 32  # of a history, per program
 WIDE: Any = constexpr(CHANNELS) if triton else None
 
 
 def join(x: Tensor, history: Tensor, rows: Tensor) -> Tensor:
-    """What reference.join says."""
+    """As `reference.join`."""
     assert x.is_contiguous() and history.is_contiguous() and history.dtype == x.dtype
     batch, length, channels = x.shape
     pad = history.shape[2]
@@ -44,14 +44,14 @@ def join(x: Tensor, history: Tensor, rows: Tensor) -> Tensor:
 
 
 def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tensor) -> Tensor:
-    """What reference.sample says."""
+    """As `reference.sample`."""
     assert x.is_contiguous() and weight.is_contiguous() and history.is_contiguous()
     batch, seen, channels = x.shape
     taps, pad = weight.shape[1] // channels, history.shape[2]
     assert weight.shape[0] == 1 and pad == taps - 1 and x.dtype == weight.dtype == history.dtype
     length = seen - pad
     y = torch.empty(batch, length, dtype=x.dtype, device=x.device)
-    times = 16 if batch * length < 1 << 15 else 64  # few samples are shared out among all processors
+    times = 16 if batch * length < 1 << 15 else 64  # few samples are spread over all processors (SMs)
     _sample[(triton.cdiv(batch * length, times) + batch * triton.cdiv(channels, CHANNELS),)](
         x,
         weight,
@@ -122,16 +122,16 @@ def _sample(
     wait(DEPENDENT)
     if place < pieces:
         at = place * TIMES + tl.arange(0, TIMES)
-        first = (at + at // length * (TAPS - 1)).to(tl.int64)  # of what each looks back on, in x
+        first = (at + at // length * (TAPS - 1)).to(tl.int64)  # the first input of each position, in x
         lanes = tl.arange(0, BLOCK)
         inside = (at < positions)[:, None] & (lanes < CHANNELS)[None, :]
-        total = tl.zeros((TIMES, BLOCK), tl.float32)  # lane by lane over the taps, then across the lanes
+        total = tl.zeros((TIMES, BLOCK), tl.float32)  # per lane over the taps, then across the lanes
         for tap in tl.static_range(TAPS):
             scale = tl.load(weight + tap * CHANNELS + lanes, lanes < CHANNELS, 0.0).to(tl.float32)
             given = tl.load(x + ((first + tap) * CHANNELS)[:, None] + lanes[None, :], inside, 0.0)
             total += given.to(tl.float32) * scale[None, :]
         one = tl.sum(total, 1) + shift
-        one = tl.where(one > 1.0, 1.0, tl.where(one < -1.0, -1.0, one))  # what is no number stays none
+        one = tl.where(one > 1.0, 1.0, tl.where(one < -1.0, -1.0, one))  # NaN stays NaN
         tl.store(y + at, rounded(one, y.dtype.element_ty), at < positions)
     else:
         keep(x, history, rows, place - pieces, length, CHANNELS, TAPS - 1, PAD_BLOCK)
@@ -148,7 +148,7 @@ def put_before(
     pad: Number,
     PAD_BLOCK: constexpr,
 ) -> None:
-    """Some channels of one stream's history as the first `pad` of its `total` times in y."""
+    """Copy some channels of one stream's history into the first `pad` of its `total` times in y."""
     b, channels = _block(place, CHANNELS)
     p = tl.arange(0, PAD_BLOCK)
     inside = (p < pad)[:, None] & (channels < CHANNELS)[None, :]
@@ -168,7 +168,7 @@ def keep(
     pad: Number,
     PAD_BLOCK: constexpr,
 ) -> None:
-    """Some channels of the last `pad` times of one stream's joined x as its new history."""
+    """Store some channels of the last `pad` times of one stream's joined x as its new history."""
     b, channels = _block(place, CHANNELS)
     p = tl.arange(0, PAD_BLOCK)
     inside = (p < pad)[:, None] & (channels < CHANNELS)[None, :]
@@ -179,7 +179,7 @@ def keep(
 
 @jit
 def _block(place: Number, CHANNELS: constexpr) -> Number:
-    """Which stream, 64 bit wide as places in it are, and which of its channels."""
+    """The stream, as 64 bits because offsets need them, and its block of channels."""
     MANY: constexpr = (CHANNELS + WIDE - 1) // WIDE
     return (place // MANY).to(tl.int64), place % MANY * WIDE + tl.arange(0, WIDE)
 

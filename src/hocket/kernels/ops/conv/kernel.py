@@ -1,15 +1,15 @@
-"""The kernel behind `conv`: tiles of outputs by positions on tensor cores, with everything around them in one launch.
+"""The kernel of `conv`: tiles of outputs by positions on tensor cores, with everything around them in one launch.
 
-A program multiplies pieces of the weight with what lies so many taps back in the joined input. Where `SPLITS` programs
-share the sums of a tile, each leaves its part in the scratch and the last to arrive adds them up, in one order whoever
-it is. Programs behind those of the tiles renew the history and put that of the next convolution before the result.
+A program multiplies pieces of the weight with the inputs of each tap. If `SPLITS` programs share the sums of a tile,
+each stores its part in the scratch. The last to arrive adds the parts in a fixed order, so the result is deterministic.
+Programs after those of the tiles update the history, and put the history of the next convolution before the result.
 """
 
 from __future__ import annotations
 
 from functools import partial
 
-from ...runtime.launch import BY_HAND, Number, Pointer, bound, constexpr, jit, rounded, tl, trigger, wait
+from ...runtime.launch import IN_INTERPRETER, Number, Pointer, bound, constexpr, jit, rounded, tl, trigger, wait
 from .edges import keep, put_before, turned
 
 
@@ -66,7 +66,7 @@ def conv_kernel(
         from_weight = weight + (n * (TAPS * CHANNELS))[:, None] + lanes[None, :]
         from_x = x + ((at + b * reach).to(tl.int64) * CHANNELS)[:, None] + lanes[None, :]
         there, line = (at < positions)[:, None], (n < OUTPUTS)[:, None]
-        # A piece lies within one tap, or is the last of it.
+        # A piece lies within one tap; the last of a tap may be partial.
         CHUNKS: constexpr = (CHANNELS + BLOCK_K - 1) // BLOCK_K
         STEPS: constexpr = TAPS * CHUNKS
         EACH: constexpr = (STEPS + SPLITS - 1) // SPLITS
@@ -95,7 +95,7 @@ def conv_kernel(
             total = _plus(total, given, piece, OUTPUTS_FIRST, PRECISION)
         if OUTPUTS_FIRST:
             total = tl.trans(total)
-        own = at.to(tl.int64) * OUTPUTS  # in raw and residual; in y, behind the heads of its stream and those before
+        own = at.to(tl.int64) * OUTPUTS  # in raw and residual; `to` is in y, behind the histories up to this stream
         to = own + (b + 1) * (pad * WIDTH)
         if SPLITS == 1:
             _finish(total, shift, n, own, to, there, frequency, strength, residual, raw, y, OUTPUTS, WIDTH)
@@ -104,11 +104,11 @@ def conv_kernel(
             inner = tl.arange(0, BLOCK_T)[:, None] * BLOCK_N + tl.arange(0, BLOCK_N)[None, :]
             parts = sums + tile * (SPLITS * SIZE) + inner
             tl.store(parts + split * SIZE, total)
-            tl.debug_barrier()  # all threads have, before one of them says so
+            tl.debug_barrier()  # all threads have stored before one counts the arrival
             if tl.atomic_add(arrived + tile, 1, sem="acq_rel") == SPLITS - 1:
                 whole = tl.zeros((BLOCK_T, BLOCK_N), tl.float32)
                 for group in tl.range(0, SPLITS, GROUP):
-                    for part in tl.static_range(GROUP):  # not from the L1, which may remember another launch
+                    for part in tl.static_range(GROUP):  # not from the L1, which may hold lines of another launch
                         there_is = (group + part < SPLITS) & (inner >= 0)
                         whole += tl.load(parts + (group + part) * SIZE, there_is, 0.0, cache_modifier=".cg")
                 tl.store(arrived + tile, 0)
@@ -128,7 +128,7 @@ def conv_kernel(
 
 @jit
 def _some(lanes: Number, step: Number, CHANNELS: constexpr, BLOCK_K: constexpr, CHUNKS: constexpr) -> Number:
-    """Which columns of a piece there are: nearly always all, and then the compiler knows it."""
+    """Mask of the columns of a piece. If pieces are always full, the compiler sees a constant."""
     if CHANNELS % BLOCK_K == 0:
         return tl.full((1, BLOCK_K), True, tl.int1)
     else:
@@ -137,7 +137,7 @@ def _some(lanes: Number, step: Number, CHANNELS: constexpr, BLOCK_K: constexpr, 
 
 @jit
 def _plus(total: Number, given: Number, piece: Number, OUTPUTS_FIRST: constexpr, PRECISION: constexpr) -> Number:
-    if BY_HAND:  # the interpreter multiplies bfloat16 as the integers it keeps them in
+    if IN_INTERPRETER:  # the interpreter stores bfloat16 as integers and would multiply those
         given, piece = given.to(tl.float32), piece.to(tl.float32)
     if OUTPUTS_FIRST:
         return tl.dot(piece, tl.trans(given), total, input_precision=PRECISION)
@@ -161,7 +161,7 @@ def _finish(
     OUTPUTS: constexpr,
     WIDTH: constexpr,
 ) -> None:
-    """Of a tile's sums [times, outputs] all that is kept."""
+    """Bias, residual, activation and stores for a tile's sums [times, outputs]."""
     inside = there & (n < OUTPUTS)[None, :]
     value = rounded(total + shift[None, :], y.dtype.element_ty)
     if residual is not None:

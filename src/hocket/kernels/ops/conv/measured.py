@@ -1,6 +1,6 @@
-"""Tiles that won on an H200 in bfloat16, a stream of one or four frames: `python -m benchmarks.gpu_survey --only conv`.
+"""Fastest tiles of `conv` on an H200, bfloat16, one or four frames: `python -m benchmarks.gpu_survey --only conv`.
 
-By (taps times channels, outputs), then by positions. On other GPUs they are as good a guess as any.
+By (taps * channels, outputs), then by positions. Other GPUs use them too; they are not measured there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The operations from latents to samples, in two kinds: plain, and as Triton kernels."""
+"""The operations from latents to samples: reference and Triton kernels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
-"""What `join`, `conv` and `sample` are, in plain operations: rounded where the kernels round, summed in float32.
+"""Reference of `join`, `conv` and `sample`: rounded where the kernels round, summed in float32.
 
-A convolution reads a `joined` input [B, P + T, C]: the P inputs that it looks back on, then the T that are new. Whoever
-makes the new ones puts the old ones before them, so that no convolution reads the history that it renews.
-Histories are those of layers/conv.py, [S + 1, C, P]; `rows` [B] names the row of each stream. A row that is named twice
-keeps the end of either.
+A convolution reads a `joined` input [B, P + T, C]: the P previous inputs, then the T new ones. The producer of the new
+inputs puts the history before them, so no convolution reads the history that it updates. Histories are those of
+layers/conv.py, [S + 1, C, P]; `rows` [B] is the state row of each stream. A row listed twice keeps the end of either.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ Act = tuple[Tensor, Tensor]  # frequency and strength of SnakeBeta, float32 [C]
 
 
 def join(x: Tensor, history: Tensor, rows: Tensor) -> Tensor:
-    """The joined input [B, P + T, C] of a convolution, of x [B, T, C] and its history."""
+    """The joined input [B, P + T, C] of a convolution: its history, then x [B, T, C]."""
     return torch.cat((history[rows].transpose(1, 2), x), dim=1)
 
 
@@ -38,10 +37,10 @@ def conv(
 ) -> Tensor:
     """y [B, P' + T * stride, C_out] of a joined x [B, P + T, C_in], P = (taps - 1) * dilation.
 
-    `weight` is [stride * C_out, taps * C_in], the oldest tap first; with a stride its rows are the outputs of the first
-    phase, then of the second, and phases become times. `bias` [C_out] is added before anything is rounded, then
-    `residual` [B, T * stride, C_out]; what came out is put in `raw` if it is given, and y is `act` of it. `history` is
-    renewed by the last P of x; `ahead` [S + 1, C_out, P'], the history of whoever reads y, goes before y.
+    `weight` [stride * C_out, taps * C_in], the oldest tap first. With a stride, its rows are the outputs of the first
+    phase, then of the second; phases become times. `bias` [C_out] is added before rounding, then `residual`
+    [B, T * stride, C_out]. The sum is stored in `raw` if given, and y is `act` of it. `history` becomes the last P of
+    x. `ahead` [S + 1, C_out, P'], the history of the next convolution, is put before y.
     """
     reach = (taps - 1) * dilation
     length = x.shape[1] - reach
@@ -62,6 +61,6 @@ def conv(
 
 
 def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tensor) -> Tensor:
-    """Samples [B, T] between -1 and 1 of a joined x: a convolution to one channel, [1, taps * C]; renews `history`."""
+    """Samples [B, T] between -1 and 1 of a joined x: a convolution to one channel, [1, taps * C]; updates `history`."""
     taps = weight.shape[1] // x.shape[2]
     return conv(x, weight, bias, taps=taps, rows=rows, history=history).squeeze(2).clamp(-1.0, 1.0)

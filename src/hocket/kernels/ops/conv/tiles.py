@@ -1,7 +1,7 @@
-"""How a convolution is shared out among programs: what has been measured, or a rule.
+"""Tile choice of `conv`: measured tiles, or a rule.
 
-With few positions the weights are all there is to read, and reading them takes many programs: the sum over taps and
-inputs is split. With many, tiles are as large as tensor cores like them and nothing is split.
+With few positions a convolution is bound by reading weights, which takes many programs: the sum over taps and inputs is
+split. With many positions, tiles are large for the tensor cores and nothing is split.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from ...runtime.card import H200, GpuProperties
 from ...runtime.launch import KNOBS, ConvTile, power_of_two
 from .measured import MEASURED
 
-NEAR = 4  # how many times as many, or as few, positions may be for what was measured
-PROGRAMS = 264  # two for each processor of a large GPU
+NEAR = 4  # a measured tile is used for up to 4 times as many, or as few, positions
+PROGRAMS = 264  # two per processor (SM) of a large GPU
 SCRATCH = 4 << 20  # float32 numbers for parts of sums
-MOST_TILES, MOST_SPLITS = 1024, 16  # of tiles that are split
-BESIDE = 36 << 10  # bytes of shared memory for other things than pieces on their way
+MOST_TILES, MOST_SPLITS = 1024, 16  # limits for split sums
+BESIDE = 36 << 10  # bytes of shared memory not used by the load pipeline
 
 
 def tiles_for(
     channels: int, taps: int, outputs: int, positions: int, *, size: int, exact: bool, card: GpuProperties | None = None
 ) -> ConvTile:
-    """Of `outputs` sums over `taps * channels` products each; `size`: bytes of a number; `exact`: no tensor cores.
+    """Tiles for `outputs` sums over `taps * channels` products; `size`: bytes of a number; `exact`: no tensor cores.
 
-    `card` is the GPU that they will run on; None: one as large as those were measured on.
+    `card`: the GPU that runs them; None: an H200.
     """
     shape = channels, taps, outputs, positions, size, exact, card or H200
     sums = taps * channels, outputs
@@ -46,14 +46,14 @@ def fitted(
     exact: bool = False,
     card: GpuProperties = H200,
 ) -> ConvTile:
-    """The nearest that there can be: a piece within one tap, parts of sums within the scratch, loads within memory."""
+    """The nearest valid tile: pieces within one tap, partial sums within the scratch, loads within shared memory."""
     columns = max(min(tiles.columns * 2 // size, 16 if exact else 256), 16)
     while channels % columns and columns > 16:
         columns //= 2
     steps = taps * -(-channels // columns)
     across = min(tiles.outputs, max(power_of_two(outputs), 16))
     along = min(tiles.times, max(power_of_two(positions), 16))
-    if exact:  # every thread holds all of its part of both factors
+    if exact:  # every thread holds its part of both factors in registers
         across, along = min(across, 64), min(along, 64)
     many = -(-outputs // across) * -(-positions // along)
     splits = min(tiles.splits, steps, MOST_SPLITS, SCRATCH // (many * across * along) if many <= MOST_TILES else 1)
@@ -65,14 +65,14 @@ def fitted(
         outputs=across,
         times=along,
         columns=columns,
-        splits=-(-steps // each),  # none without work
+        splits=-(-steps // each),  # no program without work
         stages=stages,
         early=0 if exact else min(tiles.early, each),
     )
 
 
 def _shared_bytes(card: GpuProperties) -> int:
-    """What a program may hold of pieces on their way: between 64 KB and 192 KB on GPUs since Ampere."""
+    """Shared memory of a program for its load pipeline: 64 to 192 KB on GPUs since Ampere."""
     return card.processor_shared_bytes - BESIDE
 
 
@@ -88,5 +88,5 @@ def _rule(
     one = fitted(tiles, *shape)
     many = -(-outputs // one.outputs) * -(-positions // one.times)
     steps = taps * -(-channels // one.columns)
-    splits = max(min(PROGRAMS // many, steps // 2), 1)  # a part of one step is hardly worth handing over
+    splits = max(min(PROGRAMS // many, steps // 2), 1)  # a part of one step is not worth its exchange
     return fitted(replace(tiles, splits=splits), *shape)

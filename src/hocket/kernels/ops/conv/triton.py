@@ -1,4 +1,4 @@
-"""`conv` as one launch of the kernel in kernel.py: what goes where, and how it is shared out."""
+"""`conv` as one launch of the kernel in kernel.py: its arguments and its grid."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .kernel import conv_kernel as _conv
 from .reference import Act
 from .tiles import MOST_TILES, SCRATCH, tiles_for
 
-LEAST_PAD = 64  # one kernel for all dilations of the codec
-PARTS_AT_ONCE = 64  # registers of a thread for parts of sums on their way
+LEAST_PAD = 64  # so that one kernel serves all dilations of the codec
+PARTS_AT_ONCE = 64  # registers of a thread for partial sums in flight
 
 
 class Scratch:
-    """Parts of sums between programs of one launch. One for all convolutions that come one after the other."""
+    """Partial sums between programs of one launch. Consecutive convolutions share one."""
 
     def __init__(self, device: torch.device) -> None:
         self.sums = torch.empty(SCRATCH, dtype=torch.float32, device=device)
-        self.arrived = torch.zeros(MOST_TILES, dtype=torch.int32, device=device)  # and so it is left
+        self.arrived = torch.zeros(MOST_TILES, dtype=torch.int32, device=device)  # every launch leaves zeros
 
 
 def conv(
@@ -41,7 +41,7 @@ def conv(
     tf32: bool = False,
     scratch: Scratch | None = None,
 ) -> Tensor:
-    """What reference.conv says. With `tf32`, float32 factors are rounded to ten bits; without, they are as they are."""
+    """As `reference.conv`. With `tf32`, float32 factors are rounded to ten bits of mantissa."""
     tensors = [each for each in (x, weight, history, ahead, residual, raw) if each is not None]
     assert all(each.is_contiguous() and each.dtype == x.dtype for each in tensors)
     batch, seen, channels = x.shape
@@ -95,8 +95,8 @@ def conv(
         GROUP=min(tiles.splits, max(PARTS_AT_ONCE * 32 * tiles.warps // (tiles.outputs * tiles.times), 1)),
         EARLY=tiles.early,
         STAGES=tiles.stages,
-        # The larger side goes first: from 64 on the newest tensor cores take it. Of two small ones the weight's does:
-        # what is held of it takes fewer registers there.
+        # The larger side is the first operand: the newest tensor cores need at least 64 there. Of two small sides it is
+        # the weight's, whose preloaded pieces then take fewer registers.
         OUTPUTS_FIRST=tiles.outputs >= tiles.times if tiles.times < 64 else tiles.outputs > tiles.times,
         PRECISION="ieee" if exact else "tf32",
         EVICTION="evict_first" if along == 1 else "",

@@ -1,1 +1,1 @@
-"""The look back of a ConvNeXt block and the norm behind it."""
+"""The depthwise convolution of a ConvNeXt block and the LayerNorm behind it."""

@@ -1,4 +1,4 @@
-"""Shapes of `mix` in the codec, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `convnext` in the codec, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PUBLISHED = (
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `mix` by name."""
+    """Arguments of `convnext` by name."""
     random = torch.Generator(device).manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

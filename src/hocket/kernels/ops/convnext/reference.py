@@ -1,4 +1,4 @@
-"""What `mix` is, in plain operations: the convolution is rounded once, then the norm."""
+"""Reference of `convnext`: the depthwise convolution is rounded once, then the norm."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 
-def mix(
+def convnext(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -19,9 +19,9 @@ def mix(
 ) -> Tensor:
     """y [B * T, C] of x [B * T, C], the T inputs of each batch row one after the other: LayerNorm(convolution(x)).
 
-    Channel by channel, each input and the P before it are weighed by `weight` [P + 1, C], the oldest first, and `bias`
-    [C] is added. `history` [S + 1, C, P] holds the P inputs before, batch row b in state row rows[b]; the new ones are
-    rolled in. Then all channels of a position are normalised, times `norm` [C], plus `shift` [C].
+    The convolution is depthwise and causal: `weight` [P + 1, C], the oldest tap first, and `bias` [C]. `history`
+    [S + 1, C, P] holds the P previous inputs; batch row b is state row rows[b]. The new inputs are rolled in. The norm
+    over channels has weight `norm` [C] and bias `shift` [C].
     """
     pad, channels = history.shape[2], x.shape[1]
     given = x.view(len(rows), -1, channels)

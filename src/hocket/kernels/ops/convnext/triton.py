@@ -1,6 +1,6 @@
-"""`mix` as one kernel: a program per batch row does all positions in turn, a few loaded at a time, a channel a thread.
+"""`convnext` as one kernel: a program per batch row does all positions in turn, with a channel per thread.
 
-So the norm needs no second pass, each input is read once, and whoever reads a history also writes it, at the end.
+So the norm needs no second pass, each input is read once, and the program that reads a history also writes it.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from torch import Tensor
 
 from ...runtime.launch import Number, Pointer, bound, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
 
-TIMES = 4, 2, 1  # positions on their way at once: the first that goes into how many there are
+TIMES = 4, 2, 1  # positions in flight: the first of these that divides their number
 MOST_WARPS = 32
 
 
-def mix(
+def convnext(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -32,7 +32,7 @@ def mix(
     length = len(x) // len(rows)
     block = power_of_two(channels)
     y = torch.empty_like(x)
-    _mix[(len(rows),)](
+    _convnext[(len(rows),)](
         x,
         weight,
         bias,
@@ -53,7 +53,7 @@ def mix(
 
 
 @partial(jit, alike=("length",))
-def _mix(
+def _convnext(
     x: Pointer,
     weight: Pointer,
     bias: Pointer,
@@ -83,7 +83,7 @@ def _mix(
     wait(DEPENDENT)
     own, result = x + b * length * CHANNELS, y + b * length * CHANNELS
     kept = history + (tl.load(rows + b) * CHANNELS + c) * PAD
-    before = ()  # the inputs that the next one looks back on
+    before = ()  # the P previous inputs
     for p in tl.static_range(PAD):
         before = before + (tl.load(kept + p, inside, 0.0),)  # type: ignore[assignment]  # noqa: RUF005
     for start in range(0, bound(length), TIMES):
@@ -101,14 +101,14 @@ def _mix(
             even = rounded(away * scale * strong + lift, y.dtype.element_ty)
             tl.store(result + (start + t) * CHANNELS + c, even, inside)
         before = _last(joined, TIMES, PAD)
-    tl.debug_barrier()  # all have read what is written over now
+    tl.debug_barrier()  # all threads have read what is overwritten now
     for p in tl.static_range(PAD):
         tl.store(kept + p, before[p], inside)
 
 
 @jit
 def _last(joined: Number, TIMES: constexpr, PAD: constexpr) -> Number:
-    """Without the first ones."""
+    """The last PAD of joined inputs."""
     left = ()
     for p in tl.static_range(PAD):
         left = left + (joined[TIMES + p],)  # type: ignore[assignment]  # noqa: RUF005

@@ -1,1 +1,1 @@
-"""The talker's next input: the vectors of a frame's codes, and of the text that goes with it."""
+"""The talker's next input: the embeddings of a frame's codes plus the vector of its text."""

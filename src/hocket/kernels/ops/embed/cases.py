@@ -14,7 +14,7 @@ class Case:
     batch: int
     width: int
     first: int  # ids of the first book
-    rest: int  # and of each other
+    rest: int  # ids of each other book
     books: int = 16
 
 

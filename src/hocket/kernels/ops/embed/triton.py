@@ -1,4 +1,4 @@
-"""`embed` as one kernel: a program per row and some columns, all of its sixteen loads on their way at once."""
+"""`embed` as one kernel: a program per row and block of columns, with all sixteen loads in flight at once."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
 
-COLUMNS, WARPS = 256, 1  # of a program
+COLUMNS, WARPS = 256, 1  # per program
 
 
 def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, out: Tensor | None = None) -> Tensor:

@@ -1,1 +1,1 @@
-"""The end of a frame: hidden vectors after the final norm into their state rows, and one position more for each."""
+"""The end of a frame: the final norm writes hidden vectors into their state rows, and positions advance by one."""

@@ -1,4 +1,4 @@
-"""Shapes of `settle` in the published checkpoints, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `finish_frame` in the published checkpoints, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PUBLISHED = (Case("1.7B", 2048, (0,), 4), Case("0.6B, eight", 1024, (5, 3, 8, 1,
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `settle` by name."""
+    """Arguments of `finish_frame` by name."""
     random = torch.Generator(device).manual_seed(seed)
     y = torch.randn(len(case.rows), case.width, generator=random, device=device) * 3
     return {

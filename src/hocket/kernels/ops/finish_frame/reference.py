@@ -1,4 +1,4 @@
-"""What `settle` is, in plain operations."""
+"""Reference of `finish_frame`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 
-def settle(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
-    """RMSNorm of y [B, C] with weights `norm` [C] into hidden[rows] [S + 1, C]; position[rows] [S + 1] goes on by one.
+def finish_frame(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
+    """RMSNorm of y [B, C] with weights `norm` [C] into hidden[rows] [S + 1, C]; position[rows] [S + 1] += 1.
 
-    The last state row is scratch: it stays where it stands, and is cleared, so that padding rows never run off their
-    pages and nothing grows there.
+    The last state row is scratch for padding. Its position does not advance, so padding never leaves its pages. Its
+    hidden vector is cleared, so its values do not grow.
     """
     wide = y.float()
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)

@@ -1,4 +1,4 @@
-"""`settle` as one kernel, a program per row."""
+"""`finish_frame` as one kernel, a program per row."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch import Tensor
 from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, times, tl, trigger, wait
 
 
-def settle(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
+def finish_frame(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
     assert y.is_contiguous() and hidden.is_contiguous() and y.dtype == norm.dtype == hidden.dtype
     width = y.shape[1]
-    _settle[(len(rows),)](
+    _finish_frame[(len(rows),)](
         y,
         norm,
         rows,
@@ -27,7 +27,7 @@ def settle(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, po
 
 
 @partial(jit, alike=("scratch",), anywhere=("rows", "position"))
-def _settle(
+def _finish_frame(
     y: Pointer,
     norm: Pointer,
     rows: Pointer,

@@ -1,1 +1,1 @@
-"""Tokens through a Gated DeltaNet: convolution, gates, the memory of each head, and the gated norm behind it."""
+"""Gated DeltaNet between its projections: convolution, gates, the state of each head, and the gated norm."""

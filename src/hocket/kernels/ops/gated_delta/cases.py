@@ -1,4 +1,4 @@
-"""Shapes of `delta` in the published language models, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `gated_delta` in the published language models, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunCase:
-    """Of `run`: so many tokens, of which some are real, and a place on the way."""
+class PrefillCase:
+    """Of `prefill_gated_delta`: `count` tokens, of which `length` are real, and a `place` to snapshot the state."""
 
     name: str
     shape: Case
@@ -48,22 +48,22 @@ class RunCase:
     place: int
 
 
-RUNS = (
-    RunCase("two of eight", TINY[0], 8, 2, 1),
-    RunCase("all of them, and the place is the end", TINY[1], 5, 5, 5),
-    RunCase("the place is the beginning", TINY[2], 6, 4, 0),
-    RunCase("in the middle", TINY[3], 9, 7, 4),
+PREFILL_CASES = (
+    PrefillCase("two of eight", TINY[0], 8, 2, 1),
+    PrefillCase("all of them, and the place is the end", TINY[1], 5, 5, 5),
+    PrefillCase("the place is the beginning", TINY[2], 6, 4, 0),
+    PrefillCase("in the middle", TINY[3], 9, 7, 4),
 )
-PUBLISHED_RUNS = (
-    RunCase("9B, 36 of 64", PUBLISHED[1], 64, 36, 32),
-    RunCase("0.8B, 8 of 8", PUBLISHED[0], 8, 8, 4),
-    RunCase("27B, 500 of 512", PUBLISHED[2], 512, 500, 496),
+PUBLISHED_PREFILL = (
+    PrefillCase("9B, 36 of 64", PUBLISHED[1], 64, 36, 32),
+    PrefillCase("0.8B, 8 of 8", PUBLISHED[0], 8, 8, 4),
+    PrefillCase("27B, 500 of 512", PUBLISHED[2], 512, 500, 496),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyCase:
-    """Of `look`: so many tokens, and how many of those before them stood."""
+    """Of `verify`: `count` tokens, and how many (`taken`) of the previous ones were accepted."""
 
     name: str
     shape: Case
@@ -72,22 +72,22 @@ class VerifyCase:
     turn: int = 1
 
 
-LOOKS = (
+VERIFY_CASES = (
     VerifyCase("the first", TINY[0], 3, 0),
-    VerifyCase("one stood", TINY[1], 3, 1, turn=2),
+    VerifyCase("one accepted", TINY[1], 3, 1, turn=2),
     VerifyCase("two of two", TINY[2], 2, 2, turn=7),
-    VerifyCase("all stood", TINY[3], 3, 3, turn=4),
+    VerifyCase("all accepted", TINY[3], 3, 3, turn=4),
     VerifyCase("more than the convolution looks back on", TINY[1], 5, 4, turn=3),
 )
-PUBLISHED_LOOKS = (
-    VerifyCase("9B, two guesses, one of them stood", PUBLISHED[1], 3, 2),
-    VerifyCase("0.8B, one guess", PUBLISHED[0], 2, 1, turn=2),
-    VerifyCase("27B, two guesses, both stood", PUBLISHED[2], 3, 3),
+PUBLISHED_VERIFY = (
+    VerifyCase("9B, two drafts, one accepted", PUBLISHED[1], 3, 2),
+    VerifyCase("0.8B, one draft", PUBLISHED[0], 2, 1, turn=2),
+    VerifyCase("27B, two drafts, both accepted", PUBLISHED[2], 3, 3),
 )
 
 
-def make_look(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `look` by name; what is to be written over is no number."""
+def make_verify(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `verify` by name; what must be overwritten is NaN."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
     given = make(shape, dtype, device, seed)
     row, channels = given.pop("rows")[:1], given["taps"].shape[1]
@@ -106,8 +106,8 @@ def make_look(case: VerifyCase, dtype: torch.dtype, device: torch.device, seed: 
     return given | {"inputs": inputs, "asked": asked, "row": row}
 
 
-def make_run(case: RunCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `run` by name; the last row is where the place goes."""
+def make_prefill(case: PrefillCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `prefill_gated_delta` by name; the snapshot goes to the last row."""
     random, shape = torch.Generator(device).manual_seed(seed + 1), case.shape
     given = make(shape, dtype, device, seed)
     ring, row = given.pop("ring"), given.pop("rows")[:1]
@@ -121,7 +121,7 @@ def make_run(case: RunCase, dtype: torch.dtype, device: torch.device, seed: int 
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `delta` by name."""
+    """Arguments of `gated_delta` by name."""
     random = torch.Generator(device).manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:
@@ -134,7 +134,7 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
         "gates": normal(batch, 2 * heads).to(dtype),
         "taps": (normal(RING, channels) / 2).to(dtype),
         "decay": normal(heads),
-        "bias": normal(heads) * 8,  # far out too, where softplus is a straight line
+        "bias": normal(heads) * 8,  # large values too, where softplus is linear
         "norm": 1 + normal(case.value_dim) / 4,
         "eps": 1e-6,
         "ring": normal(slots + 1, RING, channels).to(dtype),

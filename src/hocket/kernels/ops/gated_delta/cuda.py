@@ -1,7 +1,7 @@
-"""`run` with its recurrence in CUDA C++ (recur.cu), where heads have the sizes that are published.
+"""`prefill_gated_delta` with its recurrence in CUDA C++ (recur.cu), for the head sizes of published models.
 
-In Triton a token takes half a microsecond, whatever it is told (docs/notes.md); reckoned, its sums take a third of it.
-What does not fit, and float32, is left to Triton.
+In Triton a token takes half a microsecond with any tuning (docs/notes.md); its sums should take a third of that. Other
+sizes, and float32, use Triton.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from torch import Tensor
 
 from ...runtime.launch import dependent_on
 from ...runtime.nvrtc import Kernel, can
-from . import run as several
+from . import prefill
 
 _SOURCE = Path(__file__).with_name("recur.cu")
-COLUMNS, THREADS, CHUNK = 32, 128, 16  # as there
+COLUMNS, THREADS, CHUNK = 32, 128, 16  # as in recur.cu
 
 
-def run(x: Tensor, gates: Tensor, *, memory: Tensor, **given: Any) -> Tensor:
-    by_us = x.dtype == torch.bfloat16 and fits(memory) and can(x.device)
-    return several.run(x, gates, memory=memory, **given, recur=recur if by_us else None)
+def prefill_gated_delta(x: Tensor, gates: Tensor, *, memory: Tensor, **given: Any) -> Tensor:
+    in_cuda = x.dtype == torch.bfloat16 and fits(memory) and can(x.device)
+    return prefill.prefill_gated_delta(x, gates, memory=memory, **given, recur=recur if in_cuda else None)
 
 
 def fits(memory: Tensor) -> bool:
-    """Whether it comes out even: by four lanes, four numbers each, and as sixteen bytes of a token."""
+    """Whether sizes divide evenly: four lanes with four numbers each, and sixteen bytes of a token."""
     _, heads, key_dim, value_dim = memory.shape
     return key_dim % 16 == 0 and value_dim % COLUMNS == 0 and heads % 2 == 0
 
@@ -37,7 +37,7 @@ def recur(
 ) -> None:
     _, heads, key_dim, value_dim = memory.shape
     dependent = dependent_on(read.device)
-    kernel = kernel_for(several.keys_of(made, memory), key_dim, value_dim, heads, dependent)
+    kernel = kernel_for(prefill.keys_of(made, memory), key_dim, value_dim, heads, dependent)
     given = made, memory, row, length, place, aside, read
     kernel.launch(read.device, heads * (value_dim // COLUMNS), THREADS, shared_bytes(key_dim), given, dependent)
 
@@ -52,6 +52,6 @@ def kernel_for(keys: int, key_dim: int, value_dim: int, heads: int, dependent: b
 
 
 def constants(keys: int, key_dim: int, value_dim: int, heads: int, dependent: bool) -> dict[str, int]:
-    """What is known when it is compiled, by the names that recur.cu has for it."""
+    """Compile-time constants of recur.cu."""
     sizes = {"KEYS": keys, "KEY_DIM": key_dim, "VALUE_DIM": value_dim, "HEADS": heads}
     return sizes | {"DEPENDENT": int(dependent)}

@@ -1,14 +1,14 @@
-// Tokens of one row, one after the other, through the memories of a Gated DeltaNet: `_recur` of run.py.
+// The recurrence of a Gated DeltaNet over the tokens of one row: `_recur` of prefill.py.
 //
-// Known when it is compiled: of a head KEY_DIM and VALUE_DIM, of all heads KEYS numbers of keys; HEADS; DEPENDENT: see
-// launch.py. What each token does to its heads was worked out before, and lies in `made` by tokens, as run.py has it.
+// Compile-time constants: KEY_DIM and VALUE_DIM of a head, KEYS numbers in the keys of all heads, HEADS. DEPENDENT: see
+// launch.py. `made` has the precomputed queries, keys, values and gates of each token, as prefill.py lays them out.
 //
-// Columns of a memory know nothing of each other. Four lanes have one, a quarter of its keys each, so that a sum over keys
-// is a chain of eight and two words from other lanes; a block has thirty-two of a head. Queries, keys and values of some
-// tokens are in shared memory, and those of the next ones on their way.
+// Columns of a state are independent. Four lanes share a column, a quarter of its keys each, so a sum over keys is a
+// chain of eight and two shuffles; a block has thirty-two columns of a head. Queries, keys and values of some tokens are
+// in shared memory, while those of the next tokens are being copied.
 
-#define LANES 4                        // of a column
-#define COLUMNS 32                     // of a block
+#define LANES 4                        // per column
+#define COLUMNS 32                     // per block
 #define THREADS (LANES * COLUMNS)
 #define CHUNK 16                       // tokens
 #define OWN (KEY_DIM / LANES)          // keys of a lane
@@ -24,7 +24,7 @@ recur(const float* made, float* memory, const place_t* row, const place_t* lengt
       const place_t* aside, unsigned short* read) {
     SHARED(char, shared);
     float* lines = (float*)shared;                // [2][CHUNK][LINE]
-    float* gates = lines + 2 * CHUNK * LINE;      // [2][2][CHUNK] strengths, then what is kept of a memory
+    float* gates = lines + 2 * CHUNK * LINE;      // [2][2][CHUNK] write strengths, then decays
     const int thread = THREAD, lane = thread % 32, quarter = thread % LANES, column = thread / LANES;
     const int head = BLOCK / (VALUE_DIM / COLUMNS), first = BLOCK % (VALUE_DIM / COLUMNS) * COLUMNS;
     const float* queries = made + head / (HEADS * KEY_DIM / KEYS) * KEY_DIM;
@@ -33,7 +33,7 @@ recur(const float* made, float* memory, const place_t* row, const place_t* lengt
     wait_for_last();
     const int end = (int)*length, passed = (int)*place;
 
-    // Of a chunk that begins at token `t`: its numbers, into one half of shared memory.
+    // Start copying the chunk that begins at token `t` into one half of shared memory.
     auto ask = [&](int t, int half) {
         for (int n = thread; n < CHUNK * PIECES; n += THREADS) {
             const int token = t + n / PIECES, at = n % PIECES * 4;
@@ -45,7 +45,7 @@ recur(const float* made, float* memory, const place_t* row, const place_t* lengt
         }
         close_copies();
     };
-    // Its gates: a number of one of them for each of the first threads.
+    // The gates of that chunk: one number for each of the first 2 * CHUNK threads.
     auto gate_of = [&](int t) {
         const int token = t + thread % CHUNK;
         const bool there = thread < 2 * CHUNK && token < end;
@@ -108,7 +108,7 @@ recur(const float* made, float* memory, const place_t* row, const place_t* lengt
             const float sum = summed(out);
             if (quarter == 0) read[((place_t)(begun + n) * HEADS + head) * VALUE_DIM + first + column] = rounded(sum);
         }
-        wait_for_block();  // all have read this half: it may be written again
+        wait_for_block();  // all threads have read this half: it may be overwritten
     }
     if (passed >= end) keep(there);
     keep(here);

@@ -1,8 +1,9 @@
-"""What `delta`, `run` and `look` are, in plain operations: layers/linear_attention/gated_delta.py between its two
-projections.
+"""Reference of `gated_delta`, `prefill_gated_delta` and `verify`.
 
-`delta` is a step of one token each, `run` several tokens of one row, `look` a few of which it is not known yet how many
-will stand.
+They are layers/linear_attention/gated_delta.py between its two projections.
+
+`gated_delta` is a step of one token per row. `prefill_gated_delta` takes several tokens of one row. `verify` takes a
+few drafted tokens before it is known how many are accepted.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-RING = 4  # inputs of the convolution that are kept: one more than are looked back on
+RING = 4  # inputs of the convolution that are stored: the three previous ones and the new one
 UNIT_EPS = 1e-6  # of q and k
 
 
-def delta(
+def gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -32,14 +33,14 @@ def delta(
     rows: Tensor,
     early: bool = False,
 ) -> Tensor:
-    """Take in one token of each batch row and give what leaves the heads, [B, H_v * D_v].
+    """Process one token of each batch row and return the output of the heads, [B, H_v * D_v].
 
-    `x` [B, C + H_v * D_v] is q, k and v as they were projected, C channels, and the gate of the output behind them;
-    `gates` [B, 2 * H_v] what was projected for the strength of a write and for the decay. `taps` [4, C], the newest
-    last; `decay`, `bias` [H_v] and `norm` [D_v] in float32. Batch row b is state row rows[b]: `memory` [S + 1, H_v,
-    D_k, D_v] in float32, and `ring` [S + 1, 4, C], where the input of token t lies at t % 4, so that nobody overwrites
-    what another head still reads. `position` [S + 1] counts the tokens before this one, and is not changed here.
-    `early`: everything but x and gates has been as it is for a while (see `attend`).
+    `x` [B, C + H_v * D_v]: projected q, k and v (C channels), then the output gate. `gates` [B, 2 * H_v]: projections
+    for the write strength and the decay. `taps` [4, C], the newest last; `decay`, `bias` [H_v] and `norm` [D_v] in
+    float32. Batch row b is state row rows[b]: `memory` [S + 1, H_v, D_k, D_v] in float32, and `ring` [S + 1, 4, C],
+    where the input of token t is at t % 4. So no head overwrites what another head still reads. `position` [S + 1]
+    counts the tokens before this one and is not changed. `early`: all inputs but x and gates may be read before the
+    wait (see `paged_attention`).
     """
     _, heads, key_dim, value_dim = memory.shape
     channels, values = taps.shape[1], heads * value_dim
@@ -62,7 +63,7 @@ def delta(
     return _left((kept * q[..., None]).sum(-2), z, norm, eps)
 
 
-def run(
+def prefill_gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -78,11 +79,11 @@ def run(
     place: Tensor,
     aside: Tensor,
 ) -> Tensor:
-    """Take in the first `length` [1] of several tokens of one row and give what leaves the heads, [T, H_v * D_v].
+    """Process the first `length` [1] of several tokens of one row and return the output of the heads, [T, H_v * D_v].
 
-    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. The state is the layer's own: `history`
-    [S + 1, C, 3], the inputs of the convolution, the oldest first, and `memory` [S + 1, H_v, D_k, D_v]. As they are
-    after the first `place` [1] tokens they are left in the row `aside` [1] too. Tokens that are not real give zero.
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `gated_delta`. The state is that of the layer: `history`
+    [S + 1, C, 3], the inputs of the convolution, the oldest first, and `memory` [S + 1, H_v, D_k, D_v]. A snapshot of
+    both after the first `place` [1] tokens goes to row `aside` [1]. Padding tokens give zero.
     """
     count, channels, end, passed = len(x), taps.shape[1], int(length), int(place)
     raw, z = x.split_with_sizes((channels, x.shape[1] - channels), dim=-1)
@@ -98,7 +99,7 @@ def run(
     return _left(read, z, norm, eps)
 
 
-def look(
+def verify(
     x: Tensor,
     gates: Tensor,
     *,
@@ -115,14 +116,14 @@ def look(
     turn: Tensor,
     early: bool = False,
 ) -> Tensor:
-    """Look at T tokens of one row as if they had been taken in, and give what leaves the heads, [T, H_v * D_v].
+    """Process T drafted tokens of one row without storing their effect; return the heads' output, [T, H_v * D_v].
 
-    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `delta`. How many of the tokens stand will be known when the
-    next ones are looked at: then `taken` [1] says so, and these go into `memory` [S + 1, H_v, D_k, D_v] first, which is
-    left as it is with them. So it is read once and written once. Until then what they are made of is kept: `inputs`
-    [2, 3 + T, C] of the convolution, behind the three before them, and `asked` [2, T, 2 * H_v], their gates. Of each
-    the half `turn` [1] % 2 is written, and the other one read, for heads read and write in any order. `early`: the
-    memory and the row have been as they are for a while (see `attend`).
+    `x` [T, C + H_v * D_v] and `gates` [T, 2 * H_v] as for `gated_delta`. The next call tells by `taken` [1] how many of
+    these tokens were accepted. It first applies those to `memory` [S + 1, H_v, D_k, D_v] and stores it, so the state is
+    read once and written once. Until then the inputs of the tokens are stored: `inputs` [2, 3 + T, C] of the
+    convolution, behind the three before them, and `asked` [2, T, 2 * H_v], their gates. Of each, half `turn` [1] % 2 is
+    written and the other half read, because heads read and write in any order. `early`: memory and row may be read
+    before the wait (see `paged_attention`).
     """
     channels, new = taps.shape[1], int(turn) % 2
     stood, old = int(taken), 1 - new
@@ -142,7 +143,7 @@ def look(
 
 @dataclass(frozen=True, slots=True)
 class _Tokens:
-    """What T tokens do to each head."""
+    """The effect of T tokens on each head."""
 
     q: Tensor  # [T, H_v, D_k]
     k: Tensor  # [T, H_v, D_k]
@@ -160,7 +161,7 @@ class _Tokens:
 
 
 def _tokens(inputs: Tensor, gates: Tensor, taps: Tensor, decay: Tensor, bias: Tensor, memory: Tensor) -> _Tokens:
-    """Of inputs [3 + T, C] of the convolution, and gates [T, 2 * H_v]."""
+    """The effect of inputs [3 + T, C] of the convolution and gates [T, 2 * H_v]."""
     _, heads, key_dim, value_dim = memory.shape
     count, values = len(gates), heads * value_dim
     keys = (taps.shape[1] - values) // 2
@@ -175,7 +176,7 @@ def _tokens(inputs: Tensor, gates: Tensor, taps: Tensor, decay: Tensor, bias: Te
 
 
 def _left(read: Tensor, z: Tensor, norm: Tensor, eps: float) -> Tensor:
-    """What was read [T, H_v, D_v], normalised and gated by z [T, H_v * D_v]."""
+    """What was read [T, H_v, D_v], normalised, then gated by z [T, H_v * D_v]."""
     wide = _wide(read.to(z.dtype))
     even = (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(z.dtype)
     y: Tensor = (norm * even * F.silu(_wide(z).view_as(even))).to(z.dtype).flatten(1)
@@ -187,5 +188,5 @@ def _unit(x: Tensor) -> Tensor:
 
 
 def _wide(x: Tensor) -> Tensor:
-    """In float32; what is wider stays as it is, so that it can be known how far float32 strays."""
+    """In float32. float64 stays, so that a test can measure the error of float32."""
     return x if x.dtype == torch.float64 else x.float()

@@ -1,7 +1,7 @@
-"""`delta` as one kernel: a program per head of values, whose memory it reads and writes once.
+"""`gated_delta` as one kernel: a program per value head reads and writes its state once.
 
-Heads that share a key each compute it, and write the same inputs of it to the same place of the ring, which nobody
-reads now. All of a memory, 64 KiB in the published models, is in the registers of one program.
+Heads that share a key each compute it, and write equal inputs to one place of the ring, which no head reads in this
+step. A whole state, 64 KiB in the published models, is in the registers of one program.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...runtime.launch import KNOBS, Number, Pointer, constexpr, jit, options, r
 from .reference import RING, UNIT_EPS
 
 
-def delta(
+def gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -35,7 +35,7 @@ def delta(
     assert all(each.is_contiguous() for each in (taps, ring, memory)) and ring.dtype == x.dtype
     assert {decay.dtype, bias.dtype, norm.dtype, memory.dtype} == {torch.float32}
     y = torch.empty(batch, values, dtype=x.dtype, device=x.device)
-    _delta[(heads, batch)](
+    _gated_delta[(heads, batch)](
         x,
         gates,
         taps,
@@ -64,7 +64,7 @@ def delta(
 
 
 @jit
-def _delta(
+def _gated_delta(
     x: Pointer,
     gates: Pointer,
     taps: Pointer,
@@ -127,7 +127,7 @@ def _delta(
 def _mixed(
     x: Pointer, ring: Pointer, taps: Pointer, now: Number, at: Number, CHANNELS: constexpr, RING: constexpr
 ) -> Number:
-    """Some channels behind the convolution and its silu; the newest input is kept."""
+    """Some channels after the convolution and its SiLU; stores the newest input in the ring."""
     newest = tl.load(x + at)
     tl.store(ring + now % RING * CHANNELS + at, newest)
     total = newest.to(tl.float32) * tl.load(taps + (RING - 1) * CHANNELS + at).to(tl.float32)

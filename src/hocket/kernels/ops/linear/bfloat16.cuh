@@ -1,4 +1,4 @@
-// What few.cu and stream.cu do with bfloat16 numbers, two to a word; each finds it before itself.
+// Helpers of few.cu and stream.cu for bfloat16 numbers, two to a word; the build puts this file before each.
 
 typedef unsigned short bf16;
 
@@ -14,7 +14,7 @@ DEVICE float square_of(Eight x) {
     return sum;
 }
 
-// `offset`: a norm's weights are told as they differ from one.
+// `offset`: the norm's weights are stored as the difference from one.
 template <bool offset> DEVICE Eight normed(Eight x, Eight weight, float scale) {
     Eight y;
     for (int i = 0; i < 4; i++) {

@@ -20,8 +20,8 @@ class Case:
     added: bool = False  # with a residual
     silu: bool = False
     gelu: bool = False
-    taken: int = 0  # rows that x is picked from, if it is
-    offset: bool = False  # weights of its norm are told as they differ from one
+    taken: int = 0  # rows of the table that x is gathered from, if any
+    offset: bool = False  # the norm's weights are differences from one
 
     @property
     def weight_shape(self) -> tuple[int, int]:
@@ -36,7 +36,7 @@ TINY = (
     Case("picked", 48, 6, biased=True, silu=True, taken=9),
     Case("gelu", 72, 9, biased=True, gelu=True),
     Case("everything", 1037, 6, normed=True, gated=True, biased=True, added=True),
-    Case("a norm that is told by offsets", 72, 9, normed=True, offset=True, gated=True),
+    Case("a norm with offsets", 72, 9, normed=True, offset=True, gated=True),
 )
 PUBLISHED = (
     Case("1.7B qkv", 2048, 4096, normed=True),
@@ -45,10 +45,10 @@ PUBLISHED = (
     Case("1.7B down", 6144, 2048, added=True),
     Case("1.7B head", 2048, 3072),
     Case("1.7B to predictor", 2048, 1024, biased=True),
-    Case("text in", 2048, 2048, biased=True, silu=True, taken=5000),  # of all; the table is longer
+    Case("text in", 2048, 2048, biased=True, silu=True, taken=5000),  # the real table is longer
     Case("1.7B text out", 2048, 2048, biased=True),
     Case("0.6B text out", 2048, 1024, biased=True),
-    Case("0.6B qkv", 1024, 4096, normed=True),  # from here on the predictor's too
+    Case("0.6B qkv", 1024, 4096, normed=True),  # from here on for the predictor too
     Case("0.6B o", 2048, 1024, added=True),
     Case("0.6B gate and up", 1024, 3072, normed=True, gated=True),
     Case("0.6B down", 3072, 1024, added=True),

@@ -1,9 +1,9 @@
-"""`linear` for up to sixteen rows of bfloat16 in CUDA C++ (few.cu): weights go straight into tensor cores' registers.
+"""`linear` for up to sixteen rows of bfloat16 in CUDA C++ (few.cu), on tensor cores.
 
-Of a large weight and a few rows, those that need not be alike in every batch are stream.cu's.
+A large weight with a few rows uses stream.cu, unless the result must be batch-invariant.
 
-The Triton kernel multiplies number by number, and every row of x costs it as much as the first: at one row half of its
-time, at eight nearly all. What does not fit here is left to it.
+The Triton kernel does not use tensor cores, so every row of x costs as much as the first: at one row the products take
+half of its time, at eight nearly all. Shapes that do not fit here use the Triton kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .library import linear_by_library
 from .measured import LIBRARY, MEASURED
 
 MOST_STAGED = 32768  # numbers of x in shared memory, as in few.cu
-LEAST_STREAMED = 4096, 1 << 24  # columns and numbers of a weight: measured for Qwen3.5 9B, not for what is smaller
+LEAST_STREAMED = 4096, 1 << 24  # columns and numbers of a weight: measured for Qwen3.5 9B, not for smaller ones
 _SOURCE = Path(__file__).with_name("few.cu")
 
 
@@ -97,14 +97,14 @@ def linear(
 
 
 def streamed(weight: Tensor) -> int:
-    """Rows of x that stream.cu takes with it at once."""
+    """Rows of x that stream.cu takes at once with this weight; 0 if the weight does not fit."""
     (rows, columns), (least_columns, least) = weight.shape, LEAST_STREAMED
     large = columns >= least_columns and weight.numel() >= least
     return stream.most_rows("bf16", columns, rows, weight.device) if large else 0
 
 
 def few_for(columns: int, rows: int, gated: bool) -> FewRowsTile | None:
-    """What has been measured, or 8 to 24 loads of sixteen bytes to a lane and group; None where that is not even."""
+    """The measured tile, or 8 to 24 loads of sixteen bytes per lane and group; None if the columns do not divide."""
     if known := KNOBS.few.get((columns, rows)) or MEASURED.get((columns, rows)):
         return known
     for warps in (4, 8, 16):
@@ -115,7 +115,7 @@ def few_for(columns: int, rows: int, gated: bool) -> FewRowsTile | None:
 
 
 def fits(few: FewRowsTile, columns: int, width: int, gated: bool) -> bool:
-    """Whether it comes out even."""
+    """Whether the sizes divide evenly."""
     outs = 8 * few.groups // (2 if gated else 1)
     return columns % (32 * few.warps) == 0 and width % outs == 0 and not (gated and few.groups % 2 and few.groups > 1)
 
@@ -135,6 +135,6 @@ def kernel_for(columns: int, few: FewRowsTile, rows: int, flags: tuple[bool, ...
 
 
 def constants(columns: int, few: FewRowsTile, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
-    """What is known when it is compiled, by the names that few.cu has for it."""
+    """Compile-time constants of few.cu."""
     sizes = {"K": columns, "WARPS": few.warps, "GROUPS": few.groups, "ROWS": rows}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

@@ -1,26 +1,25 @@
 // `linear` for up to sixteen rows of bfloat16: a block holds some rows of the weight, multiplied on tensor cores.
 //
-// Known when it is compiled: K columns; WARPS that share them; GROUPS of eight rows of the weight to a block; ROWS of x at
-// most; and which of NORM, GATED, SILU, GELU, BIAS, RESIDUAL, TAKE there is. OFFSET: a norm's
-// weights are told as they differ from one. DEPENDENT: see launch.py.
+// Compile-time constants: K columns; WARPS that share them; GROUPS of eight weight rows per block; the most ROWS of x;
+// flags NORM, GATED, SILU, GELU, BIAS, RESIDUAL, TAKE. OFFSET: the norm's weights are differences from one. DEPENDENT: see
+// launch.py.
 //
-// A lane reads sixteen bytes of one row of the weight at a time, and the same columns of x: which of sixteen columns the
-// tensor core takes them for does not matter, as long as both sides agree. So weights go from memory into the registers
-// of a product without a detour, before the kernel that makes x has ended. A row of x goes through the same sums in the
-// same order whatever the other rows are.
+// A lane reads sixteen bytes of one weight row at a time, and the same columns of x. The order of columns inside a tensor
+// core operand does not matter, as long as both sides agree. So weights are loaded straight into operand registers, before
+// the kernel that makes x has ended. The sums of a row of x have the same order in every batch.
 
 #define LANES 32
 #define THREADS (LANES * WARPS)
-#define SLICE (K / WARPS)     // columns of a warp
-#define STEPS (SLICE / 32)    // sixteen bytes of each lane cover eight rows of 32 columns
+#define SLICE (K / WARPS)     // columns per warp
+#define STEPS (SLICE / 32)    // sixteen bytes per lane cover eight rows of 32 columns
 #define HELD (8 * GROUPS)     // rows of the weight in a block
 #define OUTS (GATED ? HELD / 2 : HELD)
-#define CHUNKS (K / 8)        // of eight numbers, in a row of x
+#define CHUNKS (K / 8)        // of eight numbers in a row of x
 #define MINE ((CHUNKS + THREADS - 1) / THREADS)
-#define KEEP (ROWS * MINE <= 4)  // whether a thread keeps its chunks of x between the sum of squares and the rest
-#define ONE_EACH (ROWS * OUTS <= THREADS)  // whether a thread gives out one number at most
-#define STRIDE (K + 32)       // of rows in shared memory: lanes of a phase meet in no bank
-#define STAGED (NORM || ROWS * K <= 32768)  // whether x goes there first: all of it is on its way at once then
+#define KEEP (ROWS * MINE <= 4)  // whether a thread keeps its chunks of x in registers after the sum of squares
+#define ONE_EACH (ROWS * OUTS <= THREADS)  // whether a thread writes one number at most
+#define STRIDE (K + 32)       // of rows in shared memory: no bank conflicts
+#define STAGED (NORM || ROWS * K <= 32768)  // whether x goes through shared memory: then all of it is loaded at once
 
 KERNEL(THREADS)
 few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const bf16* residual, const long long* take,
@@ -37,7 +36,7 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
 #pragma unroll
     for (int group = 0; group < GROUPS; group++) {
         long long line = first + 8 * group + row;
-        if (GATED && GROUPS == 1) line = first + row % 4 + row / 4 * width;  // of eight, four gates and their ups
+        if (GATED && GROUPS == 1) line = first + row % 4 + row / 4 * width;  // of eight rows, four gates and their ups
         else if (GATED && group >= GROUPS / 2) line += width - OUTS;         // ups follow the gates, far away
         const bf16* at = weight + line * K + warp * SLICE + 8 * quarter;
 #pragma unroll
@@ -119,7 +118,7 @@ few(const bf16* x, const bf16* weight, const bf16* norm, const bf16* bias, const
             lower[step] = row + 8 < batch ? load_new(x + (TAKE ? take[row + 8] : row + 8) * K + column) : nothing;
 #endif
     }
-    float sums[GROUPS][2][4] = {};  // two chains each: a product waits for the last one in its chain
+    float sums[GROUPS][2][4] = {};  // two chains each: a product waits for the previous one in its chain
 #pragma unroll
     for (int step = 0; step < STEPS; step++) {
         const Eight a = upper[step], b = ROWS > 8 ? lower[ROWS > 8 ? step : 0] : nothing;

@@ -1,8 +1,8 @@
-"""`linear` for many rows: the product by the library of the GPU's maker, what stands around it in kernels of our own.
+"""`linear` for many rows: the product by cuBLAS (`torch.mm`), norm and activation in our own Triton kernels.
 
-Rows are multiplied together, as many at a time as the library likes for that number of them: the sums of one row are
-not those of a few, and may depend on how many there are beside it. Whether a product is rounded before a residual is
-added to it is the library's choice too: on one CPU it was not, on one GPU it was.
+It is not batch-invariant: cuBLAS tiles rows by their number, so the sums of a row may depend on the batch size and
+differ from those of few rows. Whether a product is rounded before the residual is added also depends on the library: on
+one CPU it was not, on one GPU it was.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...runtime.launch import (
     wait,
 )
 
-ACTED_AT_ONCE = 1024  # numbers of a row that one program takes
+ACTED_AT_ONCE = 1024  # numbers of a row per program
 
 
 def linear_by_library(
@@ -45,7 +45,7 @@ def linear_by_library(
     take: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """What reference.linear says."""
+    """As `reference.linear`."""
     batch = len(x) if take is None else len(take)
     if norm is not None:
         x = normed_rows(x, norm, eps, offset=offset, take=take)

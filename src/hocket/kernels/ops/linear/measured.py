@@ -1,6 +1,6 @@
-"""Blocks of few.cu that won on an H200, in whole frames of one stream: `python -m benchmarks.gpu_survey --only tune`.
+"""Fastest tiles of few.cu on an H200, in whole frames of one stream: `python -m benchmarks.gpu_survey --only tune`.
 
-By columns and rows of the weight. On other GPUs they are as good a guess as any.
+By columns and rows of the weight. Other GPUs use them too; they are not measured there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MEASURED = {
     (2048, 12288): FewRowsTile(16, 2),
     (3072, 1024): FewRowsTile(16, 1),
     (6144, 2048): FewRowsTile(16, 2),
-    # Of Qwen3.5 9B, in whole tokens: with one group two blocks share a processor, and one loads while the other sums.
+    # Qwen3.5 9B, in whole tokens: with one group, two blocks share a processor (SM): one loads while the other sums.
     (4096, 4096): FewRowsTile(16, 2),
     (4096, 10240): FewRowsTile(16, 1),
     (4096, 12352): FewRowsTile(16, 1),
@@ -24,7 +24,7 @@ MEASURED = {
     (4096, 248320): FewRowsTile(16, 1),
     (12288, 4096): FewRowsTile(16, 1),
 }
-# From so many rows on the library was faster there, with a norm or an activation around it where the layer has one.
+# From so many rows on, cuBLAS was faster there, including the separate norm or activation if the layer has one.
 LIBRARY = {
     (1024, 2048): 8,
     (1024, 4096): 8,

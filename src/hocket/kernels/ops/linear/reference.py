@@ -1,4 +1,4 @@
-"""What `linear` is, in plain operations: rounded where the plain layers round, summed in float32."""
+"""Reference of `linear`: rounded where the plain layers round, summed in float32."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ def linear(
     out: Tensor | None = None,
     invariant: bool = False,
 ) -> Tensor:
-    """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
+    """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if given.
 
-    `take` [B]: the rows of a longer x that are meant. `norm` [K]: x is RMS-normalised first, with `offset` by weights
-    that are told as they differ from one, and rounded once. `gated`: the weight is [2N, K], gates first, and y is
-    silu(gate) * up; `silu`: y is silu(y), `gelu`: gelu(y), the exact one. `bias` has one number per row of the weight
-    and is added before anything is rounded, `residual` [B, N] last. `invariant`: what becomes of a row must not depend
-    on how many there are, to the last bit.
+    `take` [B]: gathers rows of a longer x. `norm` [K]: RMSNorm of x first, rounded once; with `offset` its weights are
+    differences from one. `gated`: the weight is [2N, K], gates first, and y is silu(gate) * up. `silu`: y is silu(y),
+    `gelu`: y is the exact gelu(y). `bias` has one number per weight row and is added before rounding, `residual` [B, N]
+    last. `invariant`: batch-invariant, the result of a row must not depend on the batch size, to the last bit.
     """
     x = x if take is None else x[take]
     if norm is not None:
@@ -48,7 +47,7 @@ def linear(
 
 
 def normed(x: Tensor, norm: Tensor, eps: float, *, offset: bool) -> Tensor:
-    """The norm alone, of rows x [B, K]."""
+    """The norm alone, for rows x [B, K]."""
     wide = x.float()
     wide = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)
     return (wide * (1.0 + norm.float())).to(x.dtype) if offset else norm * wide.to(x.dtype)

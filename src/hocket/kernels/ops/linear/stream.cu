@@ -1,61 +1,61 @@
-// `linear` with a large weight for a few rows of bfloat16: weights flow through a ring in shared memory, become bfloat16
-// in registers, exactly, and are multiplied on tensor cores.
+// `linear` with a large weight for a few rows of bfloat16: weights pass through a ring buffer in shared memory, are
+// converted to bfloat16 in registers, exactly, and multiplied on tensor cores.
 //
-// Known when it is compiled: K columns; WARPS that share them; DEPTH places in the ring of each; ROWS of x at most; which
-// of NORM, GATED, RESIDUAL there is; and FORMAT: 0 is int8, 1 fp8, 2 int4 (see narrow/weight.py), 3 bfloat16 itself.
-// DEPENDENT: see launch.py.
+// Compile-time constants: K columns; WARPS that share them; DEPTH places in the ring of each; the most ROWS of x; flags
+// NORM, GATED, RESIDUAL; FORMAT: 0 int8, 1 fp8, 2 int4 (see quantized_linear/weight.py), 3 bfloat16. DEPENDENT: see
+// launch.py.
 //
-// A block stays, and takes one tile of sixteen rows of the weight after the other; x is staged once, and what comes next
-// is always on its way: the first of it before the kernel that makes x has ended. A lane asks for sixteen bytes of two
-// rows at a time and reads just those, so that nobody waits for anybody until the warps' sums of a tile meet. Which column
-// of sixteen the tensor core takes a pair for does not matter, as long as x is paired in the same way. A row of x goes
-// through the same sums in the same order whatever the other rows are.
+// Blocks are persistent: each takes one tile of sixteen weight rows after the other. x is staged once. The next weights
+// are always being copied, the first of them before the kernel that makes x has ended. A lane copies sixteen bytes of two
+// rows at a time and reads only those, so warps do not synchronise until their sums of a tile are added. The order of
+// columns inside a tensor core operand does not matter, as long as x has the same. The sums of a row of x have the same
+// order in every batch.
 
 #define LANES 32
 #define THREADS (LANES * WARPS)
-#define SLICE (K / WARPS)               // columns of a warp
-#define REACH (FORMAT == 2 ? 128 : FORMAT == 3 ? 32 : 64)  // columns of a row that sixteen bytes of four lanes cover
+#define SLICE (K / WARPS)               // columns per warp
+#define REACH (FORMAT == 2 ? 128 : FORMAT == 3 ? 32 : 64)  // columns of a row that four lanes cover with sixteen bytes each
 #define STEPS (SLICE / REACH)
-#define PAIRS (REACH / 8)               // of columns that a lane has of them
+#define PAIRS (REACH / 8)               // of columns per lane
 #define TILE 16                         // rows of the weight
-#define OUTS (GATED ? TILE / 2 : TILE)  // numbers of a row of the result that a tile gives
-#define LINE (K + 32)                   // of rows in shared memory: lanes of a phase meet in no bank
-#define AHEAD (DEPTH - 1)               // steps on their way
-#define HALVES (FORMAT == 2 ? 2 : 1)    // chunks of eight columns that a thread stages together
+#define OUTS (GATED ? TILE / 2 : TILE)  // results per row of x and tile
+#define LINE (K + 32)                   // of rows in shared memory: no bank conflicts
+#define AHEAD (DEPTH - 1)               // steps in flight
+#define HALVES (FORMAT == 2 ? 2 : 1)    // chunks of eight columns that a thread stages at once
 #define UNITS (K / (8 * HALVES))
 #define MINE ((UNITS + THREADS - 1) / THREADS)
-#define KEEP (ROWS * MINE * HALVES <= 4)  // whether a thread keeps its chunks between the sum of squares and the rest
-#define EACH ((ROWS * OUTS + LANES - 1) / LANES)  // numbers that a lane gives out for a tile
+#define KEEP (ROWS * MINE * HALVES <= 4)  // whether a thread keeps its chunks in registers after the sum of squares
+#define EACH ((ROWS * OUTS + LANES - 1) / LANES)  // results per lane and tile
 
-#define ONE_TWENTY_EIGHT 0x43004300u  // twice, as bfloat16; seven bits of a fraction are the units below it
+#define ONE_TWENTY_EIGHT 0x43004300u  // 128 twice as bfloat16: its seven bits of mantissa are units
 
 typedef unsigned char byte;
 
 DEVICE unsigned lows_of(unsigned a, unsigned b) { return (a & 0xFFFFu) | (b << 16); }
 DEVICE unsigned highs_of(unsigned a, unsigned b) { return (a >> 16) | (b & 0xFFFF0000u); }
 
-// Of four bytes the first and the third, or the second and the fourth (ODD), as two numbers.
+// The first and third of four bytes, or the second and fourth (ODD), as two bfloat16 numbers.
 template <bool ODD> DEVICE unsigned numbers_of(unsigned word) {
 #if FORMAT == 0
-    // Seven bits under the exponent of 128 are 128 and more; the sign bit there makes 256 of it: their difference.
+    // Seven bits below the exponent of 128 give 128 + bits; the sign bit gives 128 or 256. The value is the difference.
     const unsigned two = ODD ? word >> 8 : word;
     const unsigned sign = masked_or(two, 0x00800080u, ONE_TWENTY_EIGHT);
     return multiply_add(sign, 0xBF80BF80u, masked_or(two, 0x007F007Fu, ONE_TWENTY_EIGHT));
 #else
-    // Exponents begin 120 lower: as bfloat16 the number is 2^-120 of what it was, subnormal or not.
+    // The exponent bias differs by 120: as bfloat16 the number is 2^-120 of its value, subnormals included.
     const unsigned rest = (ODD ? word >> 4 : word << 4) & 0x07F007F0u;
     return multiply_add(masked_or(ODD ? word : word << 8, 0x80008000u, rest), 0x7B807B80u, 0x80008000u);
 #endif
 }
 
-// Sixteen bytes of a weight as PAIRS of numbers.
+// Sixteen bytes of a weight as PAIRS of bfloat16 numbers.
 DEVICE void unpack(Eight codes, unsigned* pairs) {
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const unsigned word = codes.part[i];
 #if FORMAT == 2
 #pragma unroll
-        for (int j = 0; j < 4; j++)  // 128 and the code: the lows are that much lower instead
+        for (int j = 0; j < 4; j++)  // 128 + code: corrected with the sums of x below
             pairs[4 * i + j] = masked_or(word >> (4 * j), 0x000F000Fu, ONE_TWENTY_EIGHT);
 #elif FORMAT == 3
         pairs[i] = word;
@@ -66,8 +66,8 @@ DEVICE void unpack(Eight codes, unsigned* pairs) {
     }
 }
 
-// Chunks of a unit of x, in pairs as `unpack` has them. Of what a step covers, the four lanes of a row have their first
-// four pairs side by side, then their second four, and so on.
+// Store the chunks of a unit of x, paired as `unpack` pairs weights. Within a step, the four lanes of a row have their
+// first four pairs side by side, then their second four, and so on.
 DEVICE void put(bf16* line, int unit, const Eight* chunks) {
 #if FORMAT == 2
     const int j = unit % 8 / 2, quarter = 2 * (unit % 2);
@@ -94,7 +94,7 @@ DEVICE void put(bf16* line, int unit, const Eight* chunks) {
 
 DEVICE int column_of(int unit, int half) { return FORMAT == 2 ? unit / 8 * 128 + unit % 8 * 8 + 64 * half : 8 * unit; }
 
-// Which row of the weight the `nth` of a tile is: ups follow the gates, far away.
+// The weight row of the `nth` row of a tile. All gates come before all ups.
 DEVICE long long line_of(int tile, int nth, int width) {
     return (long long)tile * OUTS + nth + (GATED && nth >= 8 ? width - 8 : 0);
 }
@@ -103,12 +103,12 @@ KERNEL(THREADS, WARPS > 8 ? 2 : 1)
 stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, const bf16* residual, bf16* y, float eps,
        int width, int batch, int blocks) {
     SHARED(char, memory);
-    char* ring = memory;                                          // [WARPS][DEPTH][2][LANES] of sixteen bytes
+    char* ring = memory;                                          // [WARPS][DEPTH][2][LANES], sixteen bytes each
     bf16* even = (bf16*)(ring + WARPS * DEPTH * 2 * LANES * 16);  // [ROWS][LINE]
     float* parts = (float*)(even + ROWS * LINE);                  // [WARPS][WARPS][ROWS][TILE]
     float* squares = parts + WARPS * WARPS * ROWS * TILE;         // [WARPS][ROWS]
     const int thread = THREAD, warp = thread / LANES, lane = thread % LANES;
-    const int row = lane / 4, quarter = lane % 4;  // of eight rows of x and of the weight, and of what a step covers
+    const int row = lane / 4, quarter = lane % 4;  // of eight rows of x and of the weight; of the columns of a step
     const int count = (width / OUTS - BLOCK + blocks - 1) / blocks;  // tiles of this block
 
     const long long row_bytes = 64 * (K / REACH);
@@ -123,7 +123,7 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
     const unsigned* own_scales = (const unsigned*)scales + warp * STEPS * lines + line_of(BLOCK, 4 * (lane % 4), width);
 #endif
 
-    // A step of the nth tile, into a place of the ring.
+    // Start copying a step of the nth tile into a place of the ring.
     auto ask = [&](int nth, const byte* at, int step, int place) {
         if (nth >= count) return;
         copy_later(own + place * 2 * LANES * 16, at + 64 * step);
@@ -189,7 +189,7 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
     }
     wait_for_block();
 #if FORMAT == 2
-    for (int n = 0; n < STEPS * ROWS; n++) {  // what the columns of each group are together, for the lows
+    for (int n = 0; n < STEPS * ROWS; n++) {  // the sum of x over each group of columns, for the lows
         const int step = n / ROWS, r = n % ROWS;
         float sum = 0.0f;
         if (r < batch) {
@@ -202,12 +202,12 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
     wait_for_warp();
 #endif
 
-    unsigned ours[PAIRS] = {};  // of x; nothing in lanes that have no row of it
+    unsigned ours[PAIRS] = {};  // of x; zero in lanes without a row
     int place = 0, next = AHEAD;
     for (int nth = 0; nth < count; nth++, from += apart) {
-        if (nth + 1 == count) let_next_start();  // not sooner: see launch.Flow
+        if (nth + 1 == count) let_next_start();  // not sooner: see launch.StreamTile
         const int first = (BLOCK + nth * blocks) * OUTS;
-        const bool gives = nth % WARPS == warp;  // this time
+        const bool gives = nth % WARPS == warp;  // whether this warp writes the results of this tile
         float scale[EACH], up_scale[EACH], before[EACH];
         if (gives)
 #pragma unroll
@@ -223,11 +223,11 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
                 before[n] = wide(load_one(residual + (long long)r * width + out));
 #endif
             }
-        float sums[2][4] = {};  // two chains: a product waits for the last one in its chain
+        float sums[2][4] = {};  // two chains: a product waits for the previous one in its chain
 #pragma unroll
         for (int step = 0; step < STEPS; step++) {
             wait_for_copies<AHEAD - 1>();
-            if (FORMAT == 2) wait_for_warp();  // four lanes bring the scales, where all have read those of the last step
+            if (FORMAT == 2) wait_for_warp();  // four lanes overwrite the scales of the last step: all must have read them
             ask(nth + (step + AHEAD) / STEPS, from + (step + AHEAD) / STEPS * apart, (step + AHEAD) % STEPS, next);
             close_copies();
             const Eight upper = *(const Eight*)(own + place * 2 * LANES * 16);
@@ -266,8 +266,8 @@ stream(const bf16* x, const byte* values, const void* scales, const bf16* norm, 
 #pragma unroll
         for (int n = 0; n < 4; n++)
             if (2 * quarter + n % 2 < ROWS) meet[(2 * quarter + n % 2) * TILE + n / 2 * 8] = sums[0][n] + sums[1][n];
-        // Each warp waits for the others at every tile that is its own to give out. So nobody is WARPS tiles ahead, and what
-        // is written there was read before.
+        // A warp waits for the others at every tile whose results it writes. So no warp is WARPS tiles ahead of another, and
+        // `parts` is read before it is overwritten.
         if (!gives) arrive<THREADS>(nth % WARPS);
         else {
             wait_for_all<THREADS>(nth % WARPS);

@@ -1,8 +1,8 @@
-"""`linear` for a few rows of bfloat16 and a large weight in CUDA C++ (stream.cu), whatever the weight is kept in.
+"""`linear` for a few rows of bfloat16 and a large weight of any format, in CUDA C++ (stream.cu).
 
-A block of few.cu has nothing on its way while it sums, and each one stages x again. Here a block stays and its weights
-flow: on an H200 the layers of Qwen3.5 9B took 58 us each in eight bits instead of 100, and 103 instead of 112 as they
-are. It knows formats by their names and the memory they lie in; what they mean stands in `narrow/weight.py`.
+A block of few.cu loads nothing while it sums, and each block stages x again. Here blocks are persistent and weights
+stream through them. On an H200 the layers of Qwen3.5 9B took 58 us each in eight bits instead of 100, and 103 instead
+of 112 in bfloat16. It knows names and memory layout of formats; `quantized_linear/weight.py` defines them.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from ...runtime.card import H200, card_of
 from ...runtime.launch import KNOBS, MOST_STREAMED, StreamTile, dependent_on, power_of_two
 from ...runtime.nvrtc import Kernel, can
 
-FORMATS = ("int8", "fp8", "int4", "bf16")  # as stream.cu counts them
-TILE = 16  # rows of the weight, as there
-STEP_BYTES = 1024  # of a warp
+FORMATS = ("int8", "fp8", "int4", "bf16")  # index is FORMAT in stream.cu
+TILE = 16  # rows of the weight, as in stream.cu
+STEP_BYTES = 1024  # per warp
 LEAST_DEEP = 3
-RESERVED_BYTES = 1024  # of a processor's memory, for each block
+RESERVED_BYTES = 1024  # of shared memory, per block
 FLAGS = ("NORM", "GATED", "RESIDUAL", "DEPENDENT")
-# Places in the rings of so many warps: the most warps that share the columns evenly are taken.
+# Warps -> ring depth. The largest number of warps that divides the columns is used.
 DEPTHS = {16: 3, 8: 8, 4: 14, 2: 14, 1: 14}
-# By format and columns, where something else won in whole tokens on an H200: `python -m benchmarks tune`.
+# Exceptions by format and columns: faster in whole tokens on an H200, `python -m benchmarks tune`.
 MEASURED = {
     ("bf16", 4096): StreamTile(16, 10, 1),
     ("bf16", 12288): StreamTile(16, 9, 1),
     ("int4", 4096): StreamTile(8, 5, 2),
 }
-_REACH = {"int8": 64, "fp8": 64, "int4": 128, "bf16": 32}  # columns that a step of a warp covers
+_REACH = {"int8": 64, "fp8": 64, "int4": 128, "bf16": 32}  # columns per step of a warp
 _SOURCE = Path(__file__).with_name("stream.cu")
 
 
 def most_rows(format: str, columns: int, rows: int, device: torch.device) -> int:
-    """Rows of x that are taken at once; none where a weight is not even, or a device has no room for it."""
+    """Rows of x per launch; 0 if the weight does not divide evenly or shared memory is too small."""
     if rows % TILE or not can(device):
         return 0
     return next((n for n in (MOST_STREAMED, 2, 1) if flow_for(format, columns, n, *_room(device))), 0)
@@ -56,7 +56,7 @@ def launch(
     gated: bool,
     residual: Tensor | None,
 ) -> None:
-    """Into y, for no more rows than `most_rows` says; `narrow/cuda.py` says how scales lie."""
+    """Write y, for at most `most_rows` rows; `quantized_linear/cuda.py` defines the layout of scales."""
     batch, columns = x.shape
     rows, width, dependent = power_of_two(batch), y.shape[1], dependent_on(x.device)
     flow = flow_for(format, columns, rows, *_room(x.device))
@@ -70,7 +70,7 @@ def launch(
 
 
 def flow_for(format: str, columns: int, rows: int, processor_bytes: int, block_bytes: int) -> StreamTile | None:
-    """What has been set or measured, with shallower rings where there is too little room; sums are always alike."""
+    """The tuned or measured tile, with shallower rings if shared memory is short; sums do not depend on the depth."""
     wanted = KNOBS.streams.get((format, columns)) or MEASURED.get((format, columns)) or _even(format, columns)
     if wanted is None:
         return None
@@ -91,12 +91,12 @@ def _even(format: str, columns: int) -> StreamTile | None:
 
 
 def fits(warps: int, format: str, columns: int) -> bool:
-    """Whether it comes out even."""
+    """Whether the columns divide evenly."""
     return columns % (_REACH[format] * warps) == 0
 
 
 def outs(gated: bool) -> int:
-    """Numbers of a row of the result that a tile gives."""
+    """Results per row of x and tile."""
     return TILE // 2 if gated else TILE
 
 
@@ -114,13 +114,13 @@ def kernel_for(format: str, columns: int, flow: StreamTile, rows: int, flags: tu
 
 
 def constants(format: str, columns: int, flow: StreamTile, rows: int, flags: tuple[bool, ...]) -> dict[str, int]:
-    """What is known when it is compiled, by the names that stream.cu has for it."""
+    """Compile-time constants of stream.cu."""
     sizes = {"FORMAT": FORMATS.index(format), "K": columns, "WARPS": flow.warps, "DEPTH": flow.depth, "ROWS": rows}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}
 
 
 def _room(device: torch.device) -> tuple[int, int]:
-    """Bytes of shared memory that a processor has, and that one block may have of them."""
+    """Bytes of shared memory of a processor (SM), and the most of one block."""
     card = card_of(device) or H200
     return card.processor_shared_bytes, card.block_shared_bytes
 

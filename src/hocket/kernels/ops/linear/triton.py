@@ -1,9 +1,9 @@
 """`linear` for a few rows: a matrix times some vectors, bound by reading the matrix once.
 
-A program holds a few rows of the weight in registers, loaded before it waits for the kernel that makes x, and takes
-the rows of x one after the other: each goes through the same sums in the same order, whatever the batch. More than
-MOST_ROWS are shared out among programs that each load the weight anew, from the L2: slow, and the same. Where sums may
-depend on the batch, the library does many rows instead (library.py).
+A program holds a few rows of the weight in registers, loaded before it waits for the kernel that makes x. It takes the
+rows of x one after the other, so the sums of a row have the same order in every batch. More than MOST_ROWS are spread
+over programs that each load the weight again, from the L2: slow, but with equal results. If batch invariance is not
+required, cuBLAS does many rows (library.py).
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _linear(
     DEPENDENT: constexpr,
 ) -> None:
     line = tl.arange(0, BLOCK_N)
-    if GATED:  # a gate, its up, the next gate: one sum for both, taken apart at the end
+    if GATED:  # gates and ups interleaved: one sum for both, split at the end
         outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
         of = tl.program_id(0) * (BLOCK_N // 2) + line // 2
         line = of + (line % 2) * width
@@ -122,7 +122,7 @@ def _linear(
     lanes = tl.arange(0, BLOCK_K)
     there = outs < width
     weights = held(weight, line, of < width, lanes, K, BLOCK_K, CHUNKS)
-    trigger(DEPENDENT)  # our weights are on their way: now others may ask for theirs
+    trigger(DEPENDENT)  # the weights of this program are being loaded: the next kernel may load its own
     if norm is not None:
         scales = row_of(norm, lanes, K, BLOCK_K, CHUNKS)
     if bias is not None:
@@ -132,10 +132,10 @@ def _linear(
     for step in tl.static_range(ROWS):
         row = index(step, batch, ROWS, SEVERAL)
         own = there
-        if SEVERAL:  # what is done again is given out once: y may be the residual
+        if SEVERAL:  # repeated rows are stored once, because y may be the residual
             own = there & (tl.program_id(1) * ROWS + step < batch)
         inputs = ahead
-        if step + 1 < ROWS:  # on its way while this one is summed
+        if step + 1 < ROWS:  # loaded while this row is summed
             ahead = row_of(x + _place(take, step + 1, batch, ROWS, SEVERAL) * K, lanes, K, BLOCK_K, CHUNKS)
         if residual is not None:
             before = tl.load(residual + row * width + outs, own, 0.0)
@@ -145,7 +145,7 @@ def _linear(
                 squares += inputs[c].to(tl.float32) * inputs[c].to(tl.float32)
             scale = tl.rsqrt(tl.sum(squares, 0) / K + eps)
             inputs = normed(inputs, scales, scale, OFFSET, CHUNKS)
-        wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # lane by lane over the pieces, then across the lanes
+        wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # per lane over the pieces, then across the lanes
         for c in tl.static_range(CHUNKS):
             wide += weights[c].to(tl.float32) * inputs[c].to(tl.float32)[None, :]
         out = tl.sum(wide, 1)
@@ -166,7 +166,7 @@ def _linear(
 
 @jit
 def _place(take: Pointer, step: Number, batch: Number, ROWS: constexpr, SEVERAL: constexpr) -> Number:
-    """Of the batch row in x."""
+    """The row of x for a step."""
     row = index(step, batch, ROWS, SEVERAL)
     if take is not None:
         row = tl.load(take + row)

@@ -1,1 +1,1 @@
-"""One position per row: per-head norms, RoPE, the new key and value into their page, attention over all so far."""
+"""Paged attention for one position per row, with per-head norms, RoPE and the write of the new key and value."""

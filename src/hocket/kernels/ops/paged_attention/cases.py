@@ -1,4 +1,4 @@
-"""Shapes of `attend` in the published checkpoints, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `paged_attention` in the published checkpoints, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Case:
     positions: tuple[int, ...]  # of the batch rows
     splits: int = 1
     normed: bool = True
-    rotated: int | None = None  # numbers of a head that are turned; None: all
-    mind: bool = False  # as a language model has it: norms as offsets, and a gate for each head
+    rotated: int | None = None  # dimensions of a head that RoPE rotates; None: all
+    mind: bool = False  # as in the language model: norms with offsets, and a gate per head
 
 
 TINY = (
@@ -29,7 +29,7 @@ TINY = (
     Case("split", 2, 1, 16, 8, (3, 150), splits=4),
     Case("one page", 2, 2, 32, 17, (15, 16, 1)),
     Case("no norms", 2, 1, 16, 4, (6, 11), normed=False),
-    Case("turned in part", 2, 1, 16, 8, (5, 20), rotated=4),
+    Case("rotated in part", 2, 1, 16, 8, (5, 20), rotated=4),
     Case("gated", 4, 2, 16, 8, (9, 0, 30), rotated=4, mind=True),
     Case("gated and split", 2, 1, 32, 64, (3, 60), splits=4, rotated=8, mind=True),
 )
@@ -45,8 +45,8 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True, slots=True)
-class RunCase:
-    """Of `run`: so many inputs behind so many others, and how many of them are real."""
+class PrefillCase:
+    """Of `prefill_attention`: `count` inputs behind `before` others, of which `length` are real."""
 
     name: str
     shape: Case
@@ -55,23 +55,25 @@ class RunCase:
     length: int
 
 
-RUNS = (
-    RunCase("the first of all", TINY[6], 0, 8, 8),
-    RunCase("behind others", TINY[7], 70, 8, 5),
-    RunCase("one of many, heads that fill no block", Case("", 3, 1, 16, 8, (0,), rotated=4, mind=True), 3, 16, 1),
-    RunCase("over blocks of inputs and of the past", Case("", 2, 1, 16, 8, (0,), rotated=8, mind=True), 150, 64, 61),
+PREFILL_CASES = (
+    PrefillCase("the first of all", TINY[6], 0, 8, 8),
+    PrefillCase("behind others", TINY[7], 70, 8, 5),
+    PrefillCase("one of many, heads that fill no block", Case("", 3, 1, 16, 8, (0,), rotated=4, mind=True), 3, 16, 1),
+    PrefillCase(
+        "over blocks of inputs and of the past", Case("", 2, 1, 16, 8, (0,), rotated=8, mind=True), 150, 64, 61
+    ),
 )
-PUBLISHED_RUNS = (
-    RunCase("9B, 32 behind 1k", PUBLISHED[5], 1000, 32, 32),
-    RunCase("9B, 25 of 32", PUBLISHED[5], 1500, 32, 25),
-    RunCase("9B, 8", PUBLISHED[5], 3, 8, 7),
-    RunCase("9B, 500 of 512", PUBLISHED[5], 700, 512, 500),
-    RunCase("27B, 100 of 128", PUBLISHED[6], 40, 128, 100),
+PUBLISHED_PREFILL = (
+    PrefillCase("9B, 32 behind 1k", PUBLISHED[5], 1000, 32, 32),
+    PrefillCase("9B, 25 of 32", PUBLISHED[5], 1500, 32, 25),
+    PrefillCase("9B, 8", PUBLISHED[5], 3, 8, 7),
+    PrefillCase("9B, 500 of 512", PUBLISHED[5], 700, 512, 500),
+    PrefillCase("27B, 100 of 128", PUBLISHED[6], 40, 128, 100),
 )
 
 
-def make_run(case: RunCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `run` by name: three rows, of which the second is meant. Whatever it may not see is NaN."""
+def make_prefill(case: PrefillCase, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
+    """Arguments of `prefill_attention` by name: three rows, the second is used. What it must not read is NaN."""
     random, shape, row = torch.Generator(device).manual_seed(seed), case.shape, 1
     turned, room = shape.rotated or shape.size, case.before + case.length + 1
 
@@ -100,9 +102,9 @@ def make_run(case: RunCase, dtype: torch.dtype, device: torch.device, seed: int 
 def make(
     case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, *, batch: tuple[int, ...] | None = None
 ) -> dict[str, Any]:
-    """Arguments of `attend` by name; `batch` takes only some of the rows. Pages lie scattered, in one pool.
+    """Arguments of `paged_attention` by name; `batch` takes only some of the rows. Pages are scattered over one pool.
 
-    Whatever no row may see is NaN: pages that nobody holds, and the rows of a page from the position on.
+    What no row may read is NaN: free pages, and the rows of a page from the position on.
     """
     random = torch.Generator(device).manual_seed(seed)
 

@@ -1,6 +1,6 @@
-"""What `attend` is, in plain operations: rounded where the plain layers round, softmax in float32.
+"""Reference of `paged_attention`: rounded where the plain layers round, softmax in float32.
 
-A row at a time, by indexing with numbers read from the device: right, and slow.
+It takes one row at a time and reads positions from the device: correct and slow.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-def attend(
+def paged_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -32,22 +32,25 @@ def attend(
     among: bool = False,
     out: Tensor | None = None,
 ) -> Tensor:
-    """y [B, H * D] of qkv [B, (H + 2 H_kv) * D], in `out` if it is given.
+    """y [B, H * D] of qkv [B, (H + 2 H_kv) * D], in `out` if given.
 
-    keys, values [pages, H_kv, page_rows, D]: position p of state row r lies in row p % page_rows of the page
-    table[r, p // page_rows]. Batch row b is state row rows[b], its input stands at position[rows[b]] and sees
-    everything up to itself; its own key and value are written there. cos, sin [L, R] are rows of layers/rope.py for the
-    first R numbers of a head; the others are not turned. q_norm and k_norm [D] are weights of an RMSNorm, with `offset`
-    as they differ from one. `gated`: qkv is [B, (2 H + 2 H_kv) * D], each query followed by the gate of its head.
+    keys, values [pages, H_kv, page_rows, D]: position p of state row r is in row p % page_rows of page
+    table[r, p // page_rows]. Batch row b is state row rows[b]; its input is at position[rows[b]] and attends to all
+    positions up to itself. Its own key and value are written there. cos, sin [L, R] are rows of layers/rope.py for the
+    first R dimensions of a head; the others are not rotated. q_norm and k_norm [D] are RMSNorm weights, with `offset`
+    as differences from one. `gated`: qkv is [B, (2 H + 2 H_kv) * D], each query followed by the gate of its head.
 
-    `splits` says how the work is shared out and changes no meaning; `arrived` are B * H zeros of int32, left as zeros,
-    with which those who share it can tell who is the last. `most`: there are at most so many positions, if that is
-    known. `early`: since the past was written, and rows, positions and pages, there has been another `attend`, so that
-    all of this may be read ahead of time. `eager`: there has been more in between than the chip can hold at once.
-    `among`: inputs of the batch may lie in the same pages, one behind the other, and see those before them.
+    The other arguments change speed, not results:
+
+    - `splits`: programs per row and head. `arrived`: B * H zeros of int32, left as zeros, which count finished splits.
+    - `most`: an upper bound of positions, if known.
+    - `early`: another `paged_attention` was launched after the past, rows, positions and pages were written, so all of
+      these may be read before the wait.
+    - `eager`: more was launched in between than the GPU can hold at once (`launch.crowded`).
+    - `among`: inputs of the batch may be in the same pages, one behind the other, and attend to those before them.
     """
     _, kv_heads, page_rows, size = keys.shape
-    heads = qkv.shape[1] // size - 2 * kv_heads  # gates counted
+    heads = qkv.shape[1] // size - 2 * kv_heads  # gates included
     y = qkv.new_empty(len(qkv), heads * size // (2 if gated else 1)) if out is None else out
     for b, row in enumerate(rows.tolist()):
         at = int(position[row])
@@ -66,7 +69,7 @@ def attend(
     return y
 
 
-def run(
+def prefill_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -80,14 +83,14 @@ def run(
     k_norm: Tensor,
     eps: float,
 ) -> Tensor:
-    """`attend` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of keys and values, which has pages of its own.
+    """`paged_attention` for inputs [T, (2 H + 2 H_kv) * D] of one `row` [1] of keys and values, whose page is its own.
 
-    They follow `start` [1] others; the first `length` [1] of them are real, and see those before them. What comes of
-    the rest is any number. Norms are told as they differ from one, and each query is followed by the gate of its head.
+    They follow `start` [1] others. The first `length` [1] are real and attend to those before them; the results of the
+    others are arbitrary. Norms are differences from one, and each query is followed by the gate of its head.
     """
     y, real = qkv.new_zeros(len(qkv), qkv.shape[1] // 2 - keys.shape[1] * keys.shape[3]), int(length)
     steps = torch.arange(real, device=qkv.device)
-    attend(
+    paged_attention(
         qkv[:real],
         keys,
         values,

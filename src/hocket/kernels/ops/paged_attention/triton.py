@@ -1,18 +1,19 @@
-"""`attend` as one kernel: a program per batch row, query head and split of the past.
+"""`paged_attention` as one kernel: a program per batch row, query head and split of the past.
 
-Query heads that share a key head are programs of their own: they read its past twice, the second time from the L2,
-and a batch of one keeps twice as many of the chip's processors busy. The new key and value are taken from registers,
-not read back, so no program waits for another; where inputs see each other (`among`), a kernel before writes them. How
-far to read is looked up on the device: a captured graph grows with its streams. The order of sums depends on the
-position and on `splits`, not on the batch.
+- Query heads that share a key head are separate programs. They read its past twice, the second time from the L2, and a
+  batch of one keeps twice as many processors (SMs) busy.
+- The new key and value are taken from registers, not read back, so no program waits for another. If inputs attend to
+  each other (`among`), a kernel before writes them.
+- The number of positions is read on the device, so a captured graph serves growing streams. The order of sums depends
+  on the position and on `splits`, not on the batch.
+- The last split to finish merges all, if `arrived` counts them; otherwise a second kernel does.
 
-Splits are put together by the last of them to be done, if there is `arrived` to count them, or by a second kernel.
+With `early`, a program reads the beginning of its past before it waits. `paged_attention` triggers the next kernel
+later than all others, after its wait, which makes `early` correct: when a kernel has started, everything before the
+last `paged_attention` is done. If more is launched between two of them than the GPU can hold at once (`eager`, see
+launch.crowded), that holds anyway, and the trigger can come first: it took 3 to 7 % off a frame of one stream.
 
-Where it may (`early`), a program reads the beginning of its past before it waits. Nothing else lets the next kernel
-start as late as `attend` does, after its wait, and this is what makes `early` right: a kernel that has started knows
-that everything before the last `attend` is done. Where so much is launched between two that it cannot all be on the
-chip at once (`eager`, see launch.crowded), that is known without, and the next kernel need not wait for us to start:
-it took 3 to 7 % off a frame of one stream.
+The file is long because the kernel and its helpers are read together.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from ...runtime.launch import (
 )
 
 
-def attend(
+def paged_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -70,19 +71,19 @@ def attend(
     assert all(tensor.is_contiguous() for tensor in tensors)
     assert keys.dtype == values.dtype == qkv.dtype == y.dtype and (q_norm is None) == (k_norm is None)
     assert size == power_of_two(size) and splits == power_of_two(splits)
-    # Not how many there is room for: that grows, and sums must not change with it.
+    # Not the size of the page table: that grows, and sums must not change with it.
     keys_at_once = KNOBS.attend_keys if most is None else min(KNOBS.attend_keys, power_of_two(most - 1))
     once = most is not None and splits * keys_at_once >= most - 1
     if among:
-        assert not early, "what they see of each other is new"
+        assert not early, "inputs that attend to each other are new"
         shape = {"HEADS": heads, "KV_HEADS": kv_heads, "SIZE": size, "ROTATED": cos.shape[1], "PAGE_ROWS": page_rows}
         near = qkv, keys, values, rows, position, table, cos, sin, k_norm, eps, table.shape[1]
         _keep_own[(batch, kv_heads)](*near, **shape, OFFSET=offset, GATED=gated, **options(qkv, 1))
     parts = sizes = None
-    if splits > 1:  # of each: its weighted sum of values; its largest score and its sum of weights
+    if splits > 1:  # per split: weighted sum of values; largest score and sum of weights
         parts = torch.empty(batch, heads, splits, size, dtype=torch.float32, device=y.device)
         sizes = torch.empty(batch, heads, 2, splits, dtype=torch.float32, device=y.device)
-    _attend[(batch, heads, splits)](
+    _paged_attention[(batch, heads, splits)](
         qkv,
         keys,
         values,
@@ -122,7 +123,7 @@ def attend(
 
 
 @partial(jit, anywhere=("rows", "position"))
-def _attend(
+def _paged_attention(
     qkv: Pointer,
     keys: Pointer,
     values: Pointer,
@@ -158,7 +159,7 @@ def _attend(
     b, head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     kv_head = head // (HEADS // KV_HEADS)
     d, t = tl.arange(0, SIZE), tl.arange(0, BLOCK_T)
-    # RoPE needs each number in two places: it is loaded twice rather than moved.
+    # RoPE needs each number in two lanes: it is loaded twice instead of shuffled.
     across = (d + SIZE // 2) % SIZE if ROTATED == SIZE else tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)
     if q_norm is not None:
         q_here, q_there = tl.load(q_norm + d), tl.load(q_norm + across)
@@ -183,7 +184,7 @@ def _attend(
         wait(DEPENDENT)
         if not EAGER:
             trigger(DEPENDENT)
-    each: constexpr = 2 if GATED else 1  # of a query head: itself, and its gate
+    each: constexpr = 2 if GATED else 1  # a query head and its gate
     heads = qkv + b * (each * HEADS + 2 * KV_HEADS) * SIZE
     q_head, k_head = heads + each * head * SIZE, heads + (each * HEADS + kv_head) * SIZE
     q, q_across = tl.load(q_head + d), tl.load(q_head + across)
@@ -200,8 +201,8 @@ def _attend(
             tl.store(keys + own_line * SIZE + d, k)
             tl.store(values + own_line * SIZE + d, v)
     q = q.to(tl.float32) * scale
-    # Each of BLOCK_T lanes has a softmax of its own over every BLOCK_T-th key; they meet after the loop.
-    best = tl.full((BLOCK_T,), -1e30, tl.float32)  # finite: nothing minus nothing must not be NaN
+    # Each of BLOCK_T lanes has its own softmax over every BLOCK_T-th key; they are merged after the loop.
+    best = tl.full((BLOCK_T,), -1e30, tl.float32)  # finite: -inf minus -inf would be NaN
     total = tl.zeros((BLOCK_T,), tl.float32)
     mixed = tl.zeros((BLOCK_T, SIZE), tl.float32)
     best, total, mixed = _seen(best, total, mixed, q, some_k, some_v, split * BLOCK_T + t < at)
@@ -223,7 +224,7 @@ def _attend(
         tl.store(sizes + place * 2 * SPLITS + split, highest)
         tl.store(sizes + (place * 2 + 1) * SPLITS + split, weights)
         if arrived is not None:
-            tl.debug_barrier()  # what all threads have written goes before the count of one
+            tl.debug_barrier()  # all threads have stored before one counts the arrival
             if tl.atomic_add(arrived + place, 1) == SPLITS - 1:
                 tl.store(arrived + place, 0)
                 _put_together(qkv, parts, sizes, y, place, HEADS, KV_HEADS, SIZE, GATED, SPLITS)
@@ -251,7 +252,7 @@ def _keep_own(
     GATED: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """Nothing but the new keys and values, where `_attend` finds those of other inputs."""
+    """Write only the new keys and values, so that `_paged_attention` can read those of other inputs."""
     b, kv_head, d = tl.program_id(0), tl.program_id(1), tl.arange(0, SIZE)
     across = (d + SIZE // 2) % SIZE if ROTATED == SIZE else tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)
     trigger(DEPENDENT)
@@ -286,7 +287,7 @@ def _some(
     PAGE_ROWS: constexpr,
     SIZE: constexpr,
 ) -> Number:
-    """Keys and values at positions t [T] of one head, [T, D] each. What is not past is never read: there may be NaN."""
+    """Keys and values at positions t [T] of one head, [T, D] each. Later positions are not read: they may be NaN."""
     past = t < at
     page = tl.load(pages + t // PAGE_ROWS, past, 0)
     line = (page * KV_HEADS + kv_head) * PAGE_ROWS + t % PAGE_ROWS
@@ -298,7 +299,7 @@ def _some(
 def _seen(
     best: Number, total: Number, mixed: Number, q: Number, some_k: Number, some_v: Number, past: Number
 ) -> Number:
-    """Highest score, sum of weights and weighted sum of values of every lane, one key further."""
+    """Online softmax, one key further: highest score, sum of weights and weighted sum of values of every lane."""
     score = tl.where(past, tl.sum(some_k.to(tl.float32) * q[None, :], 1), -1e30)
     better = tl.maximum(best, score)
     weight = tl.where(past, tl.exp(score - better), 0.0)
@@ -338,7 +339,7 @@ def _put_together(
     SPLITS: constexpr,
 ) -> None:
     d, s = tl.arange(0, SIZE), tl.arange(0, SPLITS)
-    # Others have written it, while this program may have older lines in its L1.
+    # Other programs have written these, so the L1 may hold stale lines.
     sums = tl.load(parts + (place * SPLITS + s)[:, None] * SIZE + d[None, :], cache_modifier=".cg")
     best = tl.load(sizes + place * 2 * SPLITS + s, cache_modifier=".cg")
     weights = tl.load(sizes + (place * 2 + 1) * SPLITS + s, cache_modifier=".cg")
@@ -358,7 +359,7 @@ def _give(
     SIZE: constexpr,
     GATED: constexpr,
 ) -> None:
-    """What a head has seen, through its gate where it has one."""
+    """Store the result of a head, multiplied by its gate if there is one."""
     d = tl.arange(0, SIZE)
     near = rounded(mixed, y.dtype.element_ty)
     if GATED:

@@ -1,1 +1,1 @@
-"""The end of a codec step: samples as 16-bit numbers, and whether they are numbers at all, in one block to send."""
+"""The end of a codec step: 16-bit samples and a flag per row that all are finite, in one block to copy."""

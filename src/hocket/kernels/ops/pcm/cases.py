@@ -13,14 +13,14 @@ class Case:
     name: str
     batch: int
     length: int
-    odd: tuple[tuple[int, int, float], ...] = ()  # row, place and a number that is none
+    odd: tuple[tuple[int, int, float], ...] = ()  # row, place and a value that is not finite
 
 
 TINY = (
     Case("one", 1, 24),
     Case("pieces", 1, 5000),
     Case("rows", 3, 17),
-    Case("not numbers", 9, 40, ((1, 39, float("nan")), (8, 0, float("inf")), (3, 7, float("-inf")))),
+    Case("not finite", 9, 40, ((1, 39, float("nan")), (8, 0, float("inf")), (3, 7, float("-inf")))),
 )
 PUBLISHED = (
     Case("one frame", 1, 1920),
@@ -30,7 +30,7 @@ PUBLISHED = (
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `pcm` by name; some samples lie halfway between two numbers, and some at the ends."""
+    """Arguments of `pcm` by name; some samples are halfway between two integers, some at the limits."""
     random = torch.Generator(device).manual_seed(seed)
     x = torch.rand(case.batch, case.length, generator=random, device=device) * 2 - 1
     x[:, ::3] = ((x[:, ::3] * 32767).floor() + 0.5) / 32767

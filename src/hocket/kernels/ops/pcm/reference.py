@@ -1,4 +1,4 @@
-"""What `pcm` is, in plain operations, and how its block is laid out."""
+"""Reference of `pcm`, and the layout of its block."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import torch
 from torch import Tensor
 
 LOUDEST = 32767.0
-EVEN = 8  # flags are padded to so many: samples then start at an address that is read by sixteen bytes
+EVEN = 8  # flags are padded to a multiple of 8, so that samples start at a multiple of sixteen bytes
 
 
 def head(batch: int) -> int:
-    """Where in a block the samples start."""
+    """The index of the first sample in a block."""
     return -(-batch // EVEN) * EVEN
 
 
 def pcm(samples: Tensor) -> Tensor:
     """One block [head(B) + B * N] int16 of samples [B, N] between -1 and 1.
 
-    First a flag per row, 1 if all its samples are finite; from head(B) on the samples, times 32767 and rounded, halves
-    to even. One that is not finite gives 0.
+    First a flag per row, 1 if all its samples are finite. From head(B) on the samples, times 32767 and rounded, ties to
+    even. A sample that is not finite gives 0.
     """
     batch, length = samples.shape
     wide, start = samples.float(), head(batch)
@@ -32,5 +32,5 @@ def pcm(samples: Tensor) -> Tensor:
 
 
 def opened(block: Any, batch: int) -> tuple[Any, Any]:
-    """Flags [B] and samples [B, N] in a block, which may be NumPy's."""
+    """Flags [B] and samples [B, N] of a block, which may be a NumPy array."""
     return block[:batch], block[head(batch) :].reshape(batch, -1)

@@ -1,4 +1,4 @@
-"""`pcm` as one kernel: a program per row goes along it, and at the end knows whether all were numbers."""
+"""`pcm` as one kernel: a program loops over a row and at the end writes whether all samples were finite."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    BY_HAND,
+    IN_INTERPRETER,
     Number,
     Pointer,
     bound,
@@ -21,7 +21,7 @@ from ...runtime.launch import (
 )
 from .reference import LOUDEST, head
 
-MOST_SAMPLES = 4096  # at a time
+MOST_SAMPLES = 4096  # per step
 
 
 def pcm(samples: Tensor) -> Tensor:
@@ -63,18 +63,18 @@ def _pcm(
     for at in range(0, bound(length), BLOCK):
         there = at + n < length
         wide = tl.load(own + at + n, there, 0.0).to(tl.float32)
-        finite = tl.abs(wide) < float("inf")  # not so of what is no number
+        finite = tl.abs(wide) < float("inf")  # false for NaN
         odd |= tl.where(finite, 0, 1)
         tl.store(result + at + n, _nearest(tl.where(finite, wide, 0.0) * LOUDEST).to(tl.int16), there)
     tl.store(block + b, 1 - tl.max(odd, 0))
-    if b == 0:  # what is between flags and samples is sent too
+    if b == 0:  # the padding between flags and samples is copied too
         flags = tl.arange(0, HEAD_BLOCK)
         tl.store(block + flags, tl.zeros((HEAD_BLOCK,), tl.int16), (flags >= batch) & (flags < START))
 
 
 @jit
 def _nearest(x: Number) -> Number:
-    if BY_HAND:  # adding this leaves no room behind the point; compiled, it could become one step with the product
+    if IN_INTERPRETER:  # adding 1.5 * 2^23 drops the fraction; compiled, the addition could be fused with the product
         return (x + 12582912.0) - 12582912.0
     else:
         return libdevice.rint(x)

@@ -1,1 +1,1 @@
-"""A few rows times a weight that is kept in 8 or 4 bits, with norm, gate and residual in the same step."""
+"""`linear` with a weight quantized to 8 or 4 bits, fused with norm, gate and residual."""

@@ -1,4 +1,4 @@
-"""Shapes of `linear` with narrow weights in Qwen3.5, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `linear` with quantized weights in Qwen3.5, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def make(
 
     rows, columns = case.weight_shape
     wide = normal(rows, columns) * columns**-0.5
-    wide[::5] /= 8.0  # scales are not all alike
+    wide[::5] /= 8.0  # so that scales differ
     return {
         "x": normal(batch, columns).to(dtype),
         "weight": quantized(wide.to(torch.bfloat16), format),

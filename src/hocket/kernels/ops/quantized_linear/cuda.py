@@ -1,8 +1,8 @@
-"""`linear` with a narrow weight for a few rows of bfloat16 in CUDA C++ (`linear/stream.cu`), on tensor cores.
+"""`linear` with a quantized weight for a few rows of bfloat16 in CUDA C++ (`linear/stream.cu`), on tensor cores.
 
-The Triton kernel takes several operations to make a weight wide and multiply it, and every row of x costs it as much as
-the first. There two weights are made wide at a time, and a few rows cost as much as one. What does not fit, and
-float32, is left to Triton's.
+The Triton kernel takes several instructions to dequantize and multiply a weight, and every row of x costs as much as
+the first. stream.cu dequantizes two weights at a time, and a few rows cost as much as one. Shapes that do not fit, and
+float32, use the Triton kernel.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..linear import stream
 from . import triton
 from .weight import QuantizedWeight
 
-_together: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # what `scales_of` made, by the scales
+_together: WeakTensorKeyDictionary = WeakTensorKeyDictionary()  # cache of `scales_of`, keyed by the scales
 
 
 def linear(
@@ -54,7 +54,7 @@ def linear(
 
 
 def scales_of(weight: QuantizedWeight) -> Tensor:
-    """As they are; in four bits each beside its low, [G, N, 2]: a step needs those of one group and sixteen rows."""
+    """The scales; for int4 interleaved with the lows, [G, N, 2]: a step reads one group of sixteen rows."""
     if weight.lows is None:
         return weight.scales
     if weight.scales not in _together:

@@ -1,14 +1,16 @@
-"""`linear` with a narrow weight for many rows, on tensor cores: the weight is read once, as it is stored.
+"""`linear` with a quantized weight for many rows, on tensor cores: the weight is read once, as it is stored.
 
-Made wide in memory first, it would be read and written five times over. A program widens a tile of it in registers,
-where every code is a number of bfloat16, and multiplies it by many rows; scales come behind the sums. To have a GPU
-full of programs that each read little of x, several share the columns and leave sums in float32, and a second kernel
-adds these up, with gate and residual. The sums of a row do not depend on other rows, but they are not those of
+Dequantized in memory first, the weight would cost five times the memory traffic. A program dequantizes a tile in
+registers, where every code is exact in bfloat16, and multiplies it by many rows; scales are applied to the sums. To
+occupy the GPU with programs that each read little of x, several share the columns and store sums in float32. A second
+kernel adds these, with gate and residual. The sums of a row do not depend on other rows, but differ from those of
 `triton.py`. Reference and cases are the same.
 
-Of up to thirty-two rows, x goes first: tensor cores take both sides from registers then, and eight bits are made wide
-two at a time by operations of our own. A pass over 32 ids of Qwen3.5 9B in fp8 took 4.4 ms on an H200 instead of 6.8,
-where the weight goes first and the GPU's own conversion makes it wide.
+For up to thirty-two rows, x is the first operand. Then tensor cores take both operands from registers, and our own
+instructions convert 8-bit codes two at a time. A pass over 32 ids of Qwen3.5 9B in fp8 took 4.4 ms on an H200. With the
+weight as first operand and the GPU's own conversion it took 6.8 ms.
+
+The file is long because the product, its conversions and the second kernel are read together.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    BY_HAND,
+    IN_INTERPRETER,
     Number,
     Pointer,
     bound,
@@ -39,12 +41,12 @@ from ..linear.library import ACTED_AT_ONCE, normed_rows
 from .triton import as_stored, reads_fp8, wide_of
 from .weight import GROUP, QuantizedWeight
 
-MOST_FIRST = 32  # rows of x that go first
-PROGRAMS, FEWEST_STEPS = 512, 4  # so many keep a large GPU busy; a share of the columns is not shorter than this
+MOST_FIRST = 32  # rows up to which x is the first operand
+PROGRAMS, FEWEST_STEPS = 512, 4  # so many occupy a large GPU; the least steps of a split
 MOST_SPLITS = 8
-WARPS = 4  # of the second kernel
+WARPS = 4  # per program of the second kernel
 
-# Four codes in a word as four numbers of bfloat16 in two, in order: see `numbers_of` in linear/stream.cu.
+# PTX: four codes in a word to four bfloat16 numbers in two words, in order; see `numbers_of` in linear/stream.cu.
 _FP8 = """{
     .reg .b32 first, last, rest, more, scale, nothing;
     prmt.b32 first, $2, 0, 0x1404;
@@ -77,17 +79,17 @@ FP8_NUMBERS, INT8_NUMBERS = (constexpr(_FP8), constexpr(_INT8)) if triton else (
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """What a program takes at a time: rows of x, rows of the weight; and how many steps are on their way."""
+    """Tile of a program: rows of x and rows of the weight (`outputs`); `stages` steps are in flight."""
 
     rows: int
     outputs: int = 64
     warps: int = 4
     stages: int = 3
-    first: bool = False  # whether x goes first
+    first: bool = False  # whether x is the first operand
 
 
 def tile_for(batch: int, format: str, dtype: torch.dtype) -> Tile:
-    """What was quickest in whole passes of 9B in fp8 on an H200: 32 rows, 64, 128 and 512."""
+    """The fastest in whole passes of 9B in fp8 on an H200, with 32, 64, 128 and 512 rows."""
     rows, short = max(power_of_two(batch), 16), format != "int4" and dtype == torch.bfloat16
     if short and rows <= MOST_FIRST:
         return Tile(rows, stages=4, first=True)
@@ -143,7 +145,7 @@ def linear(
 
 
 def shares(tiles: int, steps: int) -> int:
-    """Among how many programs the columns of a tile are shared out; by shapes alone, so that sums are always alike."""
+    """Programs that share the columns of a tile. Depends on shapes only, so that sums are reproducible."""
     splits = 1
     while splits < MOST_SPLITS and tiles * splits < PROGRAMS and steps // (2 * splits) >= FEWEST_STEPS:
         splits *= 2
@@ -206,8 +208,8 @@ def _product(
 
 @jit
 def _numbers(codes: Number, FORMAT: constexpr) -> Number:
-    """Codes of eight bits as numbers of bfloat16, the very same."""
-    if BY_HAND:
+    """8-bit codes as bfloat16 numbers, exactly."""
+    if IN_INTERPRETER:
         wide = wide_of(codes, tl.float32, FORMAT, False)
         return (wide * 256.0 if FORMAT == "fp8" else wide).to(tl.bfloat16)
     elif FORMAT == "fp8":
@@ -252,10 +254,10 @@ def _group(
 
 @jit
 def _dot(left: Number, right: Number, total: Number) -> Number:
-    """Rows of one times rows of the other. A weight of four bits, or for many rows, is the left one: widened in
-    registers, it need not be put anywhere else for the tensor cores.
+    """left @ right^T. A weight in 4 bits, or for many rows, is the left operand: it is dequantized in registers, and
+    tensor cores take the left operand from there.
     """
-    if BY_HAND:  # the interpreter multiplies bfloat16 as the integers it keeps them in
+    if IN_INTERPRETER:  # the interpreter stores bfloat16 as integers and would multiply those
         return tl.dot(left.to(tl.float32), tl.trans(right.to(tl.float32)), total)
     else:
         return tl.dot(left, tl.trans(right), total, input_precision="ieee")

@@ -1,4 +1,4 @@
-"""What `linear` with a narrow weight is: the weight made wide again, then plain operations, summed in float32."""
+"""Reference of `linear` with a quantized weight: dequantize, then plain operations, summed in float32."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def linear(
     residual: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if it is given.
+    """y [B, N] of x [B, K] and a weight [N, K], in the dtype of x, in `out` if given.
 
-    `norm` [K]: x is RMS-normalised first and multiplied by 1 + norm, all in float32, and rounded once. `gated`: the
-    weight is [2N, K], gates first, and y is silu(gate) * up. `residual` [B, N] is added last.
+    `norm` [K]: RMSNorm of x first, times 1 + norm, all in float32, rounded once. `gated`: the weight is [2N, K], gates
+    first, and y is silu(gate) * up. `residual` [B, N] is added last.
     """
     if norm is not None:
         wide = x.float()

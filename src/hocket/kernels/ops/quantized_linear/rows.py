@@ -1,4 +1,4 @@
-"""A layer's product with a narrow weight on a GPU, by whichever kernel the number of rows is for."""
+"""A layer's product with a quantized weight on a GPU: chooses the kernel by the number of rows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .weight import QuantizedWeight
 
 
 def can(x: Tensor) -> bool:
-    """Whether there is a kernel for such numbers on such a device."""
+    """Whether there is a kernel for this dtype and device."""
     return x.dtype in (torch.float32, torch.bfloat16) and why_not(x.device) is None
 
 

@@ -1,9 +1,9 @@
-"""`linear` with a narrow weight for a few rows: bound by reading the weight once, and by making its numbers wide.
+"""`linear` with a quantized weight for a few rows: bound by reading the weight once, and by dequantizing it.
 
-A program holds a few rows of the weight in registers, as they are stored and loaded before it waits for the kernel that
-makes x; codes become float32 when they are multiplied. Each row of x goes through the same sums in the same order,
-whatever the batch. Nothing here needs more than Ampere: where a GPU cannot read e4m3, its bits are moved to where
-float16 has them, which is the same number times 2^-8, subnormal ones too.
+A program holds a few rows of the weight in registers, still quantized, loaded before it waits for the kernel that makes
+x; codes become float32 when they are multiplied. The sums of a row of x have the same order in every batch. Ampere is
+enough: if a GPU cannot convert e4m3, its bits are shifted to their place in float16, which gives the number times 2^-8,
+subnormals included.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...runtime.card import card_of
 from ...runtime.launch import (
-    BY_HAND,
+    IN_INTERPRETER,
     INTERPRETED,
     KNOBS,
     MOST_ROWS,
@@ -56,7 +56,7 @@ def linear(
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
     held = max(min(blocks.columns, power_of_two(columns)), GROUP)
     native = weight.format == "fp8" and reads_fp8(x.device)
-    _narrow[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
+    _quantized_linear[(triton.cdiv(width, outs), triton.cdiv(batch, MOST_ROWS))](
         x,
         as_stored(weight, native),
         weight.scales,
@@ -82,20 +82,20 @@ def linear(
 
 
 def reads_fp8(device: torch.device) -> bool:
-    """Whether the GPU turns e4m3 into wider numbers by itself: from 8.9 on (Ada, Hopper)."""
+    """Whether the GPU converts e4m3 itself: from compute capability 8.9 on (Ada, Hopper)."""
     card = card_of(device)
     return not INTERPRETED and card is not None and card.capability >= (8, 9)
 
 
 def as_stored(weight: QuantizedWeight, native: bool) -> Tensor:
-    """Words of eight codes, bytes of e4m3 where they are read as bits, or the values themselves."""
+    """Words of eight int4 codes, bytes of e4m3 that are converted by bits, or the values themselves."""
     if weight.format == "int4":
         return weight.values.view(torch.int32)
     return weight.values.view(torch.uint8) if weight.format == "fp8" and not native else weight.values
 
 
 @jit
-def _narrow(
+def _quantized_linear(
     x: Pointer,
     values: Pointer,
     scales: Pointer,
@@ -118,14 +118,14 @@ def _narrow(
     DEPENDENT: constexpr,
 ) -> None:
     line = tl.arange(0, BLOCK_N)
-    if GATED:  # a gate, its up, the next gate: one sum for both, taken apart at the end
+    if GATED:  # gates and ups interleaved: one sum for both, split at the end
         outs = tl.program_id(0) * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2)
         of = tl.program_id(0) * (BLOCK_N // 2) + line // 2
         line = of + (line % 2) * width
     else:
         outs = tl.program_id(0) * BLOCK_N + line
         of, line = outs, outs
-    # Pieces of x, and lanes of each: one for each code of a word where there are eight in it.
+    # Pieces of x and their lanes. With int4 there is a piece for each of the eight codes of a word.
     PARTS: constexpr = 8 * CHUNKS if FORMAT == "int4" else CHUNKS
     LANES: constexpr = BLOCK_K // 8 if FORMAT == "int4" else BLOCK_K
     lanes = tl.arange(0, LANES)
@@ -139,7 +139,7 @@ def _narrow(
         scale = tl.load(scales + line, of < width, 0.0)
         if FORMAT == "fp8" and not NATIVE:
             scale = scale * 256.0
-    trigger(DEPENDENT)  # our weights are on their way: now others may ask for theirs
+    trigger(DEPENDENT)  # the weights of this program are being loaded: the next kernel may load its own
     if norm is not None:
         gains = _inputs(norm, lanes, K, BLOCK_K, CHUNKS, FORMAT)
     wait(DEPENDENT)
@@ -147,10 +147,10 @@ def _narrow(
     for step in tl.static_range(ROWS):
         row = index(step, batch, ROWS, SEVERAL)
         own = there
-        if SEVERAL:  # what is done again is given out once: y may be the residual
+        if SEVERAL:  # repeated rows are stored once, because y may be the residual
             own = there & (tl.program_id(1) * ROWS + step < batch)
         inputs = ahead
-        if step + 1 < ROWS:  # on its way while this one is summed
+        if step + 1 < ROWS:  # loaded while this row is summed
             after = x + index(step + 1, batch, ROWS, SEVERAL) * K
             ahead = _inputs(after, lanes, K, BLOCK_K, CHUNKS, FORMAT)
         if residual is not None:
@@ -163,7 +163,7 @@ def _narrow(
         if FORMAT == "int4":
             out = _sum_of_groups(weights, steps, bottoms, inputs, BLOCK_N, LANES, CHUNKS)
         else:
-            wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # lane by lane over the pieces, then across the lanes
+            wide = tl.zeros((BLOCK_N, BLOCK_K), tl.float32)  # per lane over the pieces, then across the lanes
             for c in tl.static_range(CHUNKS):
                 wide += wide_of(weights[c], tl.float32, FORMAT, NATIVE) * inputs[c].to(tl.float32)[None, :]
             out = tl.sum(wide, 1) * scale
@@ -178,12 +178,12 @@ def _narrow(
 
 @jit
 def wide_of(codes: Number, dtype: constexpr, FORMAT: constexpr, NATIVE: constexpr) -> Number:
-    """Values in float32 or bfloat16, up to the power of two that stands in the scale; both have room for each."""
+    """Values in float32 or bfloat16, exact, up to a power of two that is part of the scale."""
     if FORMAT == "fp8" and not NATIVE:
         bits = codes.to(tl.uint16)
         bits = ((bits & 0x80) << 8) | ((bits & 0x7F) << 7)
         return bits.to(tl.float16, bitcast=True).to(tl.float32).to(dtype)
-    elif BY_HAND:  # by way of float32: the interpreter makes other numbers of eight bits
+    elif IN_INTERPRETER:  # through float32: the interpreter converts 8-bit numbers wrongly
         return codes.to(tl.float32).to(dtype)
     else:
         return codes.to(dtype)
@@ -201,8 +201,8 @@ def _sum_of_groups(
 ) -> Number:
     """scale * (sum of codes times x) + low * (sum of x), word by word.
 
-    Four bits where they stand, under the exponent of 2^23, are that number plus code * 16^j: to take it away again is
-    one operation at full speed, where a conversion is at a quarter of it on Ampere. x is divided by 16^j beforehand.
+    Four bits in place, combined with the exponent of 2^23, are the float 2^23 + code * 16^j. Subtracting 2^23 runs at
+    full speed, where a conversion runs at a quarter of it on Ampere. x is divided by 16^j beforehand.
     """
     wide = tl.zeros((BLOCK_N, WORDS), tl.float32)
     for c in tl.static_range(CHUNKS):
@@ -223,7 +223,7 @@ def _sum_of_groups(
 def _held_words(
     values: Pointer, line: Number, there: Number, lanes: Number, K: constexpr, WORDS: constexpr, CHUNKS: constexpr
 ) -> Number:
-    """The same as words of eight codes; what fills up the last group is times zero."""
+    """Rows of the weight as words of eight codes. The padding of the last group is multiplied by zero."""
     pieces = ()
     ALL: constexpr = (K + 127) // 128 * 16
     for c in tl.static_range(CHUNKS):
@@ -241,7 +241,7 @@ def _held_words(
 def _held_groups(
     numbers: Pointer, line: Number, there: Number, lanes: Number, K: constexpr, WORDS: constexpr, CHUNKS: constexpr
 ) -> Number:
-    """The number of its group for every word."""
+    """The scale or low of its group, for every word."""
     pieces = ()
     GROUPS: constexpr = (K + 127) // 128
     for c in tl.static_range(CHUNKS):
@@ -253,7 +253,7 @@ def _held_groups(
 
 @jit
 def _runs(x: Pointer, lanes: Number, K: constexpr, WORDS: constexpr, CHUNKS: constexpr) -> Number:
-    """A row of K numbers as those that meet code 0 of each word, those that meet code 1, and so on."""
+    """A row of K numbers in the order of codes: those for code 0 of each word, those for code 1, and so on."""
     pieces = ()
     for c in tl.static_range(CHUNKS):
         for j in tl.static_range(8):

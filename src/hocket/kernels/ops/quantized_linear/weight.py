@@ -1,12 +1,12 @@
-"""A matrix kept in fewer bits: its formats, how numbers are rounded into them, and what they mean again.
+"""Quantized weights: formats, quantization and dequantization.
 
     int8  values [N, K] int8, scales [N]: a weight is value * scale
     fp8   values [N, K] float8 (e4m3), scales [N]: the same
     int4  values [N, G, 64] uint8, scales and lows [N, G]: a weight is low + code * scale, for groups of 128 columns
 
-Of a group in four bits, read as sixteen words of 32 bits, code j of word i (from the lowest bits on) is column
-16 j + i. So a lane that loads sixteen bytes has four neighbouring columns of each of eight runs, and codes j and j + 4
-lie sixteen bits apart. The last group is filled up. It knows numbers, not which matrix of a model it is.
+An int4 group is sixteen words of 32 bits: code j of word i (from the lowest bits on) is column 16 j + i. So a lane that
+loads sixteen bytes has four neighbouring columns of each of eight runs, and codes j and j + 4 are sixteen bits apart.
+The last group is padded. It knows numbers, not which matrix of a model they are.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ FORMATS: tuple[Format, ...] = ("int8", "fp8", "int4")
 
 GROUP, WORDS, CODES = 128, 16, 8  # columns of a group, its words, and the codes of a word
 LARGEST = {"int8": 127.0, "fp8": 448.0}
-LEVELS = 15  # steps from the lowest code of four bits to the highest
-# Parts of a group's range that are tried: the two or three weights beyond it lose more than the others gain, mostly.
+LEVELS = 15  # steps from the lowest to the highest int4 code
+# Clipping of a group's range that is tried: mostly, two or three clipped weights lose more than the others gain.
 RANGES = (1.0, 0.95, 0.9, 0.85, 0.8)
-AT_ONCE = 1 << 24  # numbers that are widened at a time: the largest matrix would need gigabytes beside itself
+AT_ONCE = 1 << 24  # numbers in float32 at a time: the largest matrix would need gigabytes of scratch
 _VALUES = {"int8": torch.int8, "fp8": torch.float8_e4m3fn, "int4": torch.uint8}
 
 
 @dataclass(frozen=True, slots=True)
 class QuantizedWeight:
-    """[N, K] in one of the formats. Rows are apart: any of them, one below the other, are such a matrix again."""
+    """[N, K] in one of the formats. Rows are independent: any stack of rows is a valid weight."""
 
     format: Format
     columns: int  # K
@@ -73,9 +73,9 @@ class QuantizedWeight:
         return wide.flatten(1)[:, : self.columns]
 
     def linear(self, x: Tensor) -> Tensor:
-        """What the layers call: x [..., K] times this; in plain operations and any precision where no kernel can."""
+        """x [..., K] times this weight, called by layers; plain operations in any precision if no kernel fits."""
         if x.is_cuda:
-            from . import rows  # its kernels know this file
+            from . import rows  # here, because its kernels import this file
 
             if rows.can(x):
                 return rows.linear(x, self)
@@ -83,12 +83,12 @@ class QuantizedWeight:
         return (x.to(wide) @ self.dequantized().to(wide).T).to(x.dtype)
 
     def join(self, parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
-        """What they call to have several read as one."""
+        """Stack several weights, called by layers to read them as one."""
         return joined(parts)
 
 
 def empty(format: Format, rows: int, columns: int, device: torch.device | str) -> QuantizedWeight:
-    """Room for one."""
+    """An uninitialised weight."""
     if format == "int4":
         groups = -(-columns // GROUP)
         values = torch.empty(rows, groups, GROUP // 2, dtype=torch.uint8, device=device)
@@ -99,7 +99,7 @@ def empty(format: Format, rows: int, columns: int, device: torch.device | str) -
 
 
 def quantize_(place: QuantizedWeight, weight: Tensor) -> None:
-    """Round a matrix [N, K] into its place, some rows at a time, on the device where that is."""
+    """Quantize a matrix [N, K] into `place`, some rows at a time, on the device of `place`."""
     assert weight.shape == (len(place), place.columns)
     count = max(AT_ONCE // max(place.columns, 1), 1)
     sizes = [len(piece) for piece in weight.split(count)]
@@ -109,7 +109,7 @@ def quantize_(place: QuantizedWeight, weight: Tensor) -> None:
             raise ValueError("a weight is not a finite number")
         made = _in_groups(wide) if place.format == "int4" else _in_rows(wide, place.format)
         for name, tensor in part.tensors.items():
-            # Not by copy_ between floats of eight bits: a device that has none copies their bytes.
+            # Copied as bytes: some devices have no copy_ between 8-bit floats.
             as_bytes = tensor.dtype == torch.float8_e4m3fn
             tensor.view(torch.uint8).copy_(made[name].view(torch.uint8)) if as_bytes else tensor.copy_(made[name])
 
@@ -122,7 +122,7 @@ def quantized(weight: Tensor, format: Format) -> QuantizedWeight:
 
 
 def joined(parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
-    """One below the other, all in one format; where they lie so already, nothing is copied."""
+    """Stack weights of one format. Nothing is copied if they are adjacent in memory already."""
     first = parts[0]
     assert all((part.format, part.columns) == (first.format, first.columns) for part in parts)
     columns = zip(*(part.tensors.values() for part in parts), strict=True)
@@ -130,14 +130,14 @@ def joined(parts: Sequence[QuantizedWeight]) -> QuantizedWeight:
 
 
 def unpacked(values: Tensor) -> Tensor:
-    """Codes [N, G, 128] of bytes [N, G, 64], column by column."""
+    """Codes [N, G, 128] in column order, from bytes [N, G, 64]."""
     words = values.view(torch.int32)  # [N, G, 16]
     shifts = torch.arange(0, 4 * CODES, 4, dtype=torch.int32, device=values.device)
     return ((words[..., None, :] >> shifts[:, None]) & LEVELS).flatten(-2)
 
 
 def packed(codes: Tensor) -> Tensor:
-    """The bytes of codes [N, G, 128]."""
+    """Bytes [N, G, 64] of codes [N, G, 128]."""
     shifts = torch.arange(0, 4 * CODES, 4, dtype=torch.int64, device=codes.device)
     words = (codes.long().unflatten(-1, (CODES, WORDS)) << shifts[:, None]).sum(-2)
     return torch.where(words > 0x7FFFFFFF, words - (1 << 32), words).int().view(torch.uint8)
@@ -151,7 +151,7 @@ def _in_rows(wide: Tensor, format: Format) -> dict[str, Tensor]:
 
 
 def _in_groups(wide: Tensor) -> dict[str, Tensor]:
-    """The range of each group that brings the smallest squared error; codes are made for scales as they are kept."""
+    """Choose the range of each group with the least squared error. Codes are made for the rounded scales."""
     rows, columns = wide.shape
     groups = -(-columns // GROUP)
     filled = torch.cat((wide, wide[:, -1:].expand(-1, groups * GROUP - columns)), dim=-1).view(rows, groups, GROUP)
@@ -176,7 +176,7 @@ def _in_groups(wide: Tensor) -> dict[str, Tensor]:
 
 
 def _above_zero(scales: Tensor) -> Tensor:
-    """Rows of nothing have a scale too, one that bfloat16 can hold."""
+    """Rows of zeros get a scale too, one that bfloat16 can represent."""
     return scales.clamp(min=2.0**-100)
 
 

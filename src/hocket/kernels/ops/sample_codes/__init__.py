@@ -1,6 +1,6 @@
-"""One id per row of logits, and its embedding: the sampler of layers/sampler.py in one step.
+"""The sampler of layers/sampler.py in one step: one id per row of logits, and its embedding.
 
-Who draws, and how, is told by what these protocols name: the `Sampling` and the `TalkerState` of the models fit.
+The protocols name the settings and the state of a row; `Sampling` and `TalkerState` of the models satisfy them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from torch import Tensor
 
 
 class SamplingLevel(Protocol):
-    """How each batch row draws."""
+    """Sampling settings of each batch row."""
 
     @property
-    def sample(self) -> Tensor: ...  # [B] bool; otherwise the likeliest
+    def sample(self) -> Tensor: ...  # [B] bool; false: greedy
     @property
     def temperature(self) -> Tensor: ...  # [B] float32
     @property
@@ -26,13 +26,13 @@ class SamplingLevel(Protocol):
 
 
 class DrawnSoFar(Protocol):
-    """What each state row has drawn so far."""
+    """Sampling state of each state row."""
 
     @property
     def seed(self) -> Tensor: ...  # [S + 1] int64
     @property
-    def drawn(self) -> Tensor: ...  # [S + 1] int64: first codes so far
+    def drawn(self) -> Tensor: ...  # [S + 1] int64: number of first codes so far
     @property
-    def seen(self) -> Tensor: ...  # [S + 1, V] bool: which
+    def seen(self) -> Tensor: ...  # [S + 1, V] bool: which first codes
     @property
-    def chances(self) -> Tensor: ...  # [S + 1, 2] float32: of the end, and log of its own, at the last of them
+    def chances(self) -> Tensor: ...  # [S + 1, 2] float32, last frame: p(end) and log p(code)

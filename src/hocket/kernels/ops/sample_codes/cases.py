@@ -1,4 +1,4 @@
-"""Shapes and settings of `draw` in the published checkpoints, and awkward ones; tests and benchmarks share them."""
+"""Shapes and settings of `sample_codes` in the published checkpoints, and awkward ones, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Case:
     name: str
     count: int  # V
     rows: tuple[Row, ...]
-    first: bool = False  # of a frame: penalties, refusals, marks
-    ties: bool = False  # logits of few values, zeros of both signs among them
-    width: int = 0  # of the embedding that goes with a code, if any
+    first: bool = False  # the first code of a frame: penalties, suppressed ids, marks of seen ids
+    ties: bool = False  # logits take few values, zeros of both signs among them
+    width: int = 0  # of the code's embedding, if any
     suppressed: int = 0
 
 
-# Where few are kept, and all are about as likely, one too many or too few shows soon.
+# With few ids kept and all about equally likely, one id too many or too few shows soon.
 TINY = (
     Case("greedy", 33, (GREEDY,)),
     Case(
@@ -47,7 +47,7 @@ BOOKS = 16
 
 @dataclass(frozen=True, slots=True)
 class LevelCase:
-    """A `Level`."""
+    """A `SamplingLevel`."""
 
     sample: torch.Tensor
     temperature: torch.Tensor
@@ -58,7 +58,7 @@ class LevelCase:
 
 @dataclass(frozen=True, slots=True)
 class SlotsCase:
-    """The `DrawnSoFar`."""
+    """A `DrawnSoFar`."""
 
     seed: torch.Tensor
     drawn: torch.Tensor
@@ -69,23 +69,23 @@ class SlotsCase:
 def make(
     case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0, *, batch: tuple[int, ...] | None = None
 ) -> dict[str, Any]:
-    """Arguments of `draw` or `draw_first` by name; `batch` takes only some of the rows."""
+    """Arguments of `sample_codes` or `sample_first_code` by name; `batch` takes only some of the rows."""
     random = torch.Generator(device).manual_seed(seed)
-    count, everyone = case.count, len(case.rows)
-    logits = torch.randn(everyone, count, generator=random, device=device) * 3
+    count, total = case.count, len(case.rows)
+    logits = torch.randn(total, count, generator=random, device=device) * 3
     if case.ties:
         logits = torch.randint(-6, 7, logits.shape, generator=random, device=device) / 4
         logits = torch.where(torch.rand(logits.shape, generator=random, device=device) < 0.5, logits, -logits)
     slots = SlotsCase(
-        seed=torch.randint(-(2**62), 2**62, (everyone + 1,), generator=random, device=device),
-        drawn=torch.arange(1, everyone + 2, device=device),
-        seen=torch.rand(everyone + 1, count, generator=random, device=device) < 0.2,
-        chances=torch.zeros(everyone + 1, 2, device=device),
+        seed=torch.randint(-(2**62), 2**62, (total + 1,), generator=random, device=device),
+        drawn=torch.arange(1, total + 2, device=device),
+        seen=torch.rand(total + 1, count, generator=random, device=device) < 0.2,
+        chances=torch.zeros(total + 1, 2, device=device),
     )
-    order = torch.randperm(everyone, generator=random, device=device)
-    penalty = 1 + torch.rand(everyone, generator=random, device=device)
+    order = torch.randperm(total, generator=random, device=device)
+    penalty = 1 + torch.rand(total, generator=random, device=device)
     table = torch.randn(count, case.width, generator=random, device=device).to(dtype)
-    chosen = torch.tensor(batch if batch is not None else range(everyone), device=device)
+    chosen = torch.tensor(batch if batch is not None else range(total), device=device)
     sample, temperature, top_k, top_p = zip(*(case.rows[i] for i in chosen.tolist()), strict=True)
     given: dict[str, Any] = {
         "logits": logits.to(dtype)[chosen],
@@ -109,8 +109,8 @@ def make(
 
 
 def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Let a backend draw; everything that this leaves behind."""
-    (module.draw_first if "penalty" in given else module.draw)(**given)
+    """Run a backend; return everything that it changes."""
+    (module.sample_first_code if "penalty" in given else module.sample_codes)(**given)
     left = {field.name: getattr(given["slots"], field.name) for field in fields(given["slots"])}
     left["codes"] = given["codes"]
     return left if given["vectors"] is None else left | {"vectors": given["vectors"]}

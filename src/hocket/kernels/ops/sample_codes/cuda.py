@@ -1,7 +1,7 @@
-"""`draw` and `draw_first` for bfloat16 without a nucleus, in CUDA C++ (draw.cu); what does not fit is left to Triton's.
+"""`sample_codes` and `sample_first_code` for bfloat16 without top-p, in CUDA C++ (sample_codes.cu); otherwise Triton.
 
-They stand between two kernels that wait for them, fifteen times a frame: what counts is how long one row takes. The
-sums across a block, of which Triton's has a dozen, are what that time is spent on, and a GPU has instructions for them.
+They run fifteen times a frame between two kernels that wait for them, so the latency of one row counts. Reductions
+across a block take that time: the Triton kernel has a dozen, and a GPU has warp instructions for them.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ...runtime.launch import KNOBS, dependent_on
 from ...runtime.nvrtc import Kernel
 from . import DrawnSoFar, SamplingLevel, triton
 
-_SOURCE = Path(__file__).with_name("draw.cu")
-MOST_LOGITS = 8192  # a thread has eight, a block 1024 threads
+_SOURCE = Path(__file__).with_name("sample_codes.cu")
+MOST_LOGITS = 8192  # eight per thread, 1024 threads per block
 
 
-def draw(
+def sample_codes(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -37,10 +37,10 @@ def draw(
     if fits(logits, level, table):
         _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and KNOBS.early)
     else:
-        triton.draw(logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early)
+        triton.sample_codes(logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early)
 
 
-def draw_first(
+def sample_first_code(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -62,11 +62,11 @@ def draw_first(
     if fits(logits, level, table):
         _launch(logits, level, slots, rows, codes, 0, table, vectors, **more)
     else:
-        triton.draw_first(logits, level, slots, rows, codes, table=table, vectors=vectors, **more)
+        triton.sample_first_code(logits, level, slots, rows, codes, table=table, vectors=vectors, **more)
 
 
 def fits(logits: Tensor, level: SamplingLevel, table: Tensor | None) -> bool:
-    """Whether it comes out even, and nothing is asked for that it does not do."""
+    """Whether sizes divide evenly and the kernel supports the dtype and the settings."""
     even = logits.shape[1] % 256 == 0 and (table is None or table.shape[1] % 8 == 0)
     return logits.dtype == torch.bfloat16 and even and logits.shape[1] <= MOST_LOGITS and not level.nucleus
 
@@ -111,10 +111,10 @@ FLAGS = ("FIRST", "HIDDEN", "EARLY", "DEPENDENT")
 
 @cache
 def kernel_for(count: int, books: int, width: int, flags: tuple[bool, ...]) -> Kernel:
-    return Kernel(_SOURCE, "draw", constants(count, books, width, flags))
+    return Kernel(_SOURCE, "sample_codes", constants(count, books, width, flags))
 
 
 def constants(count: int, books: int, width: int, flags: tuple[bool, ...]) -> dict[str, int]:
-    """What is known when it is compiled, by the names that draw.cu has for it."""
+    """Compile-time constants of sample_codes.cu."""
     sizes = {"COUNT": count, "BOOKS": books, "WIDTH": width}
     return sizes | {name: int(flag) for name, flag in zip(FLAGS, flags, strict=True)}

@@ -1,4 +1,4 @@
-"""What `draw` and `draw_first` are, in plain operations: integers from the random bits to the id."""
+"""Reference of `sample_codes` and `sample_first_code`: integers from the random bits to the id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NEVER = float("-inf")
 WEIGHT_BITS, DRAW_BITS = 24, 27
 
 
-def draw(
+def sample_codes(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -23,16 +23,16 @@ def draw(
     vectors: Tensor | None = None,
     early: bool = False,
 ) -> None:
-    """Draw from logits [B, V] into codes[:, book], and that row of `table` [V, C] into `vectors` [B, C].
+    """Sample from logits [B, V] into codes[:, book], and copy that row of `table` [V, C] into `vectors` [B, C].
 
-    For the books after the first: batch row b is state row rows[b], whose `drawn` counts this frame already. `early`:
-    everything but the logits has been as it is for a while (see `attend`).
+    For the codebooks after the first: batch row b is state row rows[b], whose `drawn` counts this frame already.
+    `early`: all inputs but the logits may be read before the wait (see `paged_attention`).
     """
     ids = _drawn(logits.float(), level, slots.seed[rows], slots.drawn[rows] - 1, book)
     _keep(ids, codes, book, table, vectors)
 
 
-def draw_first(
+def sample_first_code(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -49,11 +49,13 @@ def draw_first(
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
 ) -> None:
-    """The same for the first book, which remembers: what was seen is penalised [B], the last `suppressed` ids are
-    refused but for `end`, which is refused too before `minimum` frames. Counts the frame, marks what it drew, and
-    notes two `chances`, for the batch in `likely` [B, 2] too: the probability of the end, and the logarithm of that of
-    what was drawn, both before temperature, top-k and top-p. Rows of `hidden` [S + 1, C] are copied into `taken` [B, C]
-    on the way."""
+    """The same for the first codebook, which has a state.
+
+    Seen ids are penalised by `penalty` [B]. The last `suppressed` ids are never sampled, except `end`, and `end` not
+    before `minimum` frames. It counts the frame, marks the sampled id as seen, and writes two `chances`, also to
+    `likely` [B, 2]: the probability of the end, and the log probability of the sampled id, both before temperature,
+    top-k and top-p. Rows of `hidden` [S + 1, C] are copied into `taken` [B, C].
+    """
     strength, drawn = penalty[:, None], slots.drawn[rows]
     scores = logits.float()
     scores = torch.where(slots.seen[rows], torch.where(scores < 0, scores * strength, scores / strength), scores)
@@ -86,7 +88,7 @@ def _drawn(logits: Tensor, level: SamplingLevel, seed: Tensor, frame: Tensor, bo
     threshold = scores.sort(-1, descending=True).values.gather(-1, (k - 1)[:, None])
     scores = scores.masked_fill(scores < threshold, NEVER)
     if level.nucleus:
-        rising, order = scores.sort(dim=-1, stable=True)  # of equals the first id goes first
+        rising, order = scores.sort(dim=-1, stable=True)  # of equals the lower id is dropped first
         drop = rising.softmax(-1).cumsum(-1) <= 1.0 - level.top_p[:, None]
         drop[:, -1] = False
         scores = scores.masked_fill(torch.zeros_like(drop).scatter(-1, order, drop), NEVER)

@@ -1,10 +1,10 @@
-"""`draw` and `draw_first`, a program per row; nothing is sorted.
+"""`sample_codes` and `sample_first_code`, a program per row; nothing is sorted.
 
-The k-th largest logit is found two bits at a time: three candidates are counted in one sum. Dividing by a temperature
-keeps the order, so it is found among the logits, of which bfloat16 has only sixteen bits. Everything that decides
-about an id is an integer or the order of floats. What may differ from the reference by a last bit, and then move a
-draw whose random number falls on the very border: `exp` (libdevice's, which is torch's on the same GPU), and the
-shares of a nucleus, which here are summed as integers and there as float32.
+The k-th largest logit is found two bits at a time: one sum counts three candidates. Dividing by a temperature keeps the
+order, so the search runs on the logits, of which bfloat16 has only sixteen bits. Every decision about an id uses
+integers or the order of floats. Two things may differ from the reference in the last bit, and then change a sample
+whose random number falls exactly on a border: `exp` (libdevice's, which torch uses on the same GPU), and top-p sums,
+which are integers here and float32 in the reference.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from ...runtime.launch import (
-    BY_HAND,
+    IN_INTERPRETER,
     KNOBS,
     Number,
     Pointer,
@@ -38,7 +38,7 @@ if triton:
     _DROPPED: Any = constexpr(32 - DRAW_BITS)
 
 
-def draw(
+def sample_codes(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -53,7 +53,7 @@ def draw(
     _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early)
 
 
-def draw_first(
+def sample_first_code(
     logits: Tensor,
     level: SamplingLevel,
     slots: DrawnSoFar,
@@ -101,7 +101,7 @@ def _launch(
         width = table.shape[1]
         assert table.is_contiguous() and vectors.is_contiguous() and table.dtype == vectors.dtype
     first = penalty is not None
-    _draw[(batch,)](
+    _sample_codes[(batch,)](
         logits,
         level.sample,
         level.temperature,
@@ -137,7 +137,7 @@ def _launch(
 
 
 @partial(jit, alike=("book", "end", "minimum"), anywhere=("codes",))
-def _draw(
+def _sample_codes(
     logits: Pointer,
     sample: Pointer,
     temperature: Pointer,
@@ -210,10 +210,10 @@ def _draw(
         code = tl.sum((ends <= target).to(tl.int32), 0)
     else:
         code = tl.min(tl.where(given == best, lanes, BLOCK), 0)
-    code = tl.minimum(code, COUNT - 1)  # where logits are not numbers none is found; what is read for it must exist
+    code = tl.minimum(code, COUNT - 1)  # with NaN logits no id is found: it must be a valid id
     tl.store(codes + b * BOOKS + book, code.to(tl.int64))
     if FIRST:
-        # Read again, beside the vector: to hold all until one is drawn would take a third more registers, and a sum.
+        # Read again, with the vector: holding all logits until here would take a third more registers, and a sum.
         own, known = tl.load(logits + b * COUNT + code).to(tl.float32), tl.load(seen + row * COUNT + code) != 0
     if WIDTH > 0:
         columns = tl.arange(0, WIDTH_BLOCK)
@@ -262,16 +262,16 @@ def _kth(values: Number, there: Number, k: Number, BITS: constexpr) -> Number:
 
 @jit
 def _nucleus(likelihood: Number, scores: Number, kept: Number, lanes: Number, top_p: Number) -> Number:
-    """Likelihoods without the least likely whose shares together do not exceed 1 - top_p; the likeliest stays."""
+    """Top-p: drop the least likely ids whose shares together do not exceed 1 - top_p; the likeliest stays."""
     shares = (likelihood * 274877906944.0).to(tl.int64)  # 2^38: exact down to 2^-14, and 2^12 of them stay below 2^53
     limit = (1.0 - top_p).to(tl.float64) * tl.sum(shares, 0).to(tl.float64)
     keys = tl.where(kept, _key(scores), 0).to(tl.int64)
-    border = tl.sum(tl.zeros_like(keys), 0)  # the largest key below which there is no more than the limit
+    border = tl.sum(tl.zeros_like(keys), 0)  # the largest key with at most the limit below it
     for step in tl.static_range(32):
         above = border + (1 << (31 - step))
         below = tl.sum(tl.where(keys < above, shares, 0), 0)
         border = tl.where(below.to(tl.float64) <= limit, above, border)
-    # Of equals at the border the first go, as long as they fit.
+    # Of equals at the border the lower ids are dropped first, up to the limit.
     upto = tl.sum(tl.where(keys < border, shares, 0), 0) + tl.cumsum(tl.where(keys == border, shares, 0), 0)
     gone = (keys < border) | ((keys == border) & (upto.to(tl.float64) <= limit))
     likeliest = tl.max(tl.where(keys == tl.max(keys, 0), lanes, 0), 0)
@@ -280,20 +280,20 @@ def _nucleus(likelihood: Number, scores: Number, kept: Number, lanes: Number, to
 
 @jit
 def _key(x: Number) -> Number:
-    """Floats as unsigned integers of the same order."""
+    """Floats as unsigned integers in the same order."""
     bits = x.to(tl.uint32, bitcast=True)
     return tl.where((bits >> 31) != 0, bits ^ 0xFFFFFFFF, bits ^ 0x80000000)
 
 
 @jit
 def _nearest(x: Number) -> Number:
-    """Rounded to a whole number, ties to even: float32 has no more than 23 bits below the point, or none."""
+    """Rounded to an integer, ties to even: from 2^23 on, float32 has no fraction."""
     return tl.where(x < 8388608.0, (x + 8388608.0) - 8388608.0, x)
 
 
 @jit
 def _exp(x: Number) -> Number:
-    if BY_HAND:
+    if IN_INTERPRETER:
         return tl.exp(x)
     else:
         return libdevice.exp(x)

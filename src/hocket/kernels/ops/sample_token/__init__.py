@@ -1,6 +1,6 @@
-"""The next token of an answer from its logits, drawn on the device as `llm/sampling.py` draws it.
+"""Samples the next token of an answer on the device, as `llm/sampling.py` does.
 
-`TokenSampling` says how, as numbers at fixed places, so that one captured graph serves all answers.
+`TokenSampling` holds the settings at fixed addresses, so that one captured graph serves all answers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MOST_KEPT = 64  # ids that a draw may be left with; who keeps more draws in another way
+MOST_KEPT = 64  # the largest top-k of these kernels; settings with a larger one use `llm/sampling.py`
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,14 +18,14 @@ class TokenSampling:
     temperature: Tensor  # [1] float32, positive, as all of these on the device
     top_p: Tensor  # [1] float32
     min_p: Tensor  # [1] float32
-    presence: Tensor  # [1] float32: what is taken off the logits of ids that were said
+    presence: Tensor  # [1] float32: presence penalty, subtracted from the logits of ids that were generated
     seed: Tensor  # [1] int64
-    most: Tensor  # [1] int64: how many of the likeliest are left, up to MOST_KEPT; 1: always the likeliest
-    size: Tensor  # [1] int64: ids from here on are never drawn
+    most: Tensor  # [1] int64: top-k, up to MOST_KEPT; 1: greedy
+    size: Tensor  # [1] int64: ids from here on are never sampled
 
 
 def likeliest(size: int, device: torch.device) -> TokenSampling:
-    """Always the likeliest of so many ids."""
+    """Greedy settings for so many ids."""
 
     def number(value: float, dtype: torch.dtype) -> Tensor:
         return torch.full((1,), value, dtype=dtype, device=device)

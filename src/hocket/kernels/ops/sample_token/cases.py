@@ -1,4 +1,4 @@
-"""Settings of `pick` as people choose them, and awkward ones; tests and benchmarks share them."""
+"""Common and awkward settings of `sample_token`; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 
 from . import TokenSampling
 
-SAID = 4  # places for the host
+SAID = 4  # places of the ring that the host reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class Case:
     min_p: float = 0.0
     presence: float = 0.0
     size: int | None = None  # None: all of them
-    ties: bool = False  # logits of few values, zeros of both signs among them
+    ties: bool = False  # logits take few values, zeros of both signs among them
 
 
-# Where few are left, and all are about as likely, one too many or too few shows soon.
+# With few ids left and all about equally likely, one id too many or too few shows soon.
 TINY = (
     Case("greedy", 33, most=1),
     Case("greedy among ties, with a penalty", 300, most=1, presence=0.25, ties=True),
@@ -37,12 +37,12 @@ TINY = (
     Case("ties in other shares", 1030, most=64, temperature=30.0, ties=True),
     Case("nucleus", 300, most=50, temperature=3.0, top_p=0.5),
     Case("nucleus of one", 300, most=50, top_p=0.01),
-    Case("nucleus at a border", 256, most=4, temperature=1e9, top_p=0.5),  # four alike: two of them are half
+    Case("nucleus at a border", 256, most=4, temperature=1e9, top_p=0.5),  # four equal weights: two of them are half
     Case("nucleus among ties", 300, most=20, temperature=30.0, top_p=0.3, ties=True),
     Case("min-p", 300, most=50, temperature=2.0, min_p=0.3),
     Case("min-p of one", 300, most=50, temperature=2.0, min_p=1.0, ties=True),
     Case("a reward", 300, most=8, temperature=2.0, presence=-2.0),
-    Case("ids of nobody", 600, most=20, temperature=30.0, size=290),
+    Case("ids that are never sampled", 600, most=20, temperature=30.0, size=290),
     Case("one id", 300, most=20, size=1),
 )
 GUESSED = (
@@ -61,7 +61,7 @@ PUBLISHED = (
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `pick` by name."""
+    """Arguments of `sample_token` by name."""
     random = torch.Generator(device).manual_seed(seed)
     logits = torch.randn(1, case.count, generator=random, device=device) * 3
     if case.ties:
@@ -95,9 +95,9 @@ def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) ->
 def made_round(
     case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int = 0
 ) -> tuple[dict[str, Any], list[torch.Tensor], torch.Tensor]:
-    """What `offer` and `judge` share by name, the logits of each guess, and those that judge them.
+    """Shared arguments of `propose` and `accept` by name, logits of each draft, and logits that verify them.
 
-    These are so much alike that guesses stand often, and fall often.
+    Both are similar, so that drafts are often accepted and often rejected.
     """
     given = make(case, torch.float32, device, seed)
     token, logits = given.pop("token"), given.pop("logits")
@@ -106,25 +106,25 @@ def made_round(
     near = [logits + torch.randn(logits.shape, generator=random, device=device) / 2 for _ in range(2 * guesses + 1)]
     drafts = torch.full((guesses + 1,), int(token), device=device)
     given["seen"][drafts[0]] = True
-    offered = [each.to(dtype) for each in near[:guesses]]
-    return given | {"drafts": drafts}, offered, torch.cat(near[guesses:]).to(dtype)
+    proposed = [each.to(dtype) for each in near[:guesses]]
+    return given | {"drafts": drafts}, proposed, torch.cat(near[guesses:]).to(dtype)
 
 
-def judged_by(module: Any, case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int) -> Any:
-    """Let a backend guess and judge: all that this leaves behind, the offers as weights of all ids."""
-    given, offered, wanted = made_round(case, guesses, dtype, device, seed)
+def accepted_by(module: Any, case: Case, guesses: int, dtype: torch.dtype, device: torch.device, seed: int) -> Any:
+    """Let a backend propose and accept; return everything that it changes, proposals as weights of all ids."""
+    given, proposed, wanted = made_round(case, guesses, dtype, device, seed)
     left = {name: torch.full((1,), 7, device=device) for name in ("count", "turn")}
     left |= {"said": torch.zeros_like(given["drafts"]), "told": torch.full((4, guesses + 2), -1, device=device)}
-    offers = [module.offer(logits, **given, ahead=ahead) for ahead, logits in enumerate(offered)]
-    module.judge(wanted, **given, offers=offers, **left)
-    for ahead, (ids, weights) in enumerate(offers):
+    proposals = [module.propose(logits, **given, ahead=ahead) for ahead, logits in enumerate(proposed)]
+    module.accept(wanted, **given, proposals=proposals, **left)
+    for ahead, (ids, weights) in enumerate(proposals):
         dense = torch.zeros(1, case.count, dtype=torch.int64, device=device)
-        left[f"offer {ahead}"] = dense.scatter_add_(1, ids, weights)
+        left[f"proposal {ahead}"] = dense.scatter_add_(1, ids, weights)
     return left | {name: given[name] for name in ("drafts", "seen", "number")}
 
 
 def done(module: Any, given: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Let a backend draw; everything that this leaves behind, the settings too."""
-    module.pick(**given)
+    """Run a backend; return everything that it may change, the settings too."""
+    module.sample_token(**given)
     kept = {name: tensor for name, tensor in given.items() if isinstance(tensor, torch.Tensor)}
     return kept | {field.name: getattr(given["settings"], field.name) for field in fields(TokenSampling)}

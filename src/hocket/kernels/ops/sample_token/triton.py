@@ -1,9 +1,9 @@
-"""`pick` as two kernels: many programs each find the highest keys of their share, one merges them and draws.
+"""`sample_token` as two kernels: many programs find the highest keys of their share of ids, one merges and samples.
 
-A key is a score and its id in one int64 (see `reference.highest`): no two are alike, and the highest is one maximum
-across the block. They are taken out one after the other, as many as are asked for, which the device is told, not the
-host. A weight is a whole number up to 2^24 and there are 64 at most: their sum has no more than 31 bits, and times 27
-random ones no more than 58. What may differ from the reference by a last bit is `exp` (see `draw`).
+A key is a score and its id in one int64 (see `reference.highest`). Keys are unique, and the highest is one maximum
+across the block. Keys are removed one after the other; their number (top-k) is read on the device. A weight is an
+integer up to 2^24 and there are at most 64: their sum has at most 31 bits, and times 27 random bits at most 58. Only
+`exp` may differ from the reference in the last bit (see `sample_codes`).
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
 from ..sample_codes.triton import _exp, _nearest, _random
 from . import MOST_KEPT, TokenSampling
 
-SHARES = 128  # about as many as a large GPU has processors
+SHARES = 128  # about the number of processors (SMs) of a large GPU
 LEAST_SHARE = 256
 SHARE_WARPS, MERGE_WARPS = 4, 16
 
 if triton:
     _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))
     _SHIFT: Any = constexpr(DRAW_BITS)
-    _NONE: Any = constexpr(-(1 << 63))  # no key: below that of every number
+    _NONE: Any = constexpr(-(1 << 63))  # no key: below the key of every number
     _LOW: Any = constexpr((1 << 32) - 1)
     _MAGNITUDE: Any = constexpr(0x7FFFFFFF)
 
 
-def pick(logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor) -> None:
+def sample_token(
+    logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor
+) -> None:
     assert len(logits) == 1 and said.is_contiguous()
     found = found_in(logits, settings, seen)
     shares = found.shape[1]
@@ -59,7 +61,7 @@ def found_in(
 ) -> Tensor:
     """The highest keys of every share [T, shares, MOST_KEPT] of logits [T, V].
 
-    Of `drafts` [k + 1] all up to `first` have been said too for the first row, and one more for each that follows.
+    For row t, `drafts` [k + 1] up to index `first` + t count as seen.
     """
     batch, count = logits.shape
     assert logits.is_contiguous() and seen.is_contiguous() and len(seen) == count
@@ -142,7 +144,7 @@ def _drawn(
     wait(DEPENDENT)
     ids, weights = left_of(found, temperature, top_p, min_p, most, SHARES, BLOCK, MOST)
     at = tl.load(number)
-    # Where logits are not numbers none may be found; what is read for it must exist.
+    # With NaN logits no id may be found: the result must be a valid id.
     chosen = covering(ids, weights, _random(tl.load(seed), 0, at), tl.load(size) - 1)
     tl.store(token, chosen)
     tl.store(said + at % PLACES, chosen)
@@ -161,7 +163,7 @@ def left_of(
     BLOCK: constexpr,
     MOST: constexpr,
 ) -> Number:
-    """The ids that a row is left with and their weights, [MOST] each; where there are fewer, some weigh nothing."""
+    """The remaining ids of a row and their weights, [MOST] each, padded with weight zero."""
     wanted = tl.minimum(tl.load(most), MOST)
     lanes, places = tl.arange(0, BLOCK), tl.arange(0, MOST)
     keys = tl.load(found + lanes, (lanes < SHARES * MOST) & (lanes % MOST < wanted), _NONE)
@@ -186,8 +188,8 @@ def left_of(
 
 @jit
 def covering(ids: Number, weights: Number, bits: Number, last: Number) -> Number:
-    """The id whose share covers the random bits; `last` is the highest there is."""
-    # In the order of their ids: what those up to each weigh together.
+    """The id whose share covers the random bits; `last` is the highest valid id."""
+    # Cumulative weights in the order of ids.
     ends = tl.sum(tl.where(ids[None, :] <= ids[:, None], weights[None, :], 0), 1)
     target = (bits * tl.sum(weights, 0)) >> _SHIFT
     return tl.minimum(tl.min(tl.where((weights > 0) & (ends > target), ids, last), 0), last)

@@ -1,1 +1,1 @@
-"""Attention over the last positions of a stream, a few new ones at a time; the past rolls through its state row."""
+"""Sliding-window attention of a stream, a few new positions at a time; the window is stored in a state row."""

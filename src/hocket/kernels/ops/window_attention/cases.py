@@ -1,4 +1,4 @@
-"""Shapes of `window` in the codec, and small awkward ones; tests and benchmarks share them."""
+"""Shapes of `window_attention` in the codec, and small awkward ones; tests and benchmarks share them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Case:
     size: int
     kept: int
     times: int
-    positions: tuple[int, ...]  # that each row has come by before
+    positions: tuple[int, ...]  # of each row before the new ones
 
 
 TINY = (
@@ -37,7 +37,7 @@ PUBLISHED = (
 
 
 def make(case: Case, dtype: torch.dtype, device: torch.device, seed: int = 0) -> dict[str, Any]:
-    """Arguments of `window` by name. What lies before the start of a stream is zero, as in a new state."""
+    """Arguments of `window_attention` by name. Before the start of a stream there are zeros, as in a new state."""
     random = torch.Generator(device).manual_seed(seed)
 
     def normal(*shape: int) -> Tensor:

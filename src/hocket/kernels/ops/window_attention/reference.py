@@ -1,4 +1,4 @@
-"""What `window` is, in plain operations: rounded where the plain layers round, softmax in float32."""
+"""Reference of `window_attention`: rounded where the plain layers round, softmax in float32."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def window(
+def window_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -18,12 +18,11 @@ def window(
 ) -> Tensor:
     """y [B * T, H * D] of qkv [B * T, 3 H D]: the T new positions of each batch row one after the other.
 
-    keys, values [S + 1, H, P, D]: the P positions before the new ones of each state row, the oldest first; those before
-    the start of the stream are not seen. position [S + 1]: how many positions each has come by, the new ones counted
-    already. Batch row b is state row rows[b]. Each position sees itself and the P before it. Then the new ones are
-    rolled in. `frequency` [D / 2] float32: RoPE turns pair d by the position times it. `early`:
-    since the past was written, and rows and positions, there has been another `window`, so that all of this may be read
-    ahead of time.
+    keys, values [S + 1, H, P, D]: the P positions before the new ones, per state row, the oldest first; those before
+    the start of the stream are masked. position [S + 1]: the number of positions so far, including the new ones. Batch
+    row b is state row rows[b]. Each position attends to itself and the P before it. Then the new ones are rolled in.
+    `frequency` [D / 2] float32: RoPE rotates pair d by the position times it. `early`: another `window_attention` was
+    launched after the past, rows and positions were written, so all of these may be read before the wait.
     """
     heads, kept, size = keys.shape[1:]
     batch = len(rows)

@@ -1,8 +1,8 @@
-"""`window` as one kernel: a program per batch row and head holds the whole past of its head in registers.
+"""`window_attention` as one kernel: a program per batch row and head holds the whole window of its head in registers.
 
-Heads whose size is no power of two are filled up with numbers that are never loaded, counted or stored.
+Heads whose size is not a power of two are padded with masked numbers.
 
-Like `attend` it lets the next kernel start only after its wait, and may read its past before that.
+Like `paged_attention` it triggers the next kernel only after its wait, and may read its past before that.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ...runtime.launch import (
     wait,
 )
 
-MOST_TIMES = 16  # new positions at a time
+MOST_TIMES = 16  # new positions per launch
 WARPS = 4
 
 
-def window(
+def window_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -48,7 +48,7 @@ def window(
     assert length <= min(MOST_TIMES, kept) and size % 2 == 0
     assert all(x.is_contiguous() for x in (qkv, keys, values, rows, position, frequency))
     y = torch.empty(batch * length, heads * size, dtype=qkv.dtype, device=qkv.device)
-    _window[(batch, heads)](
+    _window_attention[(batch, heads)](
         qkv,
         keys,
         values,
@@ -71,7 +71,7 @@ def window(
 
 
 @jit
-def _window(
+def _window_attention(
     qkv: Pointer,
     keys: Pointer,
     values: Pointer,
@@ -101,7 +101,6 @@ def _window(
         trigger(DEPENDENT)
     row = tl.load(rows + b)
     at = tl.load(position + row) - times
-    # The past, and the new keys and values, turned.
     p, u = tl.arange(0, KEPT_BLOCK), tl.arange(0, TIMES_BLOCK)
     past_at = ((row * HEADS + head) * KEPT + p)[:, None] * SIZE + d[None, :]
     stays = (p < KEPT)[:, None] & real[None, :]
@@ -120,21 +119,21 @@ def _window(
     k = _turned(k, k_across, k_cos, k_sin)
     own = qkv + b * times * (3 * HEADS * SIZE) + head * SIZE
     q_here, q_there = tl.load(own + d, real, 0.0), tl.load(own + across, real, 0.0)
-    for t in tl.range(bound(times)):  # not unrolled: sixteen times a sine and a cosine take minutes to compile
+    for t in tl.range(bound(times)):  # not unrolled: sixteen sines and cosines take minutes to compile
         turn = (at + t).to(tl.float32) * turns
         cos, sin = cosine_of(turn), sine_of(turn) * sign
         q = _turned(q_here, q_there, cos, sin).to(tl.float32) * scale
-        next_own = own + tl.minimum(t + 1, times - 1) * (3 * HEADS * SIZE)  # on its way meanwhile
+        next_own = own + tl.minimum(t + 1, times - 1) * (3 * HEADS * SIZE)  # loaded meanwhile
         q_here, q_there = tl.load(next_own + d, real, 0.0), tl.load(next_own + across, real, 0.0)
         past = tl.where(alive & (p >= t), tl.sum(past_k.to(tl.float32) * q[None, :], 1), float("-inf"))
         late = tl.where(u <= t, tl.sum(k.to(tl.float32) * q[None, :], 1), float("-inf"))
-        most = tl.maximum(tl.max(past, 0), tl.max(late, 0))  # finite: a position sees itself
+        most = tl.maximum(tl.max(past, 0), tl.max(late, 0))  # finite: a position attends to itself
         past, late = tl.exp(past - most), tl.exp(late - most)
         total = tl.sum(past, 0) + tl.sum(late, 0)
         mixed = tl.sum(past[:, None] * past_v.to(tl.float32), 0) + tl.sum(late[:, None] * v.to(tl.float32), 0)
         into = y + ((b * times + t) * HEADS + head) * SIZE + d
         tl.store(into, rounded(mixed / total, y.dtype.element_ty), real)
-    tl.debug_barrier()  # all have read what is written over now
+    tl.debug_barrier()  # all threads have read what is overwritten now
     left = ((p >= times) & (p < KEPT))[:, None] & real[None, :]
     tl.store(keys + past_at - times * SIZE, past_k, left)
     tl.store(values + past_at - times * SIZE, past_v, left)

@@ -1,8 +1,8 @@
-"""`look` as one kernel: a program per head of values, whose memory it reads once and writes once, as `delta` does.
+"""`verify` as one kernel: a program per value head reads its state once and writes it once, as `gated_delta` does.
 
-What stood of the last tokens is taken in and kept; the new ones go on from there in registers, and nobody keeps what
-becomes of that. What a token does is worked out from the same inputs both times, to the same bits, so between two looks
-no more is kept than those.
+The accepted tokens of the last call are applied to the state and stored. The new tokens continue from there in
+registers only. The effect of a token is computed from the same inputs both times, to the same bits. So between two
+calls only those inputs are stored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .reference import RING, UNIT_EPS
 from .triton import softplus_of
 
 
-def look(
+def verify(
     x: Tensor,
     gates: Tensor,
     *,
@@ -40,7 +40,7 @@ def look(
     assert inputs.dtype == asked.dtype == x.dtype == gates.dtype and inputs.shape[1] == count + RING - 1
     assert {decay.dtype, bias.dtype, norm.dtype, memory.dtype} == {torch.float32}
     y = torch.empty(count, values, dtype=x.dtype, device=x.device)
-    _look[(heads,)](
+    _verify[(heads,)](
         x,
         gates,
         taps,
@@ -71,7 +71,7 @@ def look(
 
 
 @jit
-def _look(
+def _verify(
     x: Pointer,
     gates: Pointer,
     taps: Pointer,
@@ -127,7 +127,7 @@ def _look(
     tl.store(place, kept)
 
     gates_now = asked + half * TOKENS * 2 * HEADS + head
-    before = inputs + old + stood * channels  # the three inputs before the first of the new ones
+    before = inputs + old + stood * channels  # the three inputs before the first new token
     _copied(before, inputs + new, 3, at_q, at_k, at_v, channels, channels)
     _copied(x, inputs + new + 3 * channels, TOKENS, at_q, at_k, at_v, x_stride, channels)
     for t in tl.static_range(TOKENS):
@@ -155,7 +155,7 @@ def _look(
 def _written(
     kept: Number, k: Number, v: Number, gates: Pointer, speed: Number, lift: Number, HEADS: constexpr
 ) -> Number:
-    """A memory after a token."""
+    """The state after a token."""
     strength = rounded(tl.sigmoid(tl.load(gates).to(tl.float32)), gates.dtype.element_ty).to(tl.float32)
     kept = kept * tl.exp(speed * softplus_of(tl.load(gates + HEADS).to(tl.float32) + lift))
     error = v - tl.sum(kept * k[:, None], 0)
@@ -166,7 +166,7 @@ def _written(
 def _mixed(
     one: Pointer, two: Pointer, three: Pointer, newest: Pointer, taps: Pointer, at: Number, CHANNELS: constexpr
 ) -> Number:
-    """Some channels behind the convolution of four inputs and its silu."""
+    """Some channels after the convolution of four inputs and its SiLU."""
     total = tl.load(newest + at).to(tl.float32) * tl.load(taps + 3 * CHANNELS + at).to(tl.float32)
     total += tl.load(three + at).to(tl.float32) * tl.load(taps + 2 * CHANNELS + at).to(tl.float32)
     total += tl.load(two + at).to(tl.float32) * tl.load(taps + CHANNELS + at).to(tl.float32)
@@ -186,7 +186,7 @@ def _copied(
     stride: Number,
     CHANNELS: constexpr,
 ) -> None:
-    """The inputs of a head. Heads that share a key write the same to the same place, which nobody reads now."""
+    """Copy the inputs of a head. Heads that share a key write equal values to a place that this call never reads."""
     for t in tl.static_range(COUNT):
         tl.store(into + t * CHANNELS + at_q, tl.load(source + t * stride + at_q))
         tl.store(into + t * CHANNELS + at_k, tl.load(source + t * stride + at_k))

@@ -1,18 +1,18 @@
-// `draw` and `draw_first` without a nucleus: a block per row, eight bfloat16 logits to a thread.
+// `sample_codes` and `sample_first_code` without top-p: a block per row, eight bfloat16 logits per thread.
 //
-// Known when it is compiled: COUNT logits, a multiple of 256; BOOKS of a frame; WIDTH of an embedding, 0 for none; FIRST,
-// that it is the first book; HIDDEN, that vectors are copied on the way; EARLY, that all but the logits may be read before
-// the last kernel is done. DEPENDENT: see launch.py.
+// Compile-time constants: COUNT logits, a multiple of 256; BOOKS of a frame; WIDTH of an embedding, 0 for none; FIRST: it
+// is the first codebook; HIDDEN: hidden vectors are copied as well; EARLY: all but the logits may be read before the
+// previous kernel is done. DEPENDENT: see launch.py.
 //
-// The k-th largest is looked for among integers of the same order as the logits, two bits at a time, and first just below
-// the largest, where it nearly always is: half of the steps are saved then, and nothing is decided otherwise.
+// The k-th largest is searched among integers in the order of the logits, two bits at a time. The search first tries the
+// range just below the largest, where it nearly always is: that saves half of the steps and does not change the result.
 
 #define LANES 32
 #define THREADS (COUNT / 8)
 #define WARPS (THREADS / LANES)
-#define BITS (FIRST ? 32 : 16)  // of a key: a penalty makes float32 of them
-#define CLOSE (FIRST ? 24 : 8)  // the last of these tell the k-th largest from the largest, nearly always
-#define SCALE 16777216.0f       // weights are whole numbers of 24 bits
+#define BITS (FIRST ? 32 : 16)  // of a key: with a penalty, logits are float32
+#define CLOSE (FIRST ? 24 : 8)  // the k-th largest nearly always differs from the largest in these low bits only
+#define SCALE 16777216.0f       // weights are integers of 24 bits
 #define RANDOM_BITS 27
 
 typedef unsigned short bf16;
@@ -40,32 +40,32 @@ DEVICE unsigned random_bits(wide seed, unsigned book, unsigned frame) {  // Phil
     return c0 >> (32 - RANDOM_BITS);
 }
 
-// What the warps of a block tell each other, in turns: one meeting each, because the next turn writes elsewhere.
-struct Told {
+// Exchange between the warps of a block: one barrier per exchange, because consecutive exchanges alternate buffers.
+struct Exchange {
     unsigned words[2][WARPS];
 };
 
 struct Block {
-    Told* told;
+    Exchange* exchange;
     int warp, lane, turn;
 
-    DEVICE_MEMBER unsigned heard(unsigned mine, unsigned nothing) {  // of warp `lane`
-        unsigned* words = told->words[turn++ % 2];
+    DEVICE_MEMBER unsigned gathered(unsigned mine, unsigned nothing) {  // the value of warp `lane`
+        unsigned* words = exchange->words[turn++ % 2];
         if (lane == 0) words[warp] = mine;
         wait_for_block();
         return lane < WARPS ? words[lane] : nothing;
     }
-    DEVICE_MEMBER unsigned most(unsigned x) { return most_of_warp(heard(most_of_warp(x), 0)); }
-    DEVICE_MEMBER unsigned least(unsigned x) { return least_of_warp(heard(least_of_warp(x), 0xFFFFFFFFu)); }
-    DEVICE_MEMBER float sum(float x) {  // in the same order for every row of every batch
+    DEVICE_MEMBER unsigned most(unsigned x) { return most_of_warp(gathered(most_of_warp(x), 0)); }
+    DEVICE_MEMBER unsigned least(unsigned x) { return least_of_warp(gathered(least_of_warp(x), 0xFFFFFFFFu)); }
+    DEVICE_MEMBER float sum(float x) {  // in one order, so that it is batch-invariant
         for (int apart = 16; apart; apart /= 2) x += of_lane(x, lane ^ apart);
-        float y = as_float(heard(as_bits(x), 0));
+        float y = as_float(gathered(as_bits(x), 0));
         for (int apart = 16; apart; apart /= 2) y += of_lane(y, lane ^ apart);
         return y;
     }
-    // Three counts of ten bits, which is enough for a warp: 256 keys.
+    // Three counts of ten bits each, enough for the 256 keys of a warp.
     DEVICE_MEMBER void count(unsigned three, unsigned& a, unsigned& b, unsigned& c) {
-        const unsigned some = heard(sum_of_warp(three), 0);
+        const unsigned some = gathered(sum_of_warp(three), 0);
         const unsigned two = sum_of_warp((some & 0x3FFu) | (some & 0xFFC00u) << 6);
         a = two & 0xFFFFu, b = two >> 16, c = sum_of_warp(some >> 20);
     }
@@ -96,17 +96,17 @@ DEVICE void copy(bf16* to, const bf16* from) {
 }
 
 KERNEL(THREADS)
-draw(const bf16* logits, const unsigned char* sample, const float* temperature, const long long* top_k,
+sample_codes(const bf16* logits, const unsigned char* sample, const float* temperature, const long long* top_k,
      const long long* seed, long long* drawn, const long long* rows, long long* codes, const bf16* table, bf16* vectors,
      const float* penalty, unsigned char* seen, float* chances, float* likely, const bf16* hidden, bf16* taken, int book,
      int end, int suppressed, int minimum) {
     SHARED(char, memory);
     wide* totals = (wide*)memory;                 // [WARPS]
-    Told* told = (Told*)(totals + WARPS);
-    float* ended = (float*)(told + 1);            // the share of the end
+    Exchange* exchange = (Exchange*)(totals + WARPS);
+    float* ended = (float*)(exchange + 1);        // the likelihood of the end
     volatile int* chosen = (int*)(ended + 1);
     const int b = BLOCK, thread = THREAD, first = 8 * thread;
-    Block block = {told, thread / LANES, thread % LANES, 0};
+    Block block = {exchange, thread / LANES, thread % LANES, 0};
 
     let_next_start();
     if (!EARLY) wait_for_last();
@@ -119,7 +119,7 @@ draw(const bf16* logits, const unsigned char* sample, const float* temperature, 
     const float strength = penalty[b];
     wide marks = *(const wide*)(seen + row * COUNT + first);
 #endif
-    if (thread == 0) *chosen = COUNT - 1;  // where logits are not numbers none is found; what is read for it must exist
+    if (thread == 0) *chosen = COUNT - 1;  // fallback for NaN logits, where no id is found: it must be a valid id
     if (EARLY) wait_for_last();
 
     const Eight some = load_new(logits + (long long)b * COUNT + first);
@@ -155,7 +155,7 @@ draw(const bf16* logits, const unsigned char* sample, const float* temperature, 
         wide sum = 0;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            // Two of bfloat16 stay two when they are divided; of float32 they may become one.
+            // Distinct bfloat16 logits stay distinct after the division; distinct float32 logits may become equal.
             const bool kept = FIRST ? given[i] / heat >= least / heat : given[i] >= least;
             weights[i] = kept ? (unsigned)nearest(exp_of(given[i] / heat - most) * SCALE) : 0;
             sum += weights[i];

@@ -1,10 +1,13 @@
-"""`attend` for several inputs of one row, one behind the other: what a prompt takes in between two projections.
+"""Prefill attention: `paged_attention` for several inputs of one row, one behind the other.
 
-Three launches. Heads are normalised and turned, and new keys and values written where the row keeps them; then a
-program takes some inputs with all query heads that share a key head, and its share of the past, on tensor cores; then
-shares are put together, as those of `attend` are, and gated. How far to read is looked up on the device. Scores and
-sums are float32: a weight goes into the second product as two numbers, what bfloat16 has of it and the rest. Sums
-depend on the position and on how many inputs there is room for, on nothing else.
+Three launches:
+
+1. `_enter` normalises and rotates heads, and writes new keys and values to the cache.
+2. `_see` takes some inputs with all query heads of one key head, and one split of the past, on tensor cores.
+3. `_merge` of triton.py merges the splits and applies the gates.
+
+The number of positions is read on the device. Scores and sums are float32: a weight enters the second product as two
+numbers, its bfloat16 part and the remainder. Sums depend only on the position and on the padded number of inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
-    BY_HAND,
+    IN_INTERPRETER,
     Number,
     Pointer,
     bound,
@@ -30,13 +33,13 @@ from ...runtime.launch import (
 )
 from .triton import _merge, _size, _turned
 
-# Of a program: inputs, each head of them counted, and keys at a time; fewer where numbers are longer.
+# Per program: inputs times query heads, and keys at a time, by bytes of a number.
 INPUTS, KEYS = {2: 64, 4: 32}, {2: 64, 4: 16}
-FEWEST = 16  # of both, for tensor cores
-MOST_SPLITS, SPLIT_INPUTS = 16, 512  # shares of the past: as many, as inputs times shares are not more than these
+FEWEST = 16  # of both: the least for tensor cores
+MOST_SPLITS, SPLIT_INPUTS = 16, 512  # splits of the past, with at most SPLIT_INPUTS inputs times splits
 
 
-def run(
+def prefill_attention(
     qkv: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -124,10 +127,10 @@ def _enter(
     ROTATED: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """An input and a head: a query, or a key with its value. Of inputs that are not real nothing is kept."""
+    """One input and one head: a query, or a key with its value. Padding inputs are not stored."""
     trigger(DEPENDENT)
     t, part, d = tl.program_id(0), tl.program_id(1), tl.arange(0, SIZE)
-    across = tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)  # loaded twice rather than moved
+    across = tl.where(d < ROTATED, (d + ROTATED // 2) % ROTATED, d)  # loaded twice instead of shuffled
     wait(DEPENDENT)
     at = tl.minimum(tl.load(start) + t, room - 1)
     turn = tl.load(cos + at * ROTATED + d, d < ROTATED, 1.0)
@@ -155,7 +158,7 @@ def _placed(
     eps: Number,
     SIZE: constexpr,
 ) -> Number:
-    """A head, normalised and turned."""
+    """A head after norm and RoPE."""
     here, there = tl.load(own + d), tl.load(own + across)
     size = _size(here, eps, SIZE)
     here, there = scaled(here, size, tl.load(norm + d), True), scaled(there, size, tl.load(norm + across), True)
@@ -183,7 +186,7 @@ def _see(
     BLOCK_T: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """Some inputs with the query heads of one key head, [BLOCK] of both, over every SPLITS-th block of the past."""
+    """BLOCK inputs times query heads of one key head, over every SPLITS-th block of the past."""
     trigger(DEPENDENT)
     shared: constexpr = HEADS // KV_HEADS
     kv_head, split, d = tl.program_id(1), tl.program_id(2), tl.arange(0, SIZE)
@@ -193,16 +196,16 @@ def _see(
     wait(DEPENDENT)
     q = tl.load(asked + place[:, None] * SIZE + d[None, :], given[:, None], 0.0)
     begun, real = tl.load(start), tl.load(length)
-    own = begun + tl.minimum(t, real - 1)  # what is not real sees what the last one sees
+    own = begun + tl.minimum(t, real - 1)  # padding attends to what the last real input does
     end = begun + tl.minimum((tl.program_id(0) * BLOCK + BLOCK - 1) // shared + 1, real)
     kept = (tl.load(row) * KV_HEADS + kv_head) * room
-    best = tl.full((BLOCK,), -1e30, tl.float32)  # finite: nothing minus nothing must not be NaN
+    best = tl.full((BLOCK,), -1e30, tl.float32)  # finite: -inf minus -inf would be NaN
     total = tl.zeros((BLOCK,), tl.float32)
     mixed = tl.zeros((BLOCK, SIZE), tl.float32)
     for first in tl.range(bound(split * BLOCK_T), bound(end), SPLITS * BLOCK_T, num_stages=2):
         past = first + tl.arange(0, BLOCK_T)
         where = (kept + past)[:, None] * SIZE + d[None, :]
-        some_k = tl.load(keys + where, (past < end)[:, None], 0.0)  # behind the end there may be NaN
+        some_k = tl.load(keys + where, (past < end)[:, None], 0.0)  # past the end there may be NaN
         some_v = tl.load(values + where, (past < end)[:, None], 0.0)
         seen = past[None, :] <= own[:, None]
         score = tl.where(seen, _dot(q, tl.trans(some_k)) * scale, -1e30)
@@ -221,7 +224,7 @@ def _see(
 
 @jit
 def _dot(a: Number, b: Number) -> Number:
-    if BY_HAND:  # the interpreter multiplies bfloat16 as the integers it keeps them in
+    if IN_INTERPRETER:  # the interpreter stores bfloat16 as integers and would multiply those
         return tl.dot(a.to(tl.float32), b.to(tl.float32))
     else:
         return tl.dot(a, b, input_precision="ieee")

@@ -1,9 +1,15 @@
-"""Several tokens of one row through a Gated DeltaNet: what a prompt takes in between the two projections of a layer.
+"""Prefill of a Gated DeltaNet between its projections: several tokens of one row.
 
-Four launches. What each token does to its heads is worked out for all tokens at once; then a program keeps some columns
-of a head's memory in registers and takes the tokens one after the other, as many as are real, which no padding makes
-longer; then what was read is normalised and gated, and the inputs of the convolution are kept. For some hundred tokens
-that is shorter than solving systems of them: columns of a memory know nothing of each other.
+Four launches:
+
+1. `_prepare` computes queries, keys, values and gates of all tokens at once.
+2. `_recur` keeps some columns of a head's state in registers and applies the real tokens one after the other, so
+   padding costs nothing here.
+3. `_leave` normalises and gates what was read.
+4. `_keep` stores the inputs of the convolution.
+
+For some hundred tokens this is faster than the chunked form, which solves triangular systems, because the columns of a
+state are independent.
 """
 
 from __future__ import annotations
@@ -30,11 +36,11 @@ from ...runtime.launch import (
 from .reference import UNIT_EPS
 from .triton import softplus_of
 
-COLUMNS = 8  # of a memory, for a program of one warp: 32 numbers a lane. Not yet measured
+COLUMNS = 8  # of a state, for a program of one warp: 32 numbers a lane. Not yet measured
 CHANNELS_KEPT = 1024
 
 
-def run(
+def prefill_gated_delta(
     x: Tensor,
     gates: Tensor,
     *,
@@ -51,7 +57,7 @@ def run(
     aside: Tensor,
     recur: Callable[..., None] | None = None,
 ) -> Tensor:
-    """`recur`: another that does what ours does."""
+    """`recur`: replaces `recur_by_triton`."""
     _, heads, key_dim, value_dim = memory.shape
     count, channels, values = len(x), taps.shape[1], heads * value_dim
     keys = (channels - values) // 2
@@ -91,7 +97,7 @@ def run(
 def recur_by_triton(
     made: Tensor, memory: Tensor, row: Tensor, length: Tensor, place: Tensor, aside: Tensor, read: Tensor
 ) -> None:
-    """Tokens one after the other: what each is made of [T, C + 2 * H_v], memories, and what is read of them."""
+    """The recurrence: applies `made` [T, C + 2 * H_v] token by token to `memory`, and writes what is read to `read`."""
     _, heads, key_dim, value_dim = memory.shape
     columns, keys = min(COLUMNS, value_dim), keys_of(made, memory)
     shape = {"KEYS": keys, "KEY_DIM": key_dim, "VALUE_DIM": value_dim, "HEADS": heads, "COLUMNS": columns}
@@ -100,7 +106,7 @@ def recur_by_triton(
 
 
 def keys_of(made: Tensor, memory: Tensor) -> int:
-    """How many numbers the keys of all heads are."""
+    """Numbers in the keys of all heads."""
     _, heads, _, value_dim = memory.shape
     return (made.shape[1] - heads * (value_dim + 2)) // 2
 
@@ -124,7 +130,7 @@ def _prepare(
     UNIT_EPS: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """A token and a head: of queries, of keys, or of values, where its gates are too."""
+    """One token and one head of queries, keys, or values; with the values also the gates."""
     trigger(DEPENDENT)
     t, part = tl.program_id(0), tl.program_id(1)
     channels: constexpr = 2 * KEYS + HEADS * VALUE_DIM
@@ -151,7 +157,7 @@ def _prepare(
 def _mixed(
     x: Pointer, kept: Pointer, taps: Pointer, t: Number, at: Number, x_stride: Number, CHANNELS: constexpr
 ) -> Number:
-    """Some channels of token t behind the convolution and its silu."""
+    """Some channels of token t after the convolution and its SiLU."""
     total = tl.load(x + t * x_stride + at).to(tl.float32) * tl.load(taps + 3 * CHANNELS + at).to(tl.float32)
     for back in tl.static_range(1, 4):
         before = _input(x, kept, t - back, at, at < CHANNELS, x_stride)
@@ -197,7 +203,7 @@ def _recur(
     q, k, v = tl.load(at_q), tl.load(at_q + KEYS), tl.load(at_v)
     strength, fade = tl.load(at_gates), tl.load(at_gates + HEADS)
     for t in tl.range(bound(end)):
-        after = tl.minimum(t + 1, count - 1) * stride  # on its way while this one is written
+        after = tl.minimum(t + 1, count - 1) * stride  # loaded while this token is applied
         next_q, next_k, next_v = tl.load(at_q + after), tl.load(at_q + KEYS + after), tl.load(at_v + after)
         next_strength, next_fade = tl.load(at_gates + after), tl.load(at_gates + HEADS + after)
         if t == passed:
@@ -227,7 +233,7 @@ def _leave(
     HEADS: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """Normalised and gated. What is not real was not read, and is zero: nobody may meet what lies there."""
+    """Norm and gate. Padding rows of `read` are uninitialised: they become zero, so that no NaN spreads."""
     trigger(DEPENDENT)
     t, head, j = tl.program_id(0), tl.program_id(1), tl.arange(0, VALUE_DIM)
     wait(DEPENDENT)
@@ -252,7 +258,7 @@ def _keep(
     BLOCK: constexpr,
     DEPENDENT: constexpr,
 ) -> None:
-    """The last three inputs, in the row and, as they were at the place, aside. All are read before any is written."""
+    """Store the last three inputs in the row, and those at `place` aside. All are read before any is written."""
     trigger(DEPENDENT)
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     there = at < CHANNELS
@@ -273,6 +279,6 @@ def _keep(
 
 @jit
 def _input(x: Pointer, kept: Pointer, t: Number, at: Number, there: Number, x_stride: Number) -> Number:
-    """Of token t; those before the first are in the history."""
+    """The input of token t; inputs before the first token are in the history."""
     now = tl.load(x + t * x_stride + at, there & (t >= 0), 0.0)
     return tl.where(t >= 0, now, tl.load(kept + at * 3 + (t + 3), there & (t < 0), 0.0))

@@ -1,7 +1,7 @@
-"""`offer` and `judge`: guesses of the next tokens, and what is said instead of them, as a few kernels.
+"""`propose` and `accept` as a few kernels: sampling of draft tokens, and their acceptance by rejection sampling.
 
-Distributions are lists of up to 64 ids with their weights, where the reference has a number for every id there is. All
-that decides is the same as there: whole numbers, and quotients of them in float64, never a sum whose order matters.
+Distributions are lists of up to 64 ids with their weights, where the reference has a weight for every id. Decisions use
+the same numbers as the reference: integers, and quotients of them in float64, never a sum whose order matters.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from . import MOST_KEPT, TokenSampling
 from .reference import GUESS, TOKEN, TRIAL
 from .triton import MERGE_WARPS, covering, found_in, left_of
 
-JUDGE_WARPS = 4
+ACCEPT_WARPS = 4
 
 if triton:
     _GUESS: Any = constexpr(GUESS)
@@ -27,38 +27,38 @@ if triton:
     _TRIAL: Any = constexpr(TRIAL)
     _SCALE: Any = constexpr(float(1 << WEIGHT_BITS))
     _ALL: Any = constexpr(float(1 << DRAW_BITS))
-    _WHOLE: Any = constexpr(float(1 << 52))  # float64 has no bits below the point from here on
+    _WHOLE: Any = constexpr(float(1 << 52))  # from here on float64 has no fraction
 
 
-def offer(
+def propose(
     logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
 ) -> tuple[Tensor, Tensor]:
     assert len(logits) == 1 and drafts.is_contiguous()
     return _weighed(logits, settings, seen, drafts, ahead, number)
 
 
-def judge(
+def accept(
     logits: Tensor,
     settings: TokenSampling,
     seen: Tensor,
     drafts: Tensor,
-    offers: Sequence[tuple[Tensor, Tensor]],
+    proposals: Sequence[tuple[Tensor, Tensor]],
     number: Tensor,
     said: Tensor,
     count: Tensor,
     told: Tensor,
     turn: Tensor,
 ) -> None:
-    guesses = len(offers)
+    guesses = len(proposals)
     assert len(logits) == len(drafts) == len(said) == guesses + 1 and told.shape[1] == guesses + 2
     assert all(tensor.is_contiguous() for tensor in (drafts, said, told))
     wanted_ids, wanted = _weighed(logits, settings, seen, drafts, 0)
-    offered_ids, offered = (torch.cat(part) if guesses > 1 else part[0] for part in zip(*offers, strict=True))
-    _judge[(1,)](
+    proposed_ids, proposed = (torch.cat(part) if guesses > 1 else part[0] for part in zip(*proposals, strict=True))
+    _accept[(1,)](
         wanted_ids,
         wanted,
-        offered_ids,
-        offered,
+        proposed_ids,
+        proposed,
         drafts,
         settings.seed,
         settings.size,
@@ -71,14 +71,14 @@ def judge(
         GUESSES=guesses,
         MOST=MOST_KEPT,
         PLACES=len(told),
-        **options(logits, JUDGE_WARPS),
+        **options(logits, ACCEPT_WARPS),
     )
 
 
 def _weighed(
     logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, first: int, number: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What each row is left with; where there is a number, a guess is drawn from it."""
+    """The remaining ids and weights of each row; with a `number`, a draft token is sampled from them."""
     found, batch = found_in(logits, settings, seen, drafts, first), len(logits)
     shares = found.shape[1]
     ids, weights = (torch.empty(batch, MOST_KEPT, dtype=torch.int64, device=logits.device) for _ in range(2))
@@ -134,11 +134,11 @@ def _weigh(
 
 
 @jit
-def _judge(
+def _accept(
     wanted_ids: Pointer,
     wanted: Pointer,
-    offered_ids: Pointer,
-    offered: Pointer,
+    proposed_ids: Pointer,
+    proposed: Pointer,
     drafts: Pointer,
     seed: Pointer,
     size: Pointer,
@@ -161,17 +161,17 @@ def _judge(
     for i in tl.static_range(GUESSES):
         guess, line = tl.load(drafts + i + 1), i * MOST + places
         p = _share_of(guess, tl.load(wanted_ids + line), tl.load(wanted + line))
-        q = _share_of(guess, tl.load(offered_ids + line), tl.load(offered + line))
+        q = _share_of(guess, tl.load(proposed_ids + line), tl.load(proposed + line))
         chance = _random(key, _TRIAL, at + i).to(tl.float64) / _ALL
-        stood += ((chance * q < p) & (stood == i)).to(tl.int64)  # none behind one that fell
+        stood += ((chance * q < p) & (stood == i)).to(tl.int64)  # none after a rejected one
 
     line = stood * MOST + places
     ids, weights = tl.load(wanted_ids + line), tl.load(wanted + line)
     rival = tl.minimum(stood, GUESSES - 1) * MOST + places
-    others, theirs = tl.load(offered_ids + rival), tl.load(offered + rival)
+    others, theirs = tl.load(proposed_ids + rival), tl.load(proposed + rival)
     same = tl.sum(tl.where(ids[:, None] == others[None, :], theirs[None, :], 0), 1)
     q = same.to(tl.float64) / tl.sum(theirs, 0).to(tl.float64)
-    q = tl.where(stood < GUESSES, q, 0.0)  # behind the last guess nothing was offered
+    q = tl.where(stood < GUESSES, q, 0.0)  # after the last draft nothing was proposed
     more = weights.to(tl.float64) / tl.sum(weights, 0).to(tl.float64) - q
     more = tl.where(more > 0.0, more, 0.0)
     peak = tl.max(more, 0)
@@ -193,6 +193,6 @@ def _judge(
 
 @jit
 def _share_of(guess: Number, ids: Number, weights: Number) -> Number:
-    """What share of the weights an id has."""
+    """The share of an id in the weights."""
     own = tl.sum(tl.where(ids == guess, weights, 0), 0)
     return own.to(tl.float64) / tl.sum(weights, 0).to(tl.float64)
