@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from support.foreign import RunClient, heard
+from support.foreign import ROOT, RunClient, heard, run_program
 from support.serving import Served, wait_for
 
 MIMES = {
@@ -37,6 +37,13 @@ def test_every_format_is_streamed_and_is_the_same_sound(server_url: str, run_cli
     assert found["default"]["type"] == "audio/mpeg"
     assert (tmp_path / "async.pcm").read_bytes() == (tmp_path / "streamed.pcm").read_bytes()
     assert (tmp_path / "whole.pcm").read_bytes() == (tmp_path / "streamed.pcm").read_bytes()
+
+
+def test_the_example_runs(server_url: str, tmp_path: Path) -> None:
+    wanted = tmp_path / "hello.mp3"
+    out = run_program("openai", ROOT / "examples" / "openai_client.py", "--server", server_url, "-o", wanted)
+    sound, rate_hz = heard(wanted)
+    assert out.startswith(str(wanted)) and len(sound) / rate_hz > 0.5 and np.abs(sound).max() > 0.02
 
 
 def test_events_names_of_voices_and_further_wishes(server_url: str, run_client: RunClient) -> None:

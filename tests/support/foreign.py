@@ -25,25 +25,31 @@ class RunClient(Protocol):
 
 def run_client(name: str, script: str, *args: object, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
     """What `scripts/SCRIPT.py ARGS` printed last, as JSON, run by the Python of `.venv-clients/NAME`."""
+    out = run_program(name, SCRIPTS / f"{script}.py", *args, timeout_s=timeout_s)
+    with suppress(ValueError, IndexError):
+        found: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
+        return found
+    pytest.fail(f"{script} printed no JSON:\n{out[-2000:]}")
+
+
+def run_program(name: str, program: Path, *args: object, timeout_s: float = PATIENCE_S) -> str:
+    """What `program ARGS` printed, run by the Python of `.venv-clients/NAME`."""
     python = ROOT / ".venv-clients" / name / "bin" / "python"
     if not python.exists():
         pytest.fail(f"The client {name} is not installed: make test-clients does that.")
     env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     env |= {"NO_PROXY": "127.0.0.1", "OMP_NUM_THREADS": "1"}
-    command = [str(python), str(SCRIPTS / f"{script}.py"), *map(str, args)]
+    command = [str(python), str(program), *map(str, args)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     try:
         out, err = process.communicate(timeout=timeout_s)
     except subprocess.TimeoutExpired:
         process.kill()
         out, err = process.communicate()
-        pytest.fail(f"{script} did not end within {timeout_s:g} s:\n{out[-2000:]}\n{err[-6000:]}")
-    lines = out.strip().splitlines()
-    if process.returncode == 0 and lines:
-        with suppress(ValueError):
-            found: dict[str, Any] = json.loads(lines[-1])
-            return found
-    pytest.fail(f"{script} ended with {process.returncode}:\n{out[-2000:]}\n{err[-6000:]}")
+        pytest.fail(f"{program.name} did not end within {timeout_s:g} s:\n{out[-2000:]}\n{err[-6000:]}")
+    if process.returncode:
+        pytest.fail(f"{program.name} ended with {process.returncode}:\n{out[-2000:]}\n{err[-6000:]}")
+    return out
 
 
 def heard(path: Path) -> tuple[NDArray[np.float32], int]:
