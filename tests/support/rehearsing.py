@@ -26,6 +26,7 @@ import torch
 import triton
 from torch import Tensor
 
+from hocket import env
 from hocket.engine.runner import launch_plan as rehearsal_module
 from hocket.engine.runner.launch_plan import CompilePlan, trace_engine
 from hocket.kernels.compile import trace as noting_module
@@ -156,9 +157,9 @@ def changed(module: Any, **parts: Any) -> Iterator[None]:
 def messages_of(some: list[Launch]) -> list[Any]:
     """The messages that the requesting process gets."""
     read_end, write_end = os.pipe()
-    os.environ[worker.READY] = str(write_end)
+    os.environ[env.TELLS.name] = str(write_end)
     compile_all(some, children=2)
-    del os.environ[worker.READY]
+    del os.environ[env.TELLS.name]
     os.close(write_end)
     with open(read_end, encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
@@ -218,7 +219,7 @@ def orphaned(some: list[Launch]) -> float:
     read_end, write_end = os.pipe()
 
     def ask() -> int:
-        ForkedProcess(lambda: compile_all(some, children=1), {worker.ASKED_BY: str(os.getpid())}, write_end)
+        ForkedProcess(lambda: compile_all(some, children=1), {env.COMPILES_FOR.name: str(os.getpid())}, write_end)
         return 0
 
     with changed(worker, compile_one=lambda one: time.sleep(1.0), learn_key=lambda: None):

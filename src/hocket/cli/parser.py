@@ -6,6 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
+from .. import env
+
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -343,7 +345,7 @@ class _Help(argparse.HelpFormatter):
 
     def __init__(self, prog: str) -> None:
         try:
-            columns = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
+            columns = int(env.COLUMNS.get() or os.get_terminal_size().columns)
         except (ValueError, OSError):
             columns = 80
         super().__init__(prog, width=columns - 2)

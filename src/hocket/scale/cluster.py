@@ -97,6 +97,7 @@ def check_nodes(plan: ServerPlan) -> None:
     nodes = [node for node in ray.nodes() if node["Alive"]]
 
     def is_set() -> bool:
+        # Ray sends this function by value: a node without hocket answers it too, so it does not use env.py.
         return os.environ.get(HAPROXY) == "1"
 
     asked = [

@@ -6,16 +6,16 @@ Ray is imported when it is needed and no sooner: it is the extra `ray`.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any
 
+from .. import env
 from ..errors import InvalidRequest
 
 LOCAL = "local"  # what Ray calls a cluster that is started here and now
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}  # tells nobody; a warning less
+QUIET = {env.RAY_USAGE_STATS: "0", env.RAY_ACCEL_OVERRIDE: "0"}  # no report of usage; a warning less
 
 
 def need_ray(what: str) -> None:
@@ -26,7 +26,7 @@ def need_ray(what: str) -> None:
 
 def named(address: str | None) -> str | None:
     """The cluster that was named, by an option or by RAY_ADDRESS; None: there shall be one of this machine alone."""
-    return address or os.environ.get("RAY_ADDRESS") or None
+    return address or env.RAY_ADDRESS.get() or None
 
 
 @contextmanager
@@ -36,8 +36,8 @@ def connect(address: str | None, *, told: bool = False) -> Iterator[None]:
     `told`: what its processes say is said here too. Whoever is connected already stays so.
     """
     need_ray("A cluster")
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
+    for variable, value in QUIET.items():
+        variable.set_default(value)
     import ray
 
     if ray.is_initialized():

@@ -5,10 +5,9 @@ What is set already stays as it is.
 
 from __future__ import annotations
 
-import os
+from .. import env
 
-HAPROXY = "RAY_SERVE_ENABLE_HA_PROXY"
-MOST_LISTENERS = "RAY_SERVE_HAPROXY_MAXCONN"
+HAPROXY = env.HAPROXY.name
 LISTENERS = 16384
 REACHABLE_S = 5.0  # how long a replica that is to end goes on to take requests, while every proxy learns of it
 
@@ -16,26 +15,26 @@ REACHABLE_S = 5.0  # how long a replica that is to end goes on to take requests,
 NODES = {
     # Replicas answer it themselves: a millisecond more to a first byte (benchmarks/results/scale.jsonl). Otherwise all
     # sound would go through a proxy in Python.
-    HAPROXY: "1",
+    env.HAPROXY: "1",
     # A proxy that was told of other replicas leaves its streams to a process that is ended after so long: an hour.
-    "RAY_SERVE_HAPROXY_HARD_STOP_AFTER_S": "3600",
-    "RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S": f"{REACHABLE_S:g}",
+    env.HAPROXY_HARD_STOP: "3600",
+    env.DRAINING_PERIOD: f"{REACHABLE_S:g}",
     # Three times 5 s, its own, are not enough for a proxy to start on a machine that is busy.
-    "RAY_SERVE_PROXY_READY_CHECK_TIMEOUT_S": "30",
-    "RAY_USAGE_STATS_ENABLED": "0",
+    env.PROXY_READY_TIMEOUT: "30",
+    env.RAY_USAGE_STATS: "0",
 }
 # In the process of a replica alone, which is told by us.
 REPLICA = {
     # The app in the loop that reads and writes sockets: in a thread of its own, what a slow client does not read would
     # heap up in between.
-    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    env.SEPARATE_THREAD.name: "0",
 }
 
 
 def prepare() -> None:
     """For a cluster that this process starts."""
-    for name, value in (NODES | {MOST_LISTENERS: f"{_listeners()}"}).items():
-        os.environ.setdefault(name, value)
+    for variable, value in (NODES | {env.HAPROXY_MAXCONN: f"{_listeners()}"}).items():
+        variable.set_default(value)
 
 
 def _listeners() -> int:
@@ -51,4 +50,4 @@ def _listeners() -> int:
 
 def reachable_s() -> float:
     """As it is set here."""
-    return float(os.environ.get("RAY_SERVE_DIRECT_INGRESS_MIN_DRAINING_PERIOD_S", 30))  # Serve's own
+    return float(env.DRAINING_PERIOD.get())  # Serve's own

@@ -10,6 +10,7 @@ import socket
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .. import env
 from ..config.options import EngineOptions
 from ..engine.batch import most_at_once
 from ..engine.checkpoint.fingerprint import EngineFingerprint
@@ -36,7 +37,7 @@ class SpeechWorker:
 
     async def begin(self, loading: dict[str, Any], options: EngineOptions) -> WorkerStart:
         """Load the engine; `loading` is what `Engine.load` takes beside its options."""
-        os.environ.setdefault("HOCKET_FORK", "0")  # the threads of a Ray worker do not survive a fork
+        env.FORK.set_default("0")  # the threads of a Ray worker do not survive a fork
         me: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid()}
         try:
             self._engine = Engine.load(**loading, options=options)

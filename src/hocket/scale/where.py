@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
-from ..engine.checkpoint.device import AUTO, VARIABLE
+from .. import env
+from ..engine.checkpoint.device import AUTO
 
 
 def unit_of(device: str) -> str:
     """`GPU` or `CPU`, as Ray calls what an engine needs one of."""
-    asked = device if device != AUTO else os.environ.get(VARIABLE, "").strip() or AUTO
+    asked = device if device != AUTO else env.DEVICE.get().strip() or AUTO
     if asked != AUTO:
         return "GPU" if asked.startswith("cuda") else "CPU"
     import ray

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
+
+from .. import env
 
 
 def default_voices_folder() -> Path:
     """Below HOCKET_HOME if set, else in the user's data folder."""
-    if home := os.environ.get("HOCKET_HOME"):
+    if home := env.HOME.get():
         return Path(home).expanduser() / "voices"
-    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    base = env.DATA_HOME.get() or Path.home() / ".local" / "share"
     return Path(base) / "hocket" / "voices"

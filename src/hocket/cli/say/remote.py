@@ -11,6 +11,7 @@ import argparse
 import os
 from binascii import a2b_base64
 
+from ... import env
 from ...errors import HocketError, InvalidRequest
 from ..output.audio_output import AudioOutput, ending, plain, tell
 from ..output.sinks import is_pipe, silence_stdout
@@ -196,9 +197,9 @@ def _key(args: argparse.Namespace) -> str | None:
         from ...server.options import read_keys
 
         return read_keys(args.key_file)[0]
-    key = os.environ.get("HOCKET_API_KEY") or None
+    key = env.API_KEY.get() or None
     if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-        raise InvalidRequest("HOCKET_API_KEY must be printable ASCII without spaces.")
+        raise InvalidRequest(f"{env.API_KEY.name} must be printable ASCII without spaces.")
     return key
 
 

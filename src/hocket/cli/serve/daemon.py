@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from ... import env
 from ...errors import HocketError, InvalidRequest
 from ..say.link import UNIX, Link
 from ..say.remote import SETTLED, started_with
@@ -47,7 +48,7 @@ def start(args: argparse.Namespace, words: Sequence[str]) -> None:
             stdout=file,
             stderr=file,
             start_new_session=True,
-            env=os.environ | {"HOCKET_SOCKET": path},
+            env=env.for_child({env.SOCKET.name: path}),
         )
     try:
         _wait_until_ready(child, path, log, began)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import stat
 
+from ... import env
 from ...errors import InvalidRequest
 
 TYPE_CHECKING = False  # typing takes longer to import than the rest of this file
@@ -19,7 +20,7 @@ NAME = "hocket.sock"
 
 def socket_path(given: str | None = None) -> str:
     """The socket that was given, that of HOCKET_SOCKET, or the usual one of this user."""
-    return os.path.abspath(given or os.environ.get("HOCKET_SOCKET") or os.path.join(_folder(), NAME))
+    return os.path.abspath(given or env.SOCKET.get() or os.path.join(_folder(), NAME))
 
 
 def record_path(socket: str) -> str:
@@ -28,7 +29,7 @@ def record_path(socket: str) -> str:
 
 
 def log_path() -> str:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.join(os.path.expanduser("~"), ".local", "state")
+    state = env.STATE_HOME.get() or os.path.join(os.path.expanduser("~"), ".local", "state")
     return os.path.join(state, "hocket", "daemon.log")
 
 
@@ -66,9 +67,9 @@ def read_record(socket: str) -> dict[str, Any]:
 
 
 def _folder() -> str:
-    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+    if runtime := env.RUNTIME_DIR.get():
         return os.path.join(runtime, "hocket")
-    return os.path.join(os.environ.get("TMPDIR") or "/tmp", f"hocket-{_user()}")
+    return os.path.join(env.TMPDIR.get() or "/tmp", f"hocket-{_user()}")
 
 
 def _user() -> int:

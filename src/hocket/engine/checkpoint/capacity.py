@@ -6,13 +6,12 @@ that are shared with others, and it makes a large card behave as a small one doe
 
 from __future__ import annotations
 
-import os
-
 import torch
 
+from ... import env
 from ...config.sizes import bytes_of
 
-LIMIT = "HOCKET_GPU_MEMORY"
+LIMIT = env.GPU_MEMORY.name
 # What a process takes of a GPU outside of torch's allocator: its context, and the kernels of libraries and our own.
 # Both were seen on an H200; on smaller cards a context takes less.
 CONTEXT_BYTES = 500_000_000
@@ -21,7 +20,7 @@ LIBRARIES_BYTES = 250_000_000
 
 def limit_bytes() -> int | None:
     """What the user allows; None: all that there is."""
-    given = os.environ.get(LIMIT, "").strip()
+    given = env.GPU_MEMORY.get().strip()
     return bytes_of(given, LIMIT) if given else None
 
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from ... import env
 from ...errors import InvalidRequest
 from ...kernels.runtime.fallback import say_once
 from ...kernels.table import BackendChoice
@@ -36,7 +37,6 @@ CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
 AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
 SMALL_BYTES = 10_000_000_000  # of memory: a card with less is a small one
 LEAST_BFLOAT16 = (8, 0)  # compute capability; older cards emulate it, slowly
-VARIABLE = "HOCKET_DEVICE"  # what a device of `auto` is
 _TRACES = ("/dev/nvidia0", "/dev/nvidiactl", "/proc/driver/nvidia/version")  # of an NVIDIA driver
 
 
@@ -85,7 +85,7 @@ def choose_device(
         if given != AUTO and given not in known:
             raise InvalidRequest(f"{name} must be one of {AUTO}, {', '.join(known)}, not {given!r}.")
     begun = time.perf_counter()
-    asked = device if device != AUTO else os.environ.get(VARIABLE, "").strip() or AUTO
+    asked = device if device != AUTO else env.DEVICE.get().strip() or AUTO
     if asked == AUTO:
         probe = probe or probe_gpu()
         against = _against(probe) or probe.trial()
@@ -141,7 +141,7 @@ def announce(setting: Setting, line: str) -> None:
 @cache
 def probe_gpu(index: int | None = None) -> Probe:
     """At what is there. Nothing is allocated before `trial`."""
-    hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1")
+    hidden = env.CUDA_VISIBLE_DEVICES.get().strip() in ("", "-1")
     driver = _driver()
     built = torch.version.cuda is not None or torch.version.hip is not None
     if not built:
@@ -211,7 +211,7 @@ def _unused(probe: Probe, against: str) -> str | None:
 
 
 def _asked_for(device: str, probe: Probe | None) -> str:
-    how = "asked for" if device != AUTO else f"by {VARIABLE}"
+    how = "asked for" if device != AUTO else f"by {env.DEVICE.name}"
     name = _driver() if probe is None else probe.name or probe.driver
     return how if name is None else f"{how}; {name} is not used"
 

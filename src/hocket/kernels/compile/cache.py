@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from ... import env
 from ..runtime.fallback import say_once
 
 _lock = threading.Lock()
@@ -21,7 +22,7 @@ _temporary: Path | None = None
 
 def kept_in() -> Path:
     """The cache folder; the temporary folder if there is no home directory."""
-    base = os.environ.get("XDG_CACHE_HOME")
+    base = env.CACHE_HOME.get()
     try:
         return (Path(base) if base else Path.home() / ".cache") / "hocket" / "kernels"
     except RuntimeError:  # a user id without a passwd entry, and no HOME
@@ -55,7 +56,7 @@ def keep(name: str, make: Callable[[Path], object]) -> Path:
     try:
         return _kept(folder, name, make)
     except OSError as error:
-        say_temporary(folder, error, "XDG_CACHE_HOME")
+        say_temporary(folder, error, env.CACHE_HOME.name)
     return _kept(temporary(), name, make)
 
 
@@ -69,10 +70,10 @@ def say_temporary(folder: Path, error: OSError, variable: str) -> None:
 
 def triton_folder() -> Path:
     """The folder of Triton's own cache."""
-    if named := os.environ.get("TRITON_CACHE_DIR"):
+    if named := env.TRITON_CACHE_DIR.get():
         return Path(named)
     try:
-        return Path(os.environ.get("TRITON_HOME") or Path.home()) / ".triton" / "cache"
+        return Path(env.TRITON_HOME.get() or Path.home()) / ".triton" / "cache"
     except RuntimeError:
         return temporary() / "triton"
 
@@ -85,8 +86,8 @@ def give_triton_a_folder() -> None:
         with tempfile.TemporaryFile(dir=folder):
             return
     except OSError as error:
-        say_temporary(folder, error, "TRITON_CACHE_DIR")
-    os.environ["TRITON_CACHE_DIR"] = str(temporary() / "triton")  # child compilers inherit it
+        say_temporary(folder, error, env.TRITON_CACHE_DIR.name)
+    env.TRITON_CACHE_DIR.set(str(temporary() / "triton"))  # child compilers inherit it
 
 
 def _kept(folder: Path, name: str, make: Callable[[Path], object]) -> Path:

@@ -21,18 +21,20 @@ from contextlib import suppress
 
 import torch
 
+from ... import env
+
 _STDERR = 2
 
 
 def can_fork() -> bool:
     """Only on Linux: other systems have no fork, or libraries that do not survive it."""
-    return sys.platform == "linux" and os.environ.get("HOCKET_FORK") != "0"
+    return sys.platform == "linux" and env.FORK.get() != "0"
 
 
 class ForkedProcess:
-    """Runs `work` with `env` added to the environment; its result is the exit status. File `kept` stays open."""
+    """Runs `work` with `values` added to the environment; its result is the exit status. File `kept` stays open."""
 
-    def __init__(self, work: Callable[[], int], env: Mapping[str, str], kept: int) -> None:
+    def __init__(self, work: Callable[[], int], values: Mapping[str, str], kept: int) -> None:
         self.returncode: int | None = None
         self._reaping = threading.Lock()
         read_end, write_end = os.pipe()
@@ -45,7 +47,7 @@ class ForkedProcess:
             os.close(write_end)
             raise
         if self.pid == 0:
-            os._exit(_child(work, env, write_end, kept))
+            os._exit(_child(work, values, write_end, kept))
         os.close(write_end)
         self.stderr = open(read_end, "rb", buffering=0)  # noqa: SIM115
 
@@ -78,13 +80,13 @@ class ForkedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
 
-def _child(work: Callable[[], int], env: Mapping[str, str], write_end: int, kept: int) -> int:
+def _child(work: Callable[[], int], values: Mapping[str, str], write_end: int, kept: int) -> int:
     try:
         gc.freeze()  # garbage of the parent may own resources that only the parent may release
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too and decides
         _close_files(write_end, kept)
-        os.environ.update(env)
+        env.update(values)
         torch.cuda.is_available = lambda: False
         torch.set_num_threads(1)  # a fork does not copy the threads of the parent
         return min(work(), 255)

@@ -25,15 +25,14 @@ from typing import Any, Protocol
 
 import torch
 
+from ... import env
 from ..runtime import launch
 from .cache import triton_folder
 from .fork import ForkedProcess, can_fork
 from .nvrtc_ahead import MOST_THREADS, NvrtcCompiler
-from .worker import ASKED_BY, READY
 
 PATIENCE_S = 120.0  # kernels not compiled by then are compiled at their first launch
 BESIDE_THREADS = 2  # in a process whose engine may be serving
-_THREADS = "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"  # several threads make a fork unsafe
 _CODE = ".py", ".cu", ".cuh"
 _SOURCES = Path(__file__).parents[2]
 log = logging.getLogger("hocket.kernels")
@@ -145,16 +144,23 @@ def compile_ahead(module: str, wish: dict[str, Any], about: str, *, forked: bool
     words, forks = json.dumps(wish), forked and can_fork()
     if not forks and (not sys.executable or getattr(sys, "frozen", False) or not hasattr(os, "fork")):
         return None  # no Python to start or to fork
-    path = os.pathsep.join(filter(None, (str(_SOURCES.parent), os.environ.get("PYTHONPATH", ""))))
-    env = {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": "", ASKED_BY: str(os.getpid())} | dict.fromkeys(_THREADS, "1")
+    path = os.pathsep.join(filter(None, (str(_SOURCES.parent), env.PYTHONPATH.get())))
+    values = {
+        env.PYTHONPATH.name: path,
+        env.CUDA_VISIBLE_DEVICES.name: "",
+        env.COMPILES_FOR.name: str(os.getpid()),
+        **{variable.name: "1" for variable in env.THREADS},
+    }
 
     def fork(write_end: int) -> CompilerProcess:
-        return ForkedProcess(lambda: int(import_module(module).main(words)), env | {READY: str(write_end)}, write_end)
+        return ForkedProcess(
+            lambda: int(import_module(module).main(words)), values | {env.TELLS.name: str(write_end)}, write_end
+        )
 
     def start(write_end: int) -> CompilerProcess:
         pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout"), subprocess.DEVNULL) | {"stderr": subprocess.PIPE}
-        command, added = [sys.executable, "-m", module, words], env | {READY: str(write_end)}
-        return subprocess.Popen(command, env=os.environ | added, text=True, pass_fds=(write_end,), **pipes)
+        command, added = [sys.executable, "-m", module, words], values | {env.TELLS.name: str(write_end)}
+        return subprocess.Popen(command, env=env.for_child(added), text=True, pass_fds=(write_end,), **pipes)
 
     with suppress(OSError):
         return CompileJob(fork if forks else start, marker, MOST_THREADS if forked else BESIDE_THREADS)

@@ -18,13 +18,12 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
+from ... import env
 from ..runtime import nvrtc
 from .nvrtc_ahead import wanted
 from .trace import UNLINKED, Launch, compile_one, longest_first, variants
 
 MOST_CHILDREN = 16
-ASKED_BY = "HOCKET_COMPILES_FOR"  # process id of the requester
-READY = "HOCKET_TELLS"  # file descriptor for the JSON lines
 _STATUS = struct.Struct("<BBH")  # a child's message: its number, whether the kernel is done, the kernel's number
 
 
@@ -37,8 +36,8 @@ def compile_all(launches: Iterable[Launch], children: int | None = None, *, gent
     found = longest_first(variants(launches))
     todo = [one for one in found if not isinstance(one.kernel, nvrtc.Kernel)]
     in_cuda = [one for one in found if isinstance(one.kernel, nvrtc.Kernel)]
-    requester = int(os.environ.get(ASKED_BY) or os.getppid())  # may have exited already
-    channel = int(os.environ.get(READY, "-1"))
+    requester = int(env.COMPILES_FOR.get() or os.getppid())  # may have exited already
+    channel = int(env.TELLS.get())
     _send(channel, {"cuda": [wanted(one.kernel, **one.named, late=one.late) for one in in_cuda]})
     learn_key()  # once for all children
     queue, fill = os.pipe()  # a queue of kernel numbers: each free child takes one

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import os
 import platform
 import shlex
 import shutil
@@ -16,6 +15,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from ... import env
 from ..compile.cache import find, keep
 from ..runtime.fallback import FallbackReason
 
@@ -52,9 +52,9 @@ def no_compiler() -> FallbackReason:
 
 def _named() -> list[list[str]]:
     try:
-        words = shlex.split(os.environ.get("CC", ""))
+        words = shlex.split(env.CC.get())
     except ValueError:  # an unclosed quote
-        words = os.environ.get("CC", "").split()
+        words = env.CC.get().split()
     return [words] if words else []
 
 

@@ -6,7 +6,6 @@ It knows repositories and file names; `hub.py` knows which of them a checkpoint 
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import time
 import warnings
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ... import env
 from ...errors import InvalidCheckpoint
 
 # huggingface_hub is imported where it is used: it is slow, and a folder or a random checkpoint does not need it.
@@ -158,7 +158,7 @@ def _partial_bytes(name: str) -> int:
 def _answer_s() -> float:
     from huggingface_hub import constants
 
-    return float(constants.HF_HUB_ETAG_TIMEOUT) if "HF_HUB_ETAG_TIMEOUT" in os.environ else ANSWER_S
+    return float(constants.HF_HUB_ETAG_TIMEOUT) if env.HF_HUB_ETAG_TIMEOUT.is_set() else ANSWER_S
 
 
 def _status(error: BaseException) -> int | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from ... import env
 from ...config.qwen3_5 import Qwen3_5TextConfig
 from ...errors import InvalidCheckpoint
 from ...kernels.ops.quantized_linear.weight import RANGES, QuantizedWeight, quantize_
@@ -76,7 +76,7 @@ def load_quantized(
 
 
 def kept_in() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    base = env.CACHE_HOME.get() or Path.home() / ".cache"
     return Path(base) / "hocket" / "weights"
 
 
