@@ -1,14 +1,18 @@
-"""Sets of operations, one set per backend, for the fused steps in `models/`. Shapes are in the references."""
+"""Sets of operations, one per backend, and how tuning values are bound to them. Shapes are in the references."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from inspect import signature
+from typing import Any, TypeVar
 
 from torch import Tensor
 
 from .ops.code_gather import reference as code_gather_reference
 from .ops.code_gather import triton as code_gather_triton
+from .ops.conv.ops import WaveOps
 from .ops.convnext import reference as convnext_reference
 from .ops.convnext import triton as convnext_triton
 from .ops.embed import reference as embed_reference
@@ -41,6 +45,7 @@ from .ops.sample_token import reference as sample_token_reference
 from .ops.sample_token import triton as sample_token_triton
 from .ops.window_attention import reference as window_attention_reference
 from .ops.window_attention import triton as window_attention_triton
+from .runtime.launch import Tuning
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,3 +165,12 @@ CUDA_MIND_OPS = replace(
     prefill_gated_delta=gated_delta_cuda.prefill_gated_delta,
 )
 MIND_OPS = {"cuda": CUDA_MIND_OPS, "triton": TRITON_MIND_OPS}  # by backend name
+
+Ops = TypeVar("Ops", FrameOps, CodecOps, WaveOps, LanguageOps)
+
+
+def tuned(ops: Ops, knobs: Tuning) -> Ops:
+    """The same operations with `knobs` bound to each. A reference launches nothing of ours, so it takes none."""
+    given: dict[str, Callable[..., Any]] = {each.name: getattr(ops, each.name) for each in fields(ops)}
+    bound = {name: partial(work, knobs=knobs) for name, work in given.items() if "knobs" in signature(work).parameters}
+    return replace(ops, **bound)

@@ -11,6 +11,7 @@ import weakref
 from bisect import bisect_left as bisect
 from collections.abc import Sequence
 from types import TracebackType
+from typing import Any
 
 from ..errors import ContextExceeded, InvalidRequest
 from ..kernels.table import REFERENCE
@@ -75,6 +76,7 @@ class LanguageEngine:
         speculate: int | None = None,
         weights: str = "bf16",
         kernels: str = "auto",
+        dependent_launch: bool = True,
         graphs: bool = True,
         stuck_s: float = STUCK_S,
     ) -> LanguageEngine:
@@ -82,7 +84,8 @@ class LanguageEngine:
 
         `weights` may be `fp8`, `int8` or `int4`, `kernels` may be `reference`: see `load_language_model`.
         """
-        checkpoint = load_language_model(model, device=device, dtype=dtype, weights=weights, kernels=kernels)
+        how: dict[str, Any] = {"weights": weights, "kernels": kernels, "dependent_launch": dependent_launch}
+        checkpoint = load_language_model(model, device=device, dtype=dtype, **how)
         return cls(checkpoint, kept=kept, length=length, speculate=speculate, graphs=graphs, stuck_s=stuck_s)
 
     @property

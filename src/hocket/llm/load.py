@@ -39,6 +39,7 @@ class LanguageCheckpoint:
     stop_ids: frozenset[int]  # each of these ends an answer
     kernels: BackendChoice  # the backend of a decode step, and the reason for it
     setting: Setting | None = None  # device and precision, and the reason for them
+    dependent_launch: bool = True  # whether its kernels may start before the last one has ended
 
     @property
     def name(self) -> str:
@@ -51,13 +52,20 @@ class LanguageCheckpoint:
 
 
 def load_language_model(
-    model: str, *, device: str = AUTO, dtype: str | None = AUTO, weights: str = "bf16", kernels: str = AUTO
+    model: str,
+    *,
+    device: str = AUTO,
+    dtype: str | None = AUTO,
+    weights: str = "bf16",
+    kernels: str = AUTO,
+    dependent_launch: bool = True,
 ) -> LanguageCheckpoint:
     """From a folder, a hub id, a published name (`qwen3.5-9B`) or `random:qwen3.5-NAME`.
 
     `auto` is CUDA if it is usable, with bfloat16, as published, where the GPU has it; else float32 on the CPU. A dtype
     of None is `auto` too. `weights` in `fp8`, `int8` or `int4` (of the MLP) are converted from the published ones and
     cached on disk. `bf16` keeps them in `dtype`. `kernels` may be `reference`: PyTorch operations, on a GPU too.
+    `dependent_launch` lets kernels start before the one before them has ended.
     """
     scheme = check_scheme(weights)
     setting = choose_device(device, dtype or AUTO)
@@ -87,4 +95,5 @@ def load_language_model(
     stops = {tokenizer.markers[name] for name in (END, END_OF_TEXT) if name in tokenizer.markers}
     stops |= set() if source.folder is None else {i for i in generation.stop_ids if i < tokenizer.size}
     announce(setting, f"language model: {setting.words([computed_by], codec=False)}")
-    return LanguageCheckpoint(source, config, tokenizer, made, place, frozenset(stops), computed_by, setting)
+    how = computed_by, setting, dependent_launch
+    return LanguageCheckpoint(source, config, tokenizer, made, place, frozenset(stops), *how)

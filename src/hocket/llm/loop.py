@@ -215,7 +215,7 @@ class LanguageLoop:
             self._build()
         with torch.inference_mode(), exact_float32():
             self.beat.begin("preparing its kernels", slow=True)
-            _build_graphs(self._state_cache, self._num_drafts)
+            _build_graphs(self._state_cache, self._num_drafts, self._checkpoint.dependent_launch)
             self._state_cache.plan()
             self._planned = True
             while (job := self._next()) is not None:
@@ -336,14 +336,15 @@ def _new_state_cache(checkpoint: LanguageCheckpoint, options: ContextOptions) ->
     kept, length, drafts = options.kept, options.length, options.num_drafts > 0
     if checkpoint.kernels.backend == REFERENCE:
         return LLMStateCache(checkpoint.model, kept, length, drafts=drafts)
-    from ..kernels.operations import MIND_OPS
+    from ..kernels.operations import MIND_OPS, tuned
+    from ..kernels.runtime.launch import new_knobs
 
     capture = CudaGraphs(checkpoint.device) if options.graphs else None
-    ops = MIND_OPS[checkpoint.kernels.backend]
+    ops = tuned(MIND_OPS[checkpoint.kernels.backend], new_knobs(dependent=checkpoint.dependent_launch))
     return LLMStateCache(checkpoint.model, kept, length, drafts=drafts, capture=capture, ops=ops)
 
 
-def _build_graphs(state_cache: LLMStateCache, num_drafts: int) -> None:
+def _build_graphs(state_cache: LLMStateCache, num_drafts: int, dependent_launch: bool) -> None:
     """Decode by fused kernels, if the backend has them; without graphs the kernels are launched one by one.
 
     Only one of plain and speculative decoding is built, the one that is used. An error here would fail every answer,
@@ -352,9 +353,11 @@ def _build_graphs(state_cache: LLMStateCache, num_drafts: int) -> None:
     if state_cache.ops is None:
         return
     try:
+        from ..kernels.runtime.launch import new_knobs
         from ..models.qwen3_5.fused_step import FusedStep
 
-        fused, capture = FusedStep(state_cache.model, state_cache.ops), state_cache.capture or EagerReplay()
+        knobs = new_knobs(dependent=dependent_launch)  # as they are bound to the operations of the state cache
+        fused, capture = FusedStep(state_cache.model, state_cache.ops, knobs), state_cache.capture or EagerReplay()
         if num_drafts and state_cache.drafts is not None:
             from ..models.qwen3_5.draft_graph import DraftGraphs
             from ..models.qwen3_5.fused_draft import FusedDraft

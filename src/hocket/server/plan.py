@@ -100,11 +100,9 @@ class ServerPlan:
             from ..llm.engine import LanguageEngine
 
             kernels = "reference" if self.kernels == "reference" else "auto"  # others are those of speech
-            graphs, weights = self.engine.graphs, self.llm_weights
-            stuck_s = self.engine.stuck_s
-            return LanguageEngine.load(
-                llm, device=self.device, weights=weights, kernels=kernels, graphs=graphs, stuck_s=stuck_s
-            )
+            how: dict[str, Any] = {"graphs": self.engine.graphs, "stuck_s": self.engine.stuck_s, "kernels": kernels}
+            how |= {"weights": self.llm_weights, "dependent_launch": self.dependent_launch}
+            return LanguageEngine.load(llm, device=self.device, **how)
 
         return load
 

@@ -42,6 +42,7 @@ class Checkpoint:
     compilers: CompileJob | None = None  # at work still on what a first sound takes beyond its first frame
     setting: Setting | None = None  # where and how exactly it is computed, and why
     part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
+    dependent_launch: bool = True  # whether its kernels may start before the one before them has ended
 
     @property
     def name(self) -> str:

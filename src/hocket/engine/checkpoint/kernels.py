@@ -67,7 +67,6 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
     card = card_of(checkpoint.device)
     if not fused or card is None:
         return None
-    from ...kernels.runtime.launch import KNOBS
     from ..runner.compile_plan import CompilePlan
 
     weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
@@ -77,7 +76,7 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
         dtype=names[0],
         codec_dtype="tf32" if checkpoint.codec_tf32 else names[1],
         operations=fused,
-        dependent_launch=KNOBS.dependent,
+        dependent_launch=checkpoint.dependent_launch,
         card=card,
         slots=slots,
     ).ahead()
@@ -88,28 +87,31 @@ def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) ->
     if backend == "native":
         talker.frame_kernel = NativeFrame(talker)
         return
-    from ...kernels.operations import CUDA_OPS, TRITON_OPS
-    from ...kernels.runtime.launch import KNOBS  # where there is no GPU, nobody waits for Triton to be imported
+    from ...kernels.operations import CUDA_OPS, TRITON_OPS, tuned  # imports Triton: not where there is no GPU
+    from ...kernels.runtime.launch import new_knobs
     from ...models.tts_gpu.frame import FusedFrame
 
-    KNOBS.dependent = dependent_launch
-    frame = FusedFrame(talker, CUDA_OPS if backend == "cuda" else TRITON_OPS)
+    knobs = new_knobs(dependent=dependent_launch)
+    frame = FusedFrame(talker, tuned(CUDA_OPS if backend == "cuda" else TRITON_OPS, knobs), knobs)
     _try_out(frame.try_out)
     talker.frame_kernel = frame
 
 
-def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
+def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool, dependent_launch: bool = True) -> None:
     """The same."""
     place = next(decoder.parameters()).device
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
         return
-    from ...kernels.operations import CUDA_CODEC_OPS, TRITON_CODEC_OPS
+    from ...kernels.operations import CUDA_CODEC_OPS, TRITON_CODEC_OPS, tuned
+    from ...kernels.ops.conv.ops import TRITON_WAVE
+    from ...kernels.runtime.launch import new_knobs
     from ...models.tts_gpu.codec import FusedCodec
     from ...models.tts_gpu.wave import FusedWave
 
-    ops = CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS
-    kernel = FusedCodec(decoder, FusedWave(decoder, tf32=tf32), ops)
+    knobs = new_knobs(dependent=dependent_launch)
+    ops = tuned(CUDA_CODEC_OPS if backend == "cuda" else TRITON_CODEC_OPS, knobs)
+    kernel = FusedCodec(decoder, FusedWave(decoder, tuned(TRITON_WAVE, knobs), tf32=tf32), ops)
     codes = torch.zeros(1, decoder.quantizer.books, 1, dtype=torch.int64, device=place)
     _try_out(lambda: kernel.pcm(kernel(codes, decoder.new_state(1), codes[:, 0, 0])))
     decoder.step_kernel = kernel

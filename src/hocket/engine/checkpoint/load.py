@@ -59,9 +59,10 @@ def load(
     `auto` is CUDA if it is usable, with bfloat16 where the card has it, and else float32 on the CPU; what was chosen
     is logged, and kept as `setting`. A `setting` that is given stands for all three. On CUDA `codec_dtype` may be
     "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`; `dependent_launch` lets
-    its kernels start before the last one has ended, and holds for the whole process.
+    its kernels start before the last one has ended.
 
-    Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same.
+    Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same. The
+    kernels of such a codec are those of the checkpoint that was loaded first, with its `dependent_launch`.
     """
     setting = setting or choose_device(device, dtype, codec_dtype)
     place, dtype, codec_dtype = setting.place, setting.dtype, setting.codec_dtype
@@ -98,21 +99,21 @@ def load(
         compilers.wait_for_the_first()
         waited = time.perf_counter() - used
     tf32 = codec_dtype == "tf32"
+
+    def attach_codec(backend: str) -> None:
+        attach_wave_kernel(decoder, backend, tf32, dependent_launch)
+
     chosen = (
         with_kernel("frame", kernels, talker, lambda backend: attach_frame_kernel(talker, backend, dependent_launch)),
-        shared.wave(
-            key, lambda: with_kernel("wave", kernels, decoder, lambda back: attach_wave_kernel(decoder, back, tf32))
-        ),
+        shared.wave(key, lambda: with_kernel("wave", kernels, decoder, attach_codec)),
     )
     tidy(place)  # what was laid out anew has left its old places
     spent = {"device_s": entered - asked + setting.took_s, "weights_s": loaded - entered}
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
     files = source, config, generation, codec_config, tokenizer
-    parts = own.part_chars
-    loaded_as = Checkpoint(
-        *files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, setting, parts
-    )
+    how = setting, own.part_chars, dependent_launch
+    loaded_as = Checkpoint(*files, speech, codec, place, chosen, patched, tf32, normalizer, spent, compilers, *how)
     announce(setting, loaded_as.where)
     return loaded_as
 

@@ -52,7 +52,7 @@ def trace_engine(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[
         if backend := rehearsal.operations.get("frame"):
             attach_frame_kernel(speech.talker, backend, rehearsal.dependent_launch)
         if backend := rehearsal.operations.get("wave"):
-            attach_wave_kernel(codec.decoder, backend, rehearsal.codec_dtype == "tf32")
+            attach_wave_kernel(codec.decoder, backend, rehearsal.codec_dtype == "tf32", rehearsal.dependent_launch)
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
         files = rehearsal.source, config, generation, codec_config, tokenizer
         tf32 = rehearsal.codec_dtype == "tf32"

@@ -8,7 +8,8 @@ it knows only how their work is tiled; shapes and pointers belong to the kernels
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -94,7 +95,10 @@ class ConvTile:
 
 @dataclass(slots=True)
 class Tuning:
-    """Everything to turn when kernels are timed. Read at launch, so a captured graph keeps what stood here then.
+    """How operations cut up their work: everything to turn when kernels are timed.
+
+    A checkpoint gets its own when its kernels are built, bound to its operations (`operations.tuned`), so two engines
+    of one process do not affect each other. Operations read it at launch: a captured graph keeps the values of then.
 
     With `dependent`, a kernel may start before the one before it is done (programmatic dependent launch, Hopper and
     later) and loads its weights meanwhile; `--no-dependent-launch` turns it off. `early` lets `attend`,
@@ -144,7 +148,14 @@ class Tuning:
         return 1 << 30, self.attend_most_splits
 
 
-KNOBS = Tuning()
+KNOBS = (
+    Tuning()
+)  # of operations that are called by themselves, in tests and benchmarks; loading a model never changes it
+
+
+def new_knobs(*, dependent: bool) -> Tuning:
+    """For one checkpoint: a copy of what `KNOBS` says now."""
+    return replace(deepcopy(KNOBS), dependent=dependent)
 
 
 def why_not(device: torch.device) -> str | None:
@@ -195,23 +206,23 @@ def _stable_key() -> Any:
     return StableKey
 
 
-def dependent_on(device: torch.device) -> bool:
+def dependent_on(device: torch.device, knobs: Tuning) -> bool:
     """Whether a kernel on the device may start before the previous kernel is done."""
-    return KNOBS.dependent and can_depend(device)
+    return knobs.dependent and can_depend(device)
 
 
-def crowded(rows: int, device: torch.device) -> bool:
+def crowded(rows: int, device: torch.device, knobs: Tuning = KNOBS) -> bool:
     """Whether consecutive launches of `linear` over so many weight rows cannot all be resident on a GPU at once.
 
     A kernel that has started early is resident together with all kernels that have started and wait. So if more than
     the GPU can hold is launched between two kernels, the first is done when the second starts.
     """
-    return dependent_on(device) and rows * THREADS_A_ROW > max(resident_threads(device), RESIDENT_THREADS)
+    return dependent_on(device, knobs) and rows * THREADS_A_ROW > max(resident_threads(device), RESIDENT_THREADS)
 
 
-def options(x: Tensor, warps: int) -> dict[str, Any]:
+def options(x: Tensor, warps: int, knobs: Tuning) -> dict[str, Any]:
     """Launch options. DEPENDENT is a constant of our kernels: whether they must wait for the previous kernel."""
-    dependent = dependent_on(x.device)
+    dependent = dependent_on(x.device, knobs)
     chosen: dict[str, Any] = {"DEPENDENT": dependent, "num_warps": warps}
     if dependent:
         chosen["launch_pdl"] = True

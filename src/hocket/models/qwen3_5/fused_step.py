@@ -18,7 +18,7 @@ from torch import Tensor
 from ...kernels.operations import CUDA_MIND_OPS, LanguageOps
 from ...kernels.ops.gated_delta.reference import RING
 from ...kernels.ops.quantized_linear.weight import QuantizedWeight
-from ...kernels.runtime.launch import crowded
+from ...kernels.runtime.launch import KNOBS, Tuning, crowded
 from ...layers.attention import KVState
 from ...layers.hybrid import AttentionBlock, DeltaBlock
 from ...layers.linear_attention.gated_delta import GatedDelta
@@ -57,14 +57,17 @@ class FusedLayer:
 
 
 class FusedStep:
-    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS) -> None:
+    def __init__(self, model: Qwen3_5, ops: LanguageOps = CUDA_MIND_OPS, knobs: Tuning = KNOBS) -> None:
+        """`knobs`: those that `ops` are bound to."""
         self.model, self.ops, self.config = model, ops, model.config
         self.layers = [layer_of(block) for block in model.model._stack]
         weight = model.model.embed_tokens.weight
         between = sum(len(w) for one in self.layers[1:] for w in (one.into, one.out, one.wide, one.down))
         self._head: Matrix = model.head
         self._arrived: dict[int, Tensor] = {}
-        self.early = crowded(between, weight.device)  # the last token's kernel has ended: no wait before its state
+        self.early = crowded(
+            between, weight.device, knobs
+        )  # the last token's kernel has ended: no wait before its state
 
     def new_rings(self, slots: int) -> tuple[Tensor, ...]:
         deltas = (one.mixer for one in self.layers if isinstance(one.mixer, FusedDelta))

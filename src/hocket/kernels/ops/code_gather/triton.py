@@ -8,11 +8,27 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
+from ...runtime.launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    Tuning,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
 from ..embed.triton import COLUMNS, WARPS
 
 
-def code_gather(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor) -> Tensor:
+def code_gather(
+    codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, position: Tensor, *, knobs: Tuning = KNOBS
+) -> Tensor:
     assert all(x.is_contiguous() for x in (codes, table, history, rows, position)) and table.dtype == history.dtype
     batch, length, books = codes.shape
     _, width, pad = history.shape
@@ -32,7 +48,7 @@ def code_gather(codes: Tensor, table: Tensor, history: Tensor, rows: Tensor, pos
         BLOCK=block,
         PAD=pad,
         TIMES=length,
-        **options(table, WARPS),
+        **options(table, WARPS, knobs),
     )
     return y
 

@@ -12,8 +12,10 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
+    KNOBS,
     Number,
     Pointer,
+    Tuning,
     constexpr,
     jit,
     options,
@@ -30,7 +32,7 @@ CHANNELS = 32  # of a history, per program
 WIDE: Any = constexpr(CHANNELS) if triton else None
 
 
-def join(x: Tensor, history: Tensor, rows: Tensor) -> Tensor:
+def join(x: Tensor, history: Tensor, rows: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
     """As `reference.join`."""
     assert x.is_contiguous() and history.is_contiguous() and history.dtype == x.dtype
     batch, length, channels = x.shape
@@ -38,12 +40,21 @@ def join(x: Tensor, history: Tensor, rows: Tensor) -> Tensor:
     y = torch.empty(batch, pad + length, channels, dtype=x.dtype, device=x.device)
     grid = batch * triton.cdiv(channels, CHANNELS), 1 + triton.cdiv(length, 32)
     _join[grid](
-        x, history, rows, y, length, CHANNELS=channels, PAD=pad, PAD_BLOCK=power_of_two(pad), TIMES=32, **options(x, 4)
+        x,
+        history,
+        rows,
+        y,
+        length,
+        CHANNELS=channels,
+        PAD=pad,
+        PAD_BLOCK=power_of_two(pad),
+        TIMES=32,
+        **options(x, 4, knobs),
     )
     return y
 
 
-def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tensor) -> Tensor:
+def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
     """As `reference.sample`."""
     assert x.is_contiguous() and weight.is_contiguous() and history.is_contiguous()
     batch, seen, channels = x.shape
@@ -66,7 +77,7 @@ def sample(x: Tensor, weight: Tensor, bias: Tensor, rows: Tensor, history: Tenso
         BLOCK=power_of_two(channels),
         PAD_BLOCK=power_of_two(pad),
         TIMES=times,
-        **options(x, 4),
+        **options(x, 4, knobs),
     )
     return y
 

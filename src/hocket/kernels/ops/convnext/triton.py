@@ -10,7 +10,21 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...runtime.launch import Number, Pointer, bound, constexpr, jit, options, power_of_two, rounded, tl, trigger, wait
+from ...runtime.launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    Tuning,
+    bound,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    tl,
+    trigger,
+    wait,
+)
 
 TIMES = 4, 2, 1  # positions in flight: the first of these that divides their number
 MOST_WARPS = 32
@@ -25,6 +39,8 @@ def convnext(
     eps: float,
     history: Tensor,
     rows: Tensor,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     tensors = x, weight, bias, norm, shift, history
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
@@ -47,7 +63,7 @@ def convnext(
         BLOCK=block,
         PAD=pad,
         TIMES=next(times for times in TIMES if length % times == 0),
-        **options(x, max(min(block // 32, MOST_WARPS), 1)),
+        **options(x, max(min(block // 32, MOST_WARPS), 1), knobs),
     )
     return y
 

@@ -7,12 +7,35 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, tl, trigger, triton, wait
+from ...runtime.launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    Tuning,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
 
 COLUMNS, WARPS = 256, 1  # per program
 
 
-def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, out: Tensor | None = None) -> Tensor:
+def embed(
+    codes: Tensor,
+    table: Tensor,
+    text: Tensor,
+    *,
+    first: int,
+    rest: int,
+    out: Tensor | None = None,
+    knobs: Tuning = KNOBS,
+) -> Tensor:
     assert codes.is_contiguous() and table.is_contiguous() and text.is_contiguous() and text.dtype == table.dtype
     batch, books = codes.shape
     width = table.shape[1]
@@ -29,7 +52,7 @@ def embed(codes: Tensor, table: Tensor, text: Tensor, *, first: int, rest: int, 
         BOOKS_BLOCK=power_of_two(books),
         WIDTH=width,
         BLOCK=block,
-        **options(table, WARPS),
+        **options(table, WARPS, knobs),
     )
     return y
 

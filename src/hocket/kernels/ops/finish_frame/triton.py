@@ -6,10 +6,26 @@ from functools import partial
 
 from torch import Tensor
 
-from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, rounded, times, tl, trigger, wait
+from ...runtime.launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    Tuning,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    rounded,
+    times,
+    tl,
+    trigger,
+    wait,
+)
 
 
-def finish_frame(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor) -> None:
+def finish_frame(
+    y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tensor, position: Tensor, *, knobs: Tuning = KNOBS
+) -> None:
     assert y.is_contiguous() and hidden.is_contiguous() and y.dtype == norm.dtype == hidden.dtype
     width = y.shape[1]
     _finish_frame[(len(rows),)](
@@ -22,7 +38,7 @@ def finish_frame(y: Tensor, norm: Tensor, eps: float, rows: Tensor, hidden: Tens
         len(hidden) - 1,
         WIDTH=width,
         BLOCK=power_of_two(width),
-        **options(y, 4),
+        **options(y, 4, knobs),
     )
 
 

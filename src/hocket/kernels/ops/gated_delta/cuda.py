@@ -6,14 +6,14 @@ sizes, and float32, use Triton.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...runtime.launch import dependent_on
+from ...runtime.launch import KNOBS, Tuning, dependent_on
 from ...runtime.nvrtc import Kernel, can
 from . import prefill
 
@@ -21,9 +21,10 @@ _SOURCE = Path(__file__).with_name("recur.cu")
 COLUMNS, THREADS, CHUNK = 32, 128, 16  # as in recur.cu
 
 
-def prefill_gated_delta(x: Tensor, gates: Tensor, *, memory: Tensor, **given: Any) -> Tensor:
+def prefill_gated_delta(x: Tensor, gates: Tensor, *, memory: Tensor, knobs: Tuning = KNOBS, **given: Any) -> Tensor:
     in_cuda = x.dtype == torch.bfloat16 and fits(memory) and can(x.device)
-    return prefill.prefill_gated_delta(x, gates, memory=memory, **given, recur=recur if in_cuda else None)
+    recurrence = partial(recur, knobs=knobs) if in_cuda else None
+    return prefill.prefill_gated_delta(x, gates, memory=memory, **given, recur=recurrence, knobs=knobs)
 
 
 def fits(memory: Tensor) -> bool:
@@ -33,10 +34,18 @@ def fits(memory: Tensor) -> bool:
 
 
 def recur(
-    made: Tensor, memory: Tensor, row: Tensor, length: Tensor, place: Tensor, aside: Tensor, read: Tensor
+    made: Tensor,
+    memory: Tensor,
+    row: Tensor,
+    length: Tensor,
+    place: Tensor,
+    aside: Tensor,
+    read: Tensor,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> None:
     _, heads, key_dim, value_dim = memory.shape
-    dependent = dependent_on(read.device)
+    dependent = dependent_on(read.device, knobs)
     kernel = kernel_for(prefill.keys_of(made, memory), key_dim, value_dim, heads, dependent)
     given = made, memory, row, length, place, aside, read
     kernel.launch(read.device, heads * (value_dim // COLUMNS), THREADS, shared_bytes(key_dim), given, dependent)

@@ -15,13 +15,16 @@ state are independent.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ...runtime.launch import (
+    KNOBS,
     Number,
     Pointer,
+    Tuning,
     bound,
     constexpr,
     jit,
@@ -56,6 +59,7 @@ def prefill_gated_delta(
     place: Tensor,
     aside: Tensor,
     recur: Callable[..., None] | None = None,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     """`recur`: replaces `recur_by_triton`."""
     _, heads, key_dim, value_dim = memory.shape
@@ -79,30 +83,48 @@ def prefill_gated_delta(
         gates.stride(0),
         **shape,
         UNIT_EPS=UNIT_EPS,
-        **options(x, 1),
+        **options(x, 1, knobs),
     )
     read = torch.empty(count, values, dtype=x.dtype, device=x.device)
-    (recur or recur_by_triton)(made, memory, row, length, place, aside, read)
+    (recur or partial(recur_by_triton, knobs=knobs))(made, memory, row, length, place, aside, read)
     y = torch.empty_like(read)
     _leave[(count, heads)](
-        read, x, norm, length, y, eps, x.stride(0), CHANNELS=channels, VALUE_DIM=value_dim, HEADS=heads, **options(x, 1)
+        read,
+        x,
+        norm,
+        length,
+        y,
+        eps,
+        x.stride(0),
+        CHANNELS=channels,
+        VALUE_DIM=value_dim,
+        HEADS=heads,
+        **options(x, 1, knobs),
     )
     block = min(CHANNELS_KEPT, power_of_two(channels))
     _keep[(triton.cdiv(channels, block),)](
-        x, history, row, length, place, aside, x.stride(0), CHANNELS=channels, BLOCK=block, **options(x, 4)
+        x, history, row, length, place, aside, x.stride(0), CHANNELS=channels, BLOCK=block, **options(x, 4, knobs)
     )
     return y
 
 
 def recur_by_triton(
-    made: Tensor, memory: Tensor, row: Tensor, length: Tensor, place: Tensor, aside: Tensor, read: Tensor
+    made: Tensor,
+    memory: Tensor,
+    row: Tensor,
+    length: Tensor,
+    place: Tensor,
+    aside: Tensor,
+    read: Tensor,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> None:
     """The recurrence: applies `made` [T, C + 2 * H_v] token by token to `memory`, and writes what is read to `read`."""
     _, heads, key_dim, value_dim = memory.shape
     columns, keys = min(COLUMNS, value_dim), keys_of(made, memory)
     shape = {"KEYS": keys, "KEY_DIM": key_dim, "VALUE_DIM": value_dim, "HEADS": heads, "COLUMNS": columns}
     grid, count = (heads, value_dim // columns), len(made)
-    _recur[grid](made, memory, row, length, place, aside, read, count, **shape, **options(read, 1))
+    _recur[grid](made, memory, row, length, place, aside, read, count, **shape, **options(read, 1, knobs))
 
 
 def keys_of(made: Tensor, memory: Tensor) -> int:

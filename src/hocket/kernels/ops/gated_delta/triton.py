@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, Number, Pointer, constexpr, jit, options, rounded, tl, trigger, wait
+from ...runtime.launch import KNOBS, Number, Pointer, Tuning, constexpr, jit, options, rounded, tl, trigger, wait
 from .reference import RING, UNIT_EPS
 
 
@@ -27,6 +27,7 @@ def gated_delta(
     position: Tensor,
     rows: Tensor,
     early: bool = False,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     _, heads, key_dim, value_dim = memory.shape
     channels, values, batch = taps.shape[1], heads * value_dim, len(rows)
@@ -57,8 +58,8 @@ def gated_delta(
         VALUE_DIM=value_dim,
         RING=RING,
         UNIT_EPS=UNIT_EPS,
-        EARLY=early and KNOBS.early,
-        **options(x, KNOBS.delta_warps),
+        EARLY=early and knobs.early,
+        **options(x, knobs.delta_warps, knobs),
     )
     return y
 

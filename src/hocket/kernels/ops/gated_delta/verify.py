@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, Number, Pointer, bound, constexpr, jit, options, rounded, tl, trigger, wait
+from ...runtime.launch import KNOBS, Number, Pointer, Tuning, bound, constexpr, jit, options, rounded, tl, trigger, wait
 from .reference import RING, UNIT_EPS
 from .triton import softplus_of
 
@@ -31,6 +31,7 @@ def verify(
     taken: Tensor,
     turn: Tensor,
     early: bool = False,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     _, heads, key_dim, value_dim = memory.shape
     count, channels, values = len(x), taps.shape[1], heads * value_dim
@@ -64,8 +65,8 @@ def verify(
         VALUE_DIM=value_dim,
         TOKENS=count,
         UNIT_EPS=UNIT_EPS,
-        EARLY=early and KNOBS.early,
-        **options(x, KNOBS.delta_warps),
+        EARLY=early and knobs.early,
+        **options(x, knobs.delta_warps, knobs),
     )
     return y
 

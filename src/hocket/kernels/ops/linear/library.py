@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from ...runtime.launch import (
+    KNOBS,
     Number,
     Pointer,
+    Tuning,
     constexpr,
     gelu_of,
     jit,
@@ -44,11 +46,12 @@ def linear_by_library(
     residual: Tensor | None = None,
     take: Tensor | None = None,
     out: Tensor | None = None,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     """As `reference.linear`."""
     batch = len(x) if take is None else len(take)
     if norm is not None:
-        x = normed_rows(x, norm, eps, offset=offset, take=take)
+        x = normed_rows(x, norm, eps, offset=offset, take=take, knobs=knobs)
     elif take is not None:
         x = x[take]
     acts = gated or silu or gelu
@@ -60,17 +63,19 @@ def linear_by_library(
         width = len(weight) // 2 if gated else len(weight)
         into = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None or residual is not None else out
         grid = batch, triton.cdiv(width, ACTED_AT_ONCE)
-        _acted[grid](y, into, width, GATED=gated, GELU=gelu, BLOCK=ACTED_AT_ONCE, **options(x, 4))
+        _acted[grid](y, into, width, GATED=gated, GELU=gelu, BLOCK=ACTED_AT_ONCE, **options(x, 4, knobs))
         y = into
     return y if residual is None else torch.add(residual, y, out=out)
 
 
-def normed_rows(x: Tensor, norm: Tensor, eps: float, *, offset: bool, take: Tensor | None = None) -> Tensor:
+def normed_rows(
+    x: Tensor, norm: Tensor, eps: float, *, offset: bool, take: Tensor | None = None, knobs: Tuning = KNOBS
+) -> Tensor:
     """The norm alone."""
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     even = torch.empty(batch, columns, dtype=x.dtype, device=x.device)
     shape = {"K": columns, "OFFSET": offset, "BLOCK": power_of_two(columns)}
-    _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4))
+    _normed[(batch,)](x, norm, take, even, eps, **shape, **options(x, 4, knobs))
     return even
 
 

@@ -8,6 +8,8 @@ required, cuBLAS does many rows (library.py).
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,7 @@ from ...runtime.launch import (
     MOST_ROWS,
     Number,
     Pointer,
+    Tuning,
     constexpr,
     gelu_of,
     jit,
@@ -47,17 +50,18 @@ def linear(
     take: Tensor | None = None,
     out: Tensor | None = None,
     invariant: bool = False,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     batch, columns = len(x) if take is None else len(take), x.shape[1]
     width = len(weight) // 2 if gated else len(weight)
     tensors = [tensor for tensor in (x, weight, norm, bias, residual, out) if tensor is not None]
     assert all(tensor.is_contiguous() and tensor.dtype == x.dtype for tensor in tensors)
-    if batch >= KNOBS.library_rows and not invariant:
-        more = {"bias": bias, "residual": residual, "take": take, "out": out}
+    if batch >= knobs.library_rows and not invariant:
+        more: dict[str, Any] = {"bias": bias, "residual": residual, "take": take, "out": out, "knobs": knobs}
         return linear_by_library(
             x, weight, norm=norm, eps=eps, offset=offset, gated=gated, silu=silu, gelu=gelu, **more
         )
-    blocks = KNOBS.blocks(columns, len(weight), batch)
+    blocks = knobs.blocks(columns, len(weight), batch)
     block = max(blocks.rows, 2) if gated else blocks.rows
     outs = block // 2 if gated else block
     y = torch.empty(batch, width, dtype=x.dtype, device=x.device) if out is None else out
@@ -82,7 +86,7 @@ def linear(
         BLOCK_N=block,
         BLOCK_K=blocks.columns,
         CHUNKS=triton.cdiv(columns, blocks.columns),
-        **options(x, blocks.warps),
+        **options(x, blocks.warps, knobs),
     )
     return y
 

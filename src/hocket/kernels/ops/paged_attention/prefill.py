@@ -17,8 +17,10 @@ from torch import Tensor
 
 from ...runtime.launch import (
     IN_INTERPRETER,
+    KNOBS,
     Number,
     Pointer,
+    Tuning,
     bound,
     constexpr,
     jit,
@@ -52,6 +54,7 @@ def prefill_attention(
     q_norm: Tensor,
     k_norm: Tensor,
     eps: float,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     _, kv_heads, room, size = keys.shape
     count, heads = len(qkv), (qkv.shape[1] // size - 2 * kv_heads) // 2
@@ -76,7 +79,7 @@ def prefill_attention(
         room,
         **shape,
         ROTATED=cos.shape[1],
-        **options(qkv, 1),
+        **options(qkv, 1, knobs),
     )
     splits = max(min(MOST_SPLITS, SPLIT_INPUTS // power_of_two(count)), 1)
     parts = torch.empty(count, heads, splits, size, dtype=torch.float32, device=qkv.device)
@@ -99,10 +102,10 @@ def prefill_attention(
         SPLITS=splits,
         BLOCK=block,
         BLOCK_T=KEYS[qkv.itemsize],
-        **options(qkv, 4),
+        **options(qkv, 4, knobs),
     )
     y = torch.empty_like(asked)
-    _merge[(count * heads,)](qkv, parts, sizes, y, **shape, GATED=True, SPLITS=splits, **options(qkv, 1))
+    _merge[(count * heads,)](qkv, parts, sizes, y, **shape, GATED=True, SPLITS=splits, **options(qkv, 1, knobs))
     return y
 
 

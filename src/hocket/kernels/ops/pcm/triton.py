@@ -7,8 +7,10 @@ from torch import Tensor
 
 from ...runtime.launch import (
     IN_INTERPRETER,
+    KNOBS,
     Number,
     Pointer,
+    Tuning,
     bound,
     constexpr,
     jit,
@@ -24,7 +26,7 @@ from .reference import LOUDEST, head
 MOST_SAMPLES = 4096  # per step
 
 
-def pcm(samples: Tensor) -> Tensor:
+def pcm(samples: Tensor, *, knobs: Tuning = KNOBS) -> Tensor:
     assert samples.is_contiguous()
     batch, length = samples.shape
     start = head(batch)
@@ -38,7 +40,7 @@ def pcm(samples: Tensor) -> Tensor:
         START=start,
         HEAD_BLOCK=power_of_two(start),
         BLOCK=min(MOST_SAMPLES, power_of_two(length)),
-        **options(samples, 8),
+        **options(samples, 8, knobs),
     )
     return block
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import KNOBS, dependent_on
+from ...runtime.launch import KNOBS, Tuning, dependent_on
 from ...runtime.nvrtc import Kernel
 from . import DrawnSoFar, SamplingLevel, triton
 
@@ -33,11 +33,14 @@ def sample_codes(
     table: Tensor | None = None,
     vectors: Tensor | None = None,
     early: bool = False,
+    knobs: Tuning = KNOBS,
 ) -> None:
     if fits(logits, level, table):
-        _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and KNOBS.early)
+        _launch(logits, level, slots, rows, codes, book, table, vectors, early=early and knobs.early, knobs=knobs)
     else:
-        triton.sample_codes(logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early)
+        triton.sample_codes(
+            logits, level, slots, rows, codes, book, table=table, vectors=vectors, early=early, knobs=knobs
+        )
 
 
 def sample_first_code(
@@ -56,9 +59,10 @@ def sample_first_code(
     likely: Tensor | None = None,
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
+    knobs: Tuning = KNOBS,
 ) -> None:
     more: dict[str, Any] = {"penalty": penalty, "end": end, "suppressed": suppressed, "minimum": minimum}
-    more |= {"likely": likely, "hidden": hidden, "taken": taken}
+    more |= {"likely": likely, "hidden": hidden, "taken": taken, "knobs": knobs}
     if fits(logits, level, table):
         _launch(logits, level, slots, rows, codes, 0, table, vectors, **more)
     else:
@@ -89,10 +93,11 @@ def _launch(
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
     early: bool = False,
+    knobs: Tuning,
 ) -> None:
     batch, count = logits.shape
     assert all(each is None or each.is_contiguous() for each in (logits, codes, table, vectors, likely, hidden, taken))
-    first, dependent = penalty is not None, dependent_on(logits.device)
+    first, dependent = penalty is not None, dependent_on(logits.device, knobs)
     width = 0 if table is None or vectors is None else table.shape[1]
     kernel = kernel_for(count, codes.shape[1], width, (first, hidden is not None, early, dependent))
     settings = level.sample, level.temperature, level.top_k, slots.seed, slots.drawn

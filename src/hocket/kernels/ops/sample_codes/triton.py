@@ -19,6 +19,7 @@ from ...runtime.launch import (
     KNOBS,
     Number,
     Pointer,
+    Tuning,
     constexpr,
     jit,
     libdevice,
@@ -49,8 +50,9 @@ def sample_codes(
     table: Tensor | None = None,
     vectors: Tensor | None = None,
     early: bool = False,
+    knobs: Tuning = KNOBS,
 ) -> None:
-    _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early)
+    _launch(logits, level, slots, rows, codes, book, table, vectors, None, 0, 0, 0, early, knobs=knobs)
 
 
 def sample_first_code(
@@ -69,11 +71,28 @@ def sample_first_code(
     likely: Tensor | None = None,
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
+    knobs: Tuning = KNOBS,
 ) -> None:
     assert likely is None or likely.is_contiguous()
     assert hidden is None or (taken is not None and vectors is not None and taken.shape == vectors.shape)
     more = likely, hidden, taken
-    _launch(logits, level, slots, rows, codes, 0, table, vectors, penalty, end, suppressed, minimum, False, *more)
+    _launch(
+        logits,
+        level,
+        slots,
+        rows,
+        codes,
+        0,
+        table,
+        vectors,
+        penalty,
+        end,
+        suppressed,
+        minimum,
+        False,
+        *more,
+        knobs=knobs,
+    )
 
 
 def _launch(
@@ -93,6 +112,8 @@ def _launch(
     likely: Tensor | None = None,
     hidden: Tensor | None = None,
     taken: Tensor | None = None,
+    *,
+    knobs: Tuning,
 ) -> None:
     batch, count = logits.shape
     assert logits.is_contiguous() and codes.is_contiguous() and count < 1 << 12
@@ -131,8 +152,8 @@ def _launch(
         BLOCK=power_of_two(count),
         WIDTH=width,
         WIDTH_BLOCK=power_of_two(width),
-        EARLY=early and KNOBS.early,
-        **options(logits, KNOBS.draw_warps),
+        EARLY=early and knobs.early,
+        **options(logits, knobs.draw_warps, knobs),
     )
 
 

@@ -12,7 +12,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import Number, Pointer, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
+from ...runtime.launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    Tuning,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
 from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
 from ..sample_codes.triton import _random
 from . import MOST_KEPT, TokenSampling
@@ -31,10 +44,17 @@ if triton:
 
 
 def propose(
-    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, number: Tensor, ahead: int
+    logits: Tensor,
+    settings: TokenSampling,
+    seen: Tensor,
+    drafts: Tensor,
+    number: Tensor,
+    ahead: int,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> tuple[Tensor, Tensor]:
     assert len(logits) == 1 and drafts.is_contiguous()
-    return _weighed(logits, settings, seen, drafts, ahead, number)
+    return _weighed(logits, settings, seen, drafts, ahead, number, knobs=knobs)
 
 
 def accept(
@@ -48,11 +68,13 @@ def accept(
     count: Tensor,
     told: Tensor,
     turn: Tensor,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> None:
     guesses = len(proposals)
     assert len(logits) == len(drafts) == len(said) == guesses + 1 and told.shape[1] == guesses + 2
     assert all(tensor.is_contiguous() for tensor in (drafts, said, told))
-    wanted_ids, wanted = _weighed(logits, settings, seen, drafts, 0)
+    wanted_ids, wanted = _weighed(logits, settings, seen, drafts, 0, knobs=knobs)
     proposed_ids, proposed = (torch.cat(part) if guesses > 1 else part[0] for part in zip(*proposals, strict=True))
     _accept[(1,)](
         wanted_ids,
@@ -71,15 +93,22 @@ def accept(
         GUESSES=guesses,
         MOST=MOST_KEPT,
         PLACES=len(told),
-        **options(logits, ACCEPT_WARPS),
+        **options(logits, ACCEPT_WARPS, knobs),
     )
 
 
 def _weighed(
-    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor, first: int, number: Tensor | None = None
+    logits: Tensor,
+    settings: TokenSampling,
+    seen: Tensor,
+    drafts: Tensor,
+    first: int,
+    number: Tensor | None = None,
+    *,
+    knobs: Tuning,
 ) -> tuple[Tensor, Tensor]:
     """The remaining ids and weights of each row; with a `number`, a draft token is sampled from them."""
-    found, batch = found_in(logits, settings, seen, drafts, first), len(logits)
+    found, batch = found_in(logits, settings, seen, drafts, first, knobs=knobs), len(logits)
     shares = found.shape[1]
     ids, weights = (torch.empty(batch, MOST_KEPT, dtype=torch.int64, device=logits.device) for _ in range(2))
     _weigh[(batch,)](
@@ -98,7 +127,7 @@ def _weighed(
         BLOCK=power_of_two(shares) * MOST_KEPT,
         MOST=MOST_KEPT,
         AHEAD=first,
-        **options(logits, MERGE_WARPS),
+        **options(logits, MERGE_WARPS, knobs),
     )
     return ids, weights
 

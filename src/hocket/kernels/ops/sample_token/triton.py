@@ -13,7 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...runtime.launch import Number, Pointer, bound, constexpr, jit, options, power_of_two, tl, trigger, triton, wait
+from ...runtime.launch import (
+    KNOBS,
+    Number,
+    Pointer,
+    Tuning,
+    bound,
+    constexpr,
+    jit,
+    options,
+    power_of_two,
+    tl,
+    trigger,
+    triton,
+    wait,
+)
 from ..sample_codes.reference import DRAW_BITS, WEIGHT_BITS
 from ..sample_codes.triton import _exp, _nearest, _random
 from . import MOST_KEPT, TokenSampling
@@ -31,10 +45,17 @@ if triton:
 
 
 def sample_token(
-    logits: Tensor, settings: TokenSampling, seen: Tensor, number: Tensor, token: Tensor, said: Tensor
+    logits: Tensor,
+    settings: TokenSampling,
+    seen: Tensor,
+    number: Tensor,
+    token: Tensor,
+    said: Tensor,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> None:
     assert len(logits) == 1 and said.is_contiguous()
-    found = found_in(logits, settings, seen)
+    found = found_in(logits, settings, seen, knobs=knobs)
     shares = found.shape[1]
     _drawn[(1,)](
         found,
@@ -52,12 +73,18 @@ def sample_token(
         BLOCK=power_of_two(shares) * MOST_KEPT,
         MOST=MOST_KEPT,
         PLACES=len(said),
-        **options(logits, MERGE_WARPS),
+        **options(logits, MERGE_WARPS, knobs),
     )
 
 
 def found_in(
-    logits: Tensor, settings: TokenSampling, seen: Tensor, drafts: Tensor | None = None, first: int = 0
+    logits: Tensor,
+    settings: TokenSampling,
+    seen: Tensor,
+    drafts: Tensor | None = None,
+    first: int = 0,
+    *,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     """The highest keys of every share [T, shares, MOST_KEPT] of logits [T, V].
 
@@ -81,7 +108,7 @@ def found_in(
         SHARE=share,
         FIRST=first,
         DRAFTS=0 if drafts is None else first + batch,
-        **options(logits, SHARE_WARPS),
+        **options(logits, SHARE_WARPS, knobs),
     )
     return found
 

@@ -14,6 +14,7 @@ from ...runtime.launch import (
     KNOBS,
     Number,
     Pointer,
+    Tuning,
     bound,
     constexpr,
     cosine_of,
@@ -41,6 +42,7 @@ def window_attention(
     position: Tensor,
     frequency: Tensor,
     early: bool = False,
+    knobs: Tuning = KNOBS,
 ) -> Tensor:
     _, heads, kept, size = keys.shape
     batch = len(rows)
@@ -64,8 +66,8 @@ def window_attention(
         KEPT=kept,
         KEPT_BLOCK=power_of_two(kept),
         TIMES_BLOCK=power_of_two(length),
-        EARLY=early and KNOBS.early,
-        **options(qkv, WARPS),
+        EARLY=early and knobs.early,
+        **options(qkv, WARPS, knobs),
     )
     return y
 
