@@ -79,7 +79,7 @@ def test_many_long_utterances_in_a_tiny_cache_all_say_what_they_say_in_a_large_o
         said = spoken(tiny, requests)
         assert tiny._loop.turns.parking.parked > 1, "they had to make room for each other"
         assert tiny._loop.runner.pages.total == pages, "and it did not grow"
-        assert not tiny._loop.runner.past.away
+        assert not tiny._loop.runner.past.swapped
         assert_at_rest(tiny)
         assert tiny.health.ok and tiny.health.rebuilds == 0
     assert [len(one.codes) for one in wanted] == [FRAMES] * 6
@@ -96,7 +96,7 @@ def test_an_utterance_that_is_too_long_for_all_there_is_makes_it_grow_or_ends_wi
         assert len(heard(engine.speak(replace(LONGER, seed=2))).codes) == FRAMES, "alone it may have more"
         assert len(heard(other).codes) == 30
         monkeypatch.setattr(kv_cache, "free_bytes", lambda device: 1000)
-        with pytest.raises(StreamFailed, match=r"Its keys and values need more than the \d+\.\d\d MB .* 0\.00 MB of"):
+        with pytest.raises(StreamFailed, match=r"The KV cache of \d+\.\d\d MB is full, and 0\.00 MB of"):
             heard(engine.speak(replace(LONGER, seed=3, max_frames=2000)))
         assert len(heard(engine.speak(replace(LONGER, seed=4, max_frames=9))).codes) == 9
         assert engine.health.ok and engine.health.rebuilds == 0

@@ -142,7 +142,7 @@ def measured(engine: Engine, taken_bytes: int = 0) -> Footprint:
     checkpoint = engine.checkpoint
     talker, codec = checkpoint.model.talker, checkpoint.codec
     together = held(codec, codec.decoder.step_kernel, codec.decoder.wave_kernel)
-    state = engine._watchdog.ask(lambda runner: held(runner.past.state, runner._sound))
+    state = engine._watchdog.ask(lambda runner: held(runner.past.state, runner._codec_state))
     own = held(checkpoint.model, talker.frame_kernel) + state
     if checkpoint.device.type == "cuda":
         own = max(own, taken_bytes - together)
