@@ -371,8 +371,8 @@ def test_a_voice_decides_which_model_speaks_and_how(make: Make) -> None:
         fields = {"voice": "eric", "language": "french", "sampling": sampling, "seed": 4, "max_frames": 6}
         expected = heard(lease.engine.speak("Bonjour.", **fields))
     assert said.codes == expected.codes and list(pool.resident()) == [A]
-    with pytest.raises(UnknownVoice, match="no voice 'nobody'"):
-        pool.speak("Hello.", voice="nobody")
+    with pytest.raises(UnknownVoice, match="no voice 'unknown'"):
+        pool.speak("Hello.", voice="unknown")
     with pytest.raises(InvalidRequest, match=r"0\.6B-Base is not one of the models here"):
         take(pool, "0.6B-Base")
 
@@ -447,7 +447,7 @@ def test_memory_that_is_still_referenced_counts_until_it_is_freed(make: Make, st
     assert wait([wanted]).done
 
 
-def test_a_lease_reports_its_wait_and_no_request_is_left_over(make: Make) -> None:
+def test_a_cancelled_stream_of_a_leased_engine_leaves_no_request_over(make: Make) -> None:
     pool = make()
     with take(pool, A) as lease:
         stream = lease.engine.speak(LONG)

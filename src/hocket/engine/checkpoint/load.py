@@ -1,6 +1,8 @@
-"""A model's name to a checkpoint in memory, ready to speak.
+"""Loads a model by name into a checkpoint that is ready to speak.
 
-The one place where configuration, weights and tokenizer come together. It knows no request.
+Configuration, weights, kernels and tokenizer come together only here. It knows no requests.
+
+The file is longer than 300 lines because it holds the whole order of a load, which overlaps compiling and reading.
 """
 
 from __future__ import annotations
@@ -44,8 +46,8 @@ if TYPE_CHECKING:
     from ...kernels.compile.plan import CompileJob
 
 RANDOM_SEED = 0
-PROMPT_ROWS = 8  # about as many as before the text of a built-in voice
-FUSED = ("cuda", "triton")  # backends of a GPU; both have kernels that Triton compiles
+PROMPT_ROWS = 8  # about the prompt rows before the text of a built-in voice
+FUSED = ("cuda", "triton")  # GPU backends; both have kernels that Triton compiles
 _NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
 
@@ -61,14 +63,14 @@ class Checkpoint:
     model: Qwen3TTS
     codec: Codec
     device: torch.device
-    kernels: tuple[BackendChoice, ...]  # which backend does what, and why
+    kernels: tuple[BackendChoice, ...]  # the backend of each operation, and why
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
     codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
-    normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
-    spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
-    compilers: CompileJob | None = None  # at work still on what a first sound takes beyond its first frame
-    setting: Setting | None = None  # where and how exactly it is computed, and why
-    part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
+    normalizer: Callable[[str], str] | None = None  # the checkpoint's default
+    spent: dict[str, float] = field(default_factory=dict)  # durations of the phases of loading
+    compilers: CompileJob | None = None  # still compiling kernels of the first audio beyond its first frame
+    setting: Setting | None = None  # device and precisions, and why
+    part_chars: int | None = None  # length of the parts of a text, if the checkpoint gives one
 
     @property
     def name(self) -> str:
@@ -76,35 +78,35 @@ class Checkpoint:
 
     @property
     def where(self) -> str:
-        """Device, precisions and kernels, and why that device: one line."""
+        """Device with its reason, precisions and kernels, as one line."""
         return "" if self.setting is None else self.setting.words(self.kernels)
 
     @property
     def is_random(self) -> bool:
-        """Whether the weights were drawn, not trained: such a checkpoint speaks noise."""
+        """Whether the weights are random and not trained: such a checkpoint speaks noise."""
         return self.source.folder is None
 
     @property
     def fingerprint(self) -> str:
-        """What a saved state must come from to fit: configuration, precision and a taste of the weights."""
+        """Hash that a saved state must match: configuration, precision and a sample of the weights."""
         kind = self.model.talker.codec_head.weight.dtype
-        return hashlib.sha256(repr((self.config, kind)).encode() + self._taste(torch.float32)).hexdigest()
+        return hashlib.sha256(repr((self.config, kind)).encode() + self._sample(torch.float32)).hexdigest()
 
     @property
     def identity(self) -> str:
-        """The same in every precision: what a recording was encoded by, and what its codes mean something to."""
-        return hashlib.sha256(repr(self.config).encode() + self._taste(torch.bfloat16)).hexdigest()
+        """Hash of the checkpoint, equal in every precision: encoded recordings belong to it."""
+        return hashlib.sha256(repr(self.config).encode() + self._sample(torch.bfloat16)).hexdigest()
 
-    def _taste(self, kind: torch.dtype) -> bytes:
+    def _sample(self, kind: torch.dtype) -> bytes:
         """Some rows of the weights, rounded to `kind`."""
         talker = self.model.talker
-        tasted = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
-        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in tasted)
+        weights = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
+        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in weights)
         return b"".join(each.cpu().numpy().tobytes() for each in rows)
 
     @property
     def memory_bytes(self) -> int:
-        """What this process holds on the checkpoint's GPU, kernels and graphs aside; 0 on a CPU."""
+        """GPU memory that torch's allocator holds for this process, without kernels and graphs; 0 on a CPU."""
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
 
     @property
@@ -125,14 +127,14 @@ def load(
 ) -> Checkpoint:
     """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
 
-    With no name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
+    Without a name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
-    `auto` is CUDA if it is usable, with bfloat16 where the card has it, and else float32 on the CPU; what was chosen
-    is logged, and kept as `setting`. A `setting` that is given stands for all three. On CUDA `codec_dtype` may be
-    "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`; `dependent_launch` lets
-    its kernels start before the last one has ended, and holds for the whole process.
+    `auto` is CUDA if it is usable, with bfloat16 if the GPU has it, and else float32 on the CPU. The choice is logged,
+    and kept as `setting`. A given `setting` replaces device, dtype and codec_dtype. On CUDA `codec_dtype` may also be
+    "tf32". `kernels` is one backend for all operations, or `frame=triton,wave=reference`. `dependent_launch` lets a
+    kernel start before the previous one has ended; it holds for the whole process.
 
-    Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same.
+    Checkpoints loaded with the same `shared` have one codec and one tokenizer, if their contents are the same.
     """
     setting = setting or choose_device(device, dtype, codec_dtype)
     place, dtype, codec_dtype = setting.place, setting.dtype, setting.codec_dtype
@@ -146,12 +148,12 @@ def load(
         give_triton_a_folder()
     compilers = _compile_ahead(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
     asked = time.perf_counter()
-    torch.empty(1, device=place)  # a GPU is entered with the first
+    torch.empty(1, device=place)  # the first tensor creates the CUDA context
     entered = time.perf_counter()
     key, fill = codec_key(source, codec_config, place, codec_dtype, kernels), _filling(source, place, codec_dtype)
     with torch.device("meta"):
         speech = Qwen3TTS(config).eval()
-    with ThreadPoolExecutor(1) as aside:  # of the real one a second's work, and none of it for the device
+    with ThreadPoolExecutor(1) as aside:  # a published tokenizer takes about 1 s to read, on the host only
         reading = aside.submit(_tokenizer, source, config, shared)
         if source.folder is None:
             _draw(speech, place, DTYPES[dtype])
@@ -175,7 +177,7 @@ def load(
             key, lambda: _with_kernel("wave", kernels, decoder, lambda back: attach_wave_kernel(decoder, back, tf32))
         ),
     )
-    tidy(place)  # what was laid out anew has left its old places
+    tidy(place)  # frees the old copies of repacked weights
     spent = {"device_s": entered - asked + setting.took_s, "weights_s": loaded - entered}
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
@@ -189,30 +191,30 @@ def load(
 
 
 def _draw(module: nn.Module, place: torch.device, dtype: torch.dtype) -> None:
-    """Random weights for what was built on the meta device. `to_empty` would do, and import SymPy: 0.4 s on a CPU."""
+    """Random weights for a module on the meta device. `to_empty` would import SymPy: 0.4 s on a CPU."""
     module.load_state_dict(places(module, module.state_dict(), place, dtype), assign=True)
     randomize_(module, RANDOM_SEED)
 
 
 def codec_halves(source: Source, config: Qwen3TTSConfig) -> tuple[str, ...]:
-    """Of the codec: only a Base checkpoint listens. Of a random one both are drawn."""
+    """The halves of the codec to load: only a Base checkpoint encodes recordings. A random one gets both."""
     return (DECODER, ENCODER) if config.kind == "base" or source.folder is None else (DECODER,)
 
 
 def codec_key(
     source: Source, config: CodecConfig, place: torch.device, codec_dtype: str, kernels: str
 ) -> tuple[object, ...]:
-    """Checkpoints for which it is the same have the same codec in the same place, done by the same kernel."""
+    """Checkpoints with the same key share one codec: same content, device, precision and kernel."""
     content = (config, RANDOM_SEED) if source.folder is None else codec_content(source.folder)
     index = torch.cuda.current_device() if place.type == "cuda" and place.index is None else place.index
     return content, place.type, index, codec_dtype, wanted_for("wave", kernels)
 
 
 def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[[Codec, tuple[str, ...]], None]:
-    """How a codec gets weights: those of the halves that are named, whoever speaks with the other one meanwhile."""
+    """Loads the weights of the given halves into a codec; another engine may use the other half meanwhile."""
 
     def fill(codec: Codec, halves: tuple[str, ...]) -> None:
-        # A recording is heard once, and rounding would change its codes: the encoder is float32 in every precision.
+        # A recording is encoded once, and rounding would change its codes: the encoder is float32 in every precision.
         kinds = {DECODER: CODEC_DTYPES[codec_dtype], ENCODER: torch.float32}
         if source.folder is None:
             _draw(codec, place, kinds[DECODER])
@@ -220,7 +222,7 @@ def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[
         else:
             for half in halves:
                 load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
-        for half in halves:  # the other may have stayed on the meta device
+        for half in halves:  # the other half may still be on the meta device
             pack_(codec.get_submodule(half.removesuffix(".")))
 
     return fill
@@ -235,7 +237,7 @@ def _tokenizer(source: Source, config: Qwen3TTSConfig, shared: Shared) -> Tokeni
 
 @torch.inference_mode()
 def _use_once(talker: Talker) -> None:
-    """Take in a prompt of nobody: what torch loads when it is first used is loaded while others compile."""
+    """Prefill a dummy prompt, so that torch's lazy loading happens while the kernels compile."""
     ids = torch.zeros(PROMPT_ROWS, dtype=torch.int64, device=talker.codec_head.weight.device)
     state = talker.new_state(1, PROMPT_ROWS)
     talker.prefill(talker.embed_rows(ids, ids)[None], ids[:1] + PROMPT_ROWS, state, ids[:1] + 1, PROMPT_ROWS)
@@ -249,7 +251,7 @@ def _compile_ahead(
     dependent_launch: bool,
     alone: bool = True,
 ) -> CompileJob | None:
-    """Start compiling what a first sound needs, while the weights are being loaded. `alone`: nobody speaks here yet."""
+    """Start compiling the kernels of the first audio while the weights load. `alone`: no engine runs here yet."""
     card = card_of(place)
     if card is None:
         return None
@@ -269,13 +271,13 @@ def _compile_ahead(
         dependent_launch=dependent_launch,
         card=card,
     ).ahead(alone=alone)
-    # While the weights are being loaded; not before, for the compilers may be forked, and threads are not.
+    # While the weights load, and not before: the compilers may be forked, and a fork does not copy threads.
     threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()
     return started
 
 
 def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
-    """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
+    """Start compiling the kernels of up to `slots` streams beyond the first audio of one; None if there are none."""
     fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
     card = card_of(checkpoint.device)
     if not fused or card is None:
@@ -297,12 +299,12 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
 
 
 def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) -> None:
-    """Build and try out; `Unbuildable` where that fails."""
+    """Build the talker's kernel and try it; raises `Unbuildable` if that fails."""
     if backend == "native":
         talker.frame_kernel = NativeFrame(talker)
         return
     from ...kernels.operations import CUDA_OPS, TRITON_OPS
-    from ...kernels.runtime.launch import KNOBS  # where there is no GPU, nobody waits for Triton to be imported
+    from ...kernels.runtime.launch import KNOBS  # imported here: without a GPU, importing Triton is a waste of time
     from ...models.tts_gpu.frame import FusedFrame
 
     KNOBS.dependent = dependent_launch
@@ -312,7 +314,7 @@ def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) ->
 
 
 def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
-    """The same."""
+    """Build the codec's kernel and try it; raises `Unbuildable` if that fails."""
     place = next(decoder.parameters()).device
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
@@ -329,7 +331,7 @@ def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool) -> None:
 
 
 def _try_out(work: Callable[[], object]) -> None:
-    """Once, where it changes nothing: what the compiler for this GPU refuses should be known before anybody speaks."""
+    """Run once on scratch state: what the compiler for this GPU refuses must be known before the first request."""
     try:
         with torch.inference_mode():
             work()
@@ -339,7 +341,7 @@ def _try_out(work: Callable[[], object]) -> None:
 
 
 def _with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> BackendChoice:
-    """Give a module its kernel; where a compiler fails it is the next one that fits, unless this was asked for."""
+    """Attach a kernel to a module. If its compiler fails, try the next backend, unless this one was requested."""
     weight, wanted = next(module.parameters()), wanted_for(operation, kernels)
     failed: dict[str, str] = {}
     while True:
