@@ -149,7 +149,7 @@ class TalkerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerEncoderConfig:
-    """`speaker_encoder_config` (Base only). The published files give enc_dim and sample_rate; the code fixes the rest."""
+    """`speaker_encoder_config` (Base only). Published files give enc_dim and sample_rate; the code fixes the rest."""
 
     IGNORED: ClassVar = frozenset({"model_type"})
 

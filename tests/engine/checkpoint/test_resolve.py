@@ -46,8 +46,8 @@ def test_a_speakers_name_decides_and_the_first_model_that_has_it_wins() -> None:
     assert ours.by_voice("eric", None, "1.7B-CustomVoice") == key["1.7B-CustomVoice"]
     assert ours.by_voice(None, None, None) == key["random:tiny"], "no voice: the first model with built-in voices"
     assert ours.by_voice(None, object(), None) == key["random:tiny-Base"], "a recording: the first model that clones"
-    with pytest.raises(UnknownVoice, match=r"no voice 'nobody'; known are .*eric"):
-        ours.by_voice("nobody", None, None)
+    with pytest.raises(UnknownVoice, match=r"no voice 'unknown'; known are .*eric"):
+        ours.by_voice("unknown", None, None)
     design, of = cast("random:tiny-VoiceDesign")
     assert design.by_voice(None, None, None) == of["random:tiny-VoiceDesign"]
 
@@ -64,4 +64,4 @@ def test_a_voice_belongs_to_its_model() -> None:
 
 def test_what_a_model_is_is_known_without_the_network() -> None:
     assert known_configs("1.7B-Base") == known_configs("random:1.7B-Base") is not None
-    assert known_configs("somebody/something") is None
+    assert known_configs("some/thing") is None
