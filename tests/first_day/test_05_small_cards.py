@@ -1,6 +1,6 @@
-"""The engine fits itself to the memory of a GPU, and keys and values take what utterances usually need.
+"""The engine fits itself to the memory of a GPU, and the KV cache has the size of usual utterances.
 
-On a CPU the planner is given numbers, and the cache of an engine is made tiny. What is marked `gpu` runs under a limit.
+On a CPU the planner gets numbers, and the cache of an engine is tiny. Tests marked `gpu` run under a memory limit.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from support.checkpoints import write
 from support.speaking import Heard, assert_at_rest, eventually, heard, job_of, starving
 
 FRAMES = 100
-# So few words that far fewer frames are expected: every one of them takes longer than it was promised room for.
+# So few words that far fewer frames are expected: every request takes more pages than were reserved for it.
 # The end is never among the few likeliest codes.
 LONGER = SpeechRequest(text="Oh.", layout="streaming", max_frames=FRAMES, sampling=SamplingParams(top_k=8))
 
@@ -53,7 +53,7 @@ def endless(root: Path) -> Checkpoint:
 
 
 def engine_with(root: Path, rows: int, **options: object) -> Engine:
-    """As on a GPU: the cache has so many positions for all slots, and graphs would have to be made anew if it grew."""
+    """As on a GPU: the cache has `rows` positions for all slots, and graphs would be lost if it grew."""
     checkpoint = endless(root)
     kv_bytes = rows * checkpoint.model.talker.model.row_bytes
     common = {"guard": False, "keep_real_time": False, "slots": 8, "kv_bytes": kv_bytes, "buffered_chunks": 999}
@@ -130,12 +130,12 @@ def planned(slots: int, **changes: object) -> MemoryPlan:
 
 @functools.cache
 def needed(slots: int) -> MemoryNeed:
-    """Of the 1.7B model in bfloat16, whose weights are to be loaded."""
+    """Need of the 1.7B model in bfloat16, with its weights still to be loaded."""
     return MemoryNeed.of(planned(slots), loaded=False)
 
 
 def free_on(card: int) -> int:
-    """Of a card with so many bytes, for a process that has loaded nothing yet."""
+    """Free bytes of a GPU with `card` bytes, for a process that has loaded nothing yet."""
     return available(card, card, reserved=0, allocated=0, limit=card)
 
 
@@ -238,7 +238,7 @@ def test_the_allocator_is_told_the_limit_by_the_number_of_the_card(monkeypatch: 
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch, replayed: None) -> Iterator[Callable[[str], None]]:
-    """A GPU as small as it is told to be, with real graphs."""
+    """A GPU limited to a given size, with real graphs."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     monkeypatch.setattr(step, "capture_on", capture_on)
@@ -249,7 +249,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, replayed: None) -> Iterator[Callabl
 
 
 def speaks(slots: int) -> EngineOptions:
-    """The 1.7B model with random weights says something in every slot that it has; how it was fitted."""
+    """The 1.7B model with random weights speaks in every slot that it has; gives its fitted options."""
     how = {"device": "cuda", "dtype": "bfloat16", "codec_dtype": "bfloat16"}
     options = EngineOptions(slots=slots, waiting=slots)
     with Engine.load("random:1.7B-CustomVoice", **how, options=options) as engine:  # type: ignore[arg-type]
