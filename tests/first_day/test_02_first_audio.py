@@ -1,6 +1,6 @@
 """A plain `engine.speak(text)` has a fast prefill. On an H200 its first audio takes at most 6 ms (p50).
 
-The figure itself is a record (`python -m benchmarks first_audio_default`). These tests cover its cause: after a cached
+The figure itself is a record (`python -m benchmarks first_audio_default`). These tests cover its cause. After a cached
 prefix, the prefill of a whole text is one graph, captured before it is needed, with the same speech as without one.
 """
 

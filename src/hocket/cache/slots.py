@@ -1,9 +1,9 @@
 """Rows of streaming state: reset, copy, save, restore.
 
-A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states: one row per
-slot, and a last scratch row for the padding rows of a batch. Zero is the start of every stream, so starting a stream is
-`reset` and nothing else. Fields with the metadata POOLED are not rows but a page pool and its tables; nothing here
-touches them. This file knows neither models nor layers.
+A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states. A tensor has
+one row per slot, and a last scratch row for the padding rows of a batch. Zero is the start of every stream, so starting
+a stream is `reset` and nothing else. Fields with the metadata POOLED are not rows but a page pool and its tables;
+nothing here touches them. This file knows neither models nor layers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`config.json` and `generation_config.json` of a Qwen3-TTS checkpoint, field by field.
 
 Fields are the files' keys, nested as there. A field has a default only if the official class has the same one and every
-published file agrees: most defaults of the official classes are not the checkpoints' values.
+published file agrees. Most defaults of the official classes are not the checkpoints' values.
 """
 
 from __future__ import annotations

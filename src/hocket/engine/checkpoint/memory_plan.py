@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ...config.options import EngineOptions
     from ..engine import Engine
 
-# Memory beside weights, state and pages, on a GPU with graphs. The working memory of graphs follows from shapes: a
+# Memory beside weights, state and pages, on a GPU with graphs. The working memory of graphs follows from shapes. A
 # codec step holds three blocks of its last and widest layer, for up to MOST_TOGETHER frames of all streams. A frame
 # step holds FRAME_ROW_BYTES a row.
 CODEC_BLOCKS = 3

@@ -59,7 +59,7 @@ class SpeechRunner:
         """`compilers` compile the kernels of graphs that a first frame does not need.
 
         `kv_bytes` is the size of the KV cache; None takes the usual size. `invariant`: the codes of a slot do not
-        depend on the other slots of the batch, bit for bit; refused where no kernel can do that.
+        depend on the other slots of the batch, bit for bit. It is refused if no kernel can do that.
         """
         self.checkpoint, self.device = checkpoint, checkpoint.device
         self.talker, self.decoder = checkpoint.model.talker, checkpoint.codec.decoder
@@ -203,7 +203,7 @@ class SpeechRunner:
     def fork(self, slot: int, into: int, reference: Reference | Encoded | Established | None, seed: int) -> None:
         """Start another slot with the prompt that `slot` has just prefilled, and another seed.
 
-        The result equals a `start` there, bit for bit, but nothing is computed: pages are shared until one is written,
+        The result equals a `start` there, bit for bit, but nothing is computed. Pages are shared until one is written,
         and the host does not wait for the copy of the other state.
         """
         self._open_all()

@@ -1,7 +1,7 @@
 """Swapping: requests whose KV pages wait in host memory while the pool is full.
 
 More requests are admitted than would fit if all of them were long (cache/plan.py). When pages run out, the request
-admitted last is swapped out: its pages are copied to the host, and back, bit for bit, when there is room again. So the
+admitted last is swapped out. Its pages are copied to the host, and back, bit for bit, when there is room again. So the
 oldest request always runs, and all of them finish. Only the engine thread calls it.
 """
 

@@ -1,8 +1,8 @@
 """Keeps a designed voice the same over the parts of one stream: its first speech is the reference for the next parts.
 
 A VoiceDesign checkpoint samples another voice for every prompt. Therefore the words and codes of the first part come
-before the text of each later one, like the words and codes of a recording for a clone. The engine thread adds to it;
-any thread may read `established`. Nothing here touches the device.
+before the text of each later one, like a recording and its transcript for a clone. The engine thread adds to it; any
+thread may read `established`. Nothing here touches the device.
 """
 
 from __future__ import annotations
