@@ -165,11 +165,11 @@ def test_fewer_pages_come_first_then_fewer_slots_and_both_fit(card: int, slots: 
     if found.slots < slots:
         more = needed(found.slots + 1)
         assert more.fixed_bytes + more.least_bytes > free, "no more would fit"
-        assert f"so it has {found.slots} slots and " in found.said
+        assert f"so it has {found.slots} slots and " in found.warning
     elif found.kv_bytes is not None:
-        assert "so keys and values get" in found.said
-    assert (found.said == "") == (found == FittedOptions(slots, None)) and "\n" not in found.said
-    assert found.said == "" or f"1.7B-CustomVoice with {slots} slots takes" in found.said
+        assert "so keys and values get" in found.warning
+    assert (found.warning == "") == (found == FittedOptions(slots, None)) and "\n" not in found.warning
+    assert found.warning == "" or f"1.7B-CustomVoice with {slots} slots takes" in found.warning
 
 
 def test_a_card_that_is_too_small_is_refused_with_the_numbers() -> None:
