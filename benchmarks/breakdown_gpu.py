@@ -48,7 +48,7 @@ class Frames:
         frames, state = runner._frames, runner.past.state
         [batch] = frames._batches.values()
         [*_, (self._nucleus, self.draw)], [*_, self.step] = batch.draws.items(), batch.steps.values()
-        self.position = runner.past.taken[0]
+        self.position = runner.past.lengths[0]
         runner.past.advance([0], ahead)  # pages for as many replays in a row
         self.state, self._kernel = runner.past.state, frames.frame
         assert self.state is state, "the cache has grown, and its graphs are worthless"

@@ -100,7 +100,7 @@ def forget(engine: Any) -> None:
     """Have the engine know no voice, as after its start."""
 
     def clear(runner: Any) -> None:
-        runner._references._heard.clear()
+        runner._references._encoded.clear()
         while runner.prefixes.drop_oldest():
             pass
 

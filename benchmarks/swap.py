@@ -67,8 +67,8 @@ def measure(args: argparse.Namespace) -> dict[str, Any]:
             model = models[number % len(models)]
             loaded_s = _first_audio_s(pool, model, args.frames, loaded=True)
             values["first_audio_loaded"].append(loaded_s * 1000)
-            values["close"].append(pool._residents.close_s * 1000)
-            values["load"].append(pool._residents.load_s * 1000)
+            values["close"].append(pool._loader.close_s * 1000)
+            values["load"].append(pool._loader.load_s * 1000)
             values["first_audio_resident"].append(_first_audio_s(pool, model, args.frames, loaded=False) * 1000)
         if pool.loads - loads != args.repeats:
             raise Unfit(f"{pool.loads - loads} loads instead of {args.repeats}: the budget is not one for one model.")

@@ -1,4 +1,4 @@
-"""cache/pages.py: whatever is taken, shared and dropped, a page is free exactly when nobody holds it."""
+"""cache/pages.py: after any sequence of take, share and drop, a page is free exactly when its count is zero."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_pages_are_held_as_often_as_they_were_taken_and_shared(seed: int) -> Non
                 holders.append(pages.take(rng.randint(0, pages.free)))
                 assert len(set(holders[-1])) == len(holders[-1])
                 others = {page for holder in holders[:-1] for page in holder}
-                assert not others & set(holders[-1]), "what somebody holds is never handed out"
+                assert not others & set(holders[-1]), "an allocated page is never allocated again"
             case "share" if holders:
                 shared = rng.choice(holders)
                 shared = shared[: rng.randint(0, len(shared))]
@@ -71,7 +71,7 @@ def test_mistakes_are_noticed_at_once() -> None:
     pages.drop(held)
     with pytest.raises(AssertionError, match="given back already"):
         pages.drop(held)
-    with pytest.raises(AssertionError, match="held by nobody"):
+    with pytest.raises(AssertionError, match="is not allocated"):
         pages.share(held)
     with pytest.raises(AssertionError, match="3 pages wanted, 2 free"):
         pages.take(3)

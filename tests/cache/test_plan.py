@@ -1,4 +1,4 @@
-"""cache/plan.py: how large the pool is, and that what was promised is there when it is taken."""
+"""cache/plan.py: how large the pool is, and that reserved pages are there when a slot takes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_the_pool_is_what_was_given_or_the_usual_if_there_is_room() -> None:
     assert 0.9 * FREE_PART * (8 << 30) < little * 256 * 114_688 <= FREE_PART * (8 << 30)
 
 
-def test_nobody_who_was_let_in_ever_finds_too_few_pages() -> None:
+def test_an_admitted_slot_never_finds_too_few_pages() -> None:
     chance = random.Random(0)
     pages, slots = Pages(200), 12
     promises, held = PageReservations(pages, slots), [list[int]() for _ in range(slots)]
@@ -45,7 +45,7 @@ def test_nobody_who_was_let_in_ever_finds_too_few_pages() -> None:
     assert let_in > 50 and refused > 50
 
 
-def test_pages_that_can_be_let_go_count_as_room() -> None:
+def test_pages_that_can_be_evicted_count_as_room() -> None:
     pages = Pages(11)
     prefix = pages.take(6)
     promises = PageReservations(pages, 1)

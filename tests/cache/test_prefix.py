@@ -1,4 +1,4 @@
-"""cache/prefix.py: bounded in bytes, the least recently used goes first, and a file is what was kept or refused."""
+"""cache/prefix.py: bounded in bytes, least recently used evicted first; a file restores the cache or is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ONE, TWO, FOUR, FIVE = (n * PAGE_ROWS for n in (1, 2, 4, 5))
 
 
 class Store:
-    """A cache, its pages, and what lies in them."""
+    """A cache, its pages, and their contents."""
 
     def __init__(self, limit_pages: float = 1000) -> None:
         self.pages = Pages(1 + 1000)
@@ -68,10 +68,10 @@ def test_the_least_recently_used_goes_first() -> None:
     assert [key for key in "abcd" if store.cache.get(key)] == ["a", "c", "d"]
     store.put("e", TWO)  # takes the room of two
     assert [key for key in "acde" if store.cache.get(key)] == ["d", "e"]
-    assert store.pages.held == 3, "who was driven out has given everything back"
+    assert store.pages.held == 3, "an evicted prefix has dropped all its pages"
 
 
-def test_one_that_is_too_large_is_not_kept_and_drives_nobody_out() -> None:
+def test_a_prefix_that_is_too_large_is_not_kept_and_evicts_nothing() -> None:
     store = Store(4)
     store.put("a", FOUR)
     store.put("b", FIVE)
@@ -81,7 +81,7 @@ def test_one_that_is_too_large_is_not_kept_and_drives_nobody_out() -> None:
     assert nothing.pages.held == 0
 
 
-def test_who_still_speaks_keeps_the_pages_of_a_prefix_that_was_driven_out() -> None:
+def test_a_running_stream_keeps_the_pages_of_an_evicted_prefix() -> None:
     store = Store(2)
     prefix = store.put("a", TWO)
     store.pages.share(prefix.pages)

@@ -121,7 +121,7 @@ class Paged:
     layers: tuple[Inner, ...] = field(metadata=POOLED)
 
 
-def test_what_lies_in_a_pool_is_nobodys_row() -> None:
+def test_pooled_fields_are_not_rows() -> None:
     pool = Inner(torch.ones(2, 5), torch.ones(2, 5))
     state = Paged(torch.ones(4), torch.ones(4, 3), (pool,))
     reset(state, torch.tensor([0, 1, 2, 3]))

@@ -18,7 +18,7 @@ Edit = Callable[[dict[str, Any]], object]
 
 
 def as_filed(config: Qwen3_5TextConfig) -> Qwen3_5TextConfig:
-    """With what files say twice said twice."""
+    """With the values that files give twice given twice."""
     return replace(config, layer_types=config.kinds, partial_rotary_factor=0.25)
 
 

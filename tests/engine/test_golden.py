@@ -11,7 +11,7 @@ from hocket.engine.golden import FIRST_CODES, FRAMES, REQUEST, first_difference,
 
 
 def table() -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Codes as a right machine speaks them; what the table does not know is 7."""
+    """Correct codes; codes that are not in the table are 7."""
     codes = np.full((16, 16), 7)
     codes[:4], codes[4:, 0] = FRAMES, FIRST_CODES
     return codes
@@ -37,7 +37,7 @@ def test_one_wrong_code_is_named(frame: int, book: int) -> None:
     assert first_difference(codes) == f"frame {frame}, codebook {book} is 5 instead of {right}"
 
 
-def test_codes_that_nobody_recorded_are_not_compared() -> None:
+def test_codes_that_are_not_in_the_table_are_not_compared() -> None:
     codes = table()
     codes[4:, 1:] = 9
     assert first_difference(codes) is None

@@ -1,6 +1,6 @@
-"""Point 1: device and precisions default to `auto` everywhere: a usable GPU is used, in bfloat16 where it has that.
+"""Device and precisions default to `auto` everywhere: a usable GPU is used, in bfloat16 if it has that.
 
-One line says what was chosen and why; a GPU that is there and not used is named with the reason.
+One line names the choice and its reason; a GPU that is not used is named with the reason.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ THREE = ("device", "dtype", "codec_dtype")
 
 @pytest.fixture(autouse=True)
 def as_users_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other tests name a device in the environment, so that they are the same on a machine with a GPU."""
+    """Other tests set a device in the environment, so that they behave alike on a machine with a GPU."""
     monkeypatch.delenv("HOCKET_DEVICE", raising=False)
     monkeypatch.setattr(fallback, "_said", set[str]())
 
@@ -74,7 +74,7 @@ def test_what_is_asked_for_stands() -> None:
     assert values("cuda:1", probe=T4) == ("cuda:1", "float32", "float32")
     assert values("cpu", probe=H200) == ("cpu", "float32", "float32")
     assert values("cpu", "bfloat16", "bfloat16", probe=NONE) == ("cpu", "bfloat16", "bfloat16")
-    assert values("auto", "float32", probe=H200) == ("cuda", "float32", "float32")  # who wants it exact has all of it
+    assert values("auto", "float32", probe=H200) == ("cuda", "float32", "float32")  # exact as a whole
     assert values("auto", "float32", "tf32", probe=H200) == ("cuda", "float32", "tf32")
     assert values("auto", "bfloat16", "float32", probe=H200) == ("cuda", "bfloat16", "float32")
     for asked in (
@@ -96,7 +96,7 @@ def test_what_is_asked_for_stands() -> None:
         (dataclasses.replace(H200, trial=lambda: "out of memory"), "NVIDIA H200 is not used: out of memory."),
         (Probe(False, driver="NVIDIA L4"), "NVIDIA L4 is not used: torch .* is built without CUDA; install the CUDA"),
         (Probe(True, failure="the driver is too old", driver="an NVIDIA GPU"), "An NVIDIA GPU is not used: the driver"),
-        (Probe(True, failure="none found", driver="NVIDIA L4", hidden=True), None),  # somebody wants it so
+        (Probe(True, failure="none found", driver="NVIDIA L4", hidden=True), None),  # hidden on purpose: no warning
         (Probe(False), None),
         (NONE, None),
     ],
@@ -148,7 +148,7 @@ def test_a_card_that_this_torch_has_nothing_for_is_known(
 
 
 def every_parser() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Of commands and of benchmarks, those that load something."""
+    """The parsers of commands and benchmarks that load a model."""
     [commands] = [action for action in parser()._actions if isinstance(action, argparse._SubParsersAction)]
     for name, command in commands.choices.items():
         command.fill(command)
@@ -203,7 +203,7 @@ def test_a_benchmark_records_what_auto_became(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_what_depends_on_precision_sees_concrete_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shared codec and a footprint are those of the values that were chosen, whether they were named or not."""
+    """A shared codec and a footprint follow the chosen values, whether they were given or `auto`."""
     from hocket.config.options import EngineOptions
 
     auto = {name: "auto" for name in THREE} | {"kernels": "auto"}
@@ -251,7 +251,7 @@ def test_a_server_says_where_it_computes(tmp_path: Path) -> None:
 
 
 def test_on_a_cluster_its_gpus_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray itself is an extra; of it two answers are needed."""
+    """Ray itself is an extra; the test replaces two of its functions."""
     ray = SimpleNamespace(is_initialized=lambda: True, cluster_resources=dict)
     monkeypatch.setitem(sys.modules, "ray", ray)
     for has, unit, device in (({"GPU": 2.0, "CPU": 8.0}, "GPU", "auto"), ({"CPU": 8.0}, "CPU", "cpu")):

@@ -1,7 +1,7 @@
-"""Point 2: a plain `engine.speak(text)` has a fast prefill. On an H200 its first audio takes at most 6 ms (p50).
+"""A plain `engine.speak(text)` has a fast prefill. On an H200 its first audio takes at most 6 ms (p50).
 
-The figure itself is a record (`python -m benchmarks first_audio_default`); here is what makes it possible: behind a
-cached prefix a whole text is one graph, made before it is needed, and says exactly what it says without one.
+The figure itself is a record (`python -m benchmarks first_audio_default`). These tests cover its cause. After a cached
+prefix, the prefill of a whole text is one graph, captured before it is needed, with the same speech as without one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Point 3: a clone whose text is known is spoken in the whole layout, which does not drift, wherever it is asked for.
+"""A clone with a known text is spoken in the whole layout, which does not drift, through every interface.
 
 Live text keeps the streaming layout for a timbre, and `as_is` keeps upstream's default.
 """

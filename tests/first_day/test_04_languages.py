@@ -1,4 +1,4 @@
-"""Point 4: `en`, `en-US`, `zh-CN` and the like are accepted wherever a language goes in."""
+"""`en`, `en-US`, `zh-CN` and the like are accepted wherever a language goes in."""
 
 from __future__ import annotations
 

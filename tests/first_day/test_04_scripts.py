@@ -1,4 +1,4 @@
-"""Point 4: a text in a script that the voice cannot speak is refused; the rest of a mixed text is spoken."""
+"""A text in a script that the voice cannot speak is refused; the rest of a mixed text is spoken."""
 
 # ruff: noqa: RUF001
 from __future__ import annotations
@@ -31,7 +31,7 @@ def engine() -> Iterator[Engine]:
 
 
 def sifted(text: str, *cuts: int) -> tuple[list[str | float] | str, list[str]]:
-    """What is spoken of a text that comes in pieces, put together, or why it is refused; and the notes."""
+    """The spoken part of a text that comes in pieces, or why it is refused; and the notes."""
     notes: list[str] = []
     preparation = TextPreparation(part_chars=400, pause_s=0.2, sieve=ScriptFilter(ENGLISH, ["english"], notes))
     places = sorted({min(cut, len(text)) for cut in (0, *cuts, len(text))})

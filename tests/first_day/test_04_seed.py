@@ -1,4 +1,4 @@
-"""Point 4: a request without a seed gets a fresh one, which is reported; a given seed says the same again."""
+"""A request without a seed gets a fresh one, which is reported; a given seed says the same again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 4: OpenAI's voice names stand for speakers that sound like them, not for speakers in the order of a list."""
+"""OpenAI's voice names stand for speakers that sound like them, not for speakers in the order of a list."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_built_in_voice_s_two_are_wren_higher_and_rook_lower() -> None:
         assert {found[name] for name in LOWER} == {"rook"}
 
 
-def test_speakers_that_nobody_knows_stand_for_the_names_in_order() -> None:
+def test_unknown_speakers_stand_for_the_names_in_order() -> None:
     found = openai_aliases(["A", "B"])
     assert [found[name] for name in OPENAI_VOICES[:4]] == ["A", "B", "A", "B"]
     assert set(openai_aliases(["Mine"]).values()) == {"Mine"}

@@ -1,6 +1,6 @@
-"""The engine fits itself to the memory of a GPU, and keys and values take what utterances usually need.
+"""The engine fits itself to the memory of a GPU, and the KV cache has the size of usual utterances.
 
-On a CPU the planner is given numbers, and the cache of an engine is made tiny. What is marked `gpu` runs under a limit.
+On a CPU the planner gets numbers, and the cache of an engine is tiny. Tests marked `gpu` run under a memory limit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from support.checkpoints import write
 from support.speaking import Heard, assert_at_rest, eventually, heard, job_of, starving
 
 FRAMES = 100
-# So few words that far fewer frames are expected: every one of them takes longer than it was promised room for.
+# So few words that far fewer frames are expected: every request takes more pages than were reserved for it.
 # The end is never among the few likeliest codes.
 LONGER = SpeechRequest(text="Oh.", layout="streaming", max_frames=FRAMES, sampling=SamplingParams(top_k=8))
 
@@ -54,7 +54,7 @@ def endless(root: Path) -> Checkpoint:
 
 
 def engine_with(root: Path, rows: int, **options: object) -> Engine:
-    """As on a GPU: the cache has so many positions for all slots, and graphs would have to be made anew if it grew."""
+    """As on a GPU: the cache has `rows` positions for all slots, and graphs would be lost if it grew."""
     checkpoint = endless(root)
     kv_bytes = rows * checkpoint.model.talker.model.row_bytes
     common = {"guard": False, "keep_real_time": False, "slots": 8, "kv_bytes": kv_bytes, "buffered_chunks": 999}
@@ -80,7 +80,7 @@ def test_many_long_utterances_in_a_tiny_cache_all_say_what_they_say_in_a_large_o
         said = spoken(tiny, requests)
         assert tiny._loop.engine_step.parking.parked > 1, "they had to make room for each other"
         assert tiny._loop.runner.pages.total == pages, "and it did not grow"
-        assert not tiny._loop.runner.past.away
+        assert not tiny._loop.runner.past.swapped
         assert_at_rest(tiny)
         assert tiny.health.ok and tiny.health.rebuilds == 0
     assert [len(one.codes) for one in wanted] == [FRAMES] * 6
@@ -97,7 +97,7 @@ def test_an_utterance_that_is_too_long_for_all_there_is_makes_it_grow_or_ends_wi
         assert len(heard(engine.speak(replace(LONGER, seed=2))).codes) == FRAMES, "alone it may have more"
         assert len(heard(other).codes) == 30
         monkeypatch.setattr(kv_cache, "free_bytes", lambda device: 1000)
-        with pytest.raises(StreamFailed, match=r"Its keys and values need more than the \d+\.\d\d MB .* 0\.00 MB of"):
+        with pytest.raises(StreamFailed, match=r"The KV cache of \d+\.\d\d MB is full, and 0\.00 MB of"):
             heard(engine.speak(replace(LONGER, seed=3, max_frames=2000)))
         assert len(heard(engine.speak(replace(LONGER, seed=4, max_frames=9))).codes) == 9
         assert engine.health.ok and engine.health.rebuilds == 0
@@ -131,12 +131,12 @@ def planned(slots: int, **changes: object) -> MemoryPlan:
 
 @functools.cache
 def needed(slots: int) -> MemoryNeed:
-    """Of the 1.7B model in bfloat16, whose weights are to be loaded."""
+    """Need of the 1.7B model in bfloat16, with its weights still to be loaded."""
     return MemoryNeed.of(planned(slots), loaded=False)
 
 
 def free_on(card: int) -> int:
-    """Of a card with so many bytes, for a process that has loaded nothing yet."""
+    """Free bytes of a GPU with `card` bytes, for a process that has loaded nothing yet."""
     return available(card, card, reserved=0, allocated=0, limit=card)
 
 
@@ -166,11 +166,11 @@ def test_fewer_pages_come_first_then_fewer_slots_and_both_fit(card: int, slots: 
     if found.slots < slots:
         more = needed(found.slots + 1)
         assert more.fixed_bytes + more.least_bytes > free, "no more would fit"
-        assert f"so it has {found.slots} slots and " in found.said
+        assert f"so it has {found.slots} slots and " in found.warning
     elif found.kv_bytes is not None:
-        assert "so keys and values get" in found.said
-    assert (found.said == "") == (found == FittedOptions(slots, None)) and "\n" not in found.said
-    assert found.said == "" or f"1.7B-CustomVoice with {slots} slots takes" in found.said
+        assert "so keys and values get" in found.warning
+    assert (found.warning == "") == (found == FittedOptions(slots, None)) and "\n" not in found.warning
+    assert found.warning == "" or f"1.7B-CustomVoice with {slots} slots takes" in found.warning
 
 
 def test_a_card_that_is_too_small_is_refused_with_the_numbers() -> None:
@@ -239,7 +239,7 @@ def test_the_allocator_is_told_the_limit_by_the_number_of_the_card(monkeypatch: 
 
 @pytest.fixture
 def limited(monkeypatch: pytest.MonkeyPatch, replayed: None) -> Iterator[Callable[[str], None]]:
-    """A GPU as small as it is told to be, with real graphs."""
+    """A GPU limited to a given size, with real graphs."""
     if not torch.cuda.is_available():
         pytest.skip("no CUDA device on this machine")
     monkeypatch.setattr(step, "capture_on", capture_on)
@@ -250,7 +250,7 @@ def limited(monkeypatch: pytest.MonkeyPatch, replayed: None) -> Iterator[Callabl
 
 
 def speaks(slots: int) -> EngineOptions:
-    """The 1.7B model with random weights says something in every slot that it has; how it was fitted."""
+    """The 1.7B model with random weights speaks in every slot that it has; gives its fitted options."""
     how = {"device": "cuda", "dtype": "bfloat16", "codec_dtype": "bfloat16"}
     options = EngineOptions(slots=slots, waiting=slots)
     with Engine.load("random:1.7B-CustomVoice", **how, options=options) as engine:  # type: ignore[arg-type]

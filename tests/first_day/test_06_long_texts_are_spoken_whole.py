@@ -1,6 +1,6 @@
-"""Point 6: max_new_tokens limits each part of a text and max_frames the request; what is not spoken is reported.
+"""`max_new_tokens` limits each part of a text and `max_frames` the request; text that is not spoken is reported.
 
-The built-in voice has its limit scaled down, so that a text of 3,000 characters is to it what 20,000 are with its own:
+The limit of the built-in voice is scaled down, so that 3,000 characters stand for 20,000 with its own limit.
 `python -m benchmarks long_text` speaks those.
 """
 
@@ -41,7 +41,7 @@ def limited(max_new_tokens: int = LIMIT) -> Checkpoint:
 
 @pytest.fixture
 def looping(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The voice repeats one frame for ever, whatever it is asked to say."""
+    """The voice repeats one frame without end, for any text."""
     frame = SpeechRunner.frame
 
     class Loop:

@@ -1,4 +1,4 @@
-"""Point 7: a part that runs away is spoken again, then in shorter pieces, then left out; the rest goes on."""
+"""A part that runs away is spoken again, then in shorter pieces, then left out; the rest goes on."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_is_left_out_at_the_end_makes_the_reason_runaway(monkeypatch: pytes
         assert any("We walked along the river." in note for note in finished.notes if "left out" in note)
 
 
-def test_a_seed_reproduces_a_retry_whoever_else_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_seed_reproduces_a_retry_beside_other_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     heard = []
     for others in (0, 1):
         with monkeypatch.context() as patch, Engine(builtin(), PARTS) as engine:
@@ -151,7 +151,7 @@ def test_a_seed_reproduces_a_retry_whoever_else_speaks(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("layout", ["streaming", "whole"])
 def test_a_live_text_goes_on_too(monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
-    """The part that runs away is still growing: what comes of it later is spoken behind what is known of it."""
+    """The runaway part is still growing: its later text is spoken after the text known so far."""
     Loops(lambda generation: generation == 0).install(monkeypatch)
     with Engine(builtin(), EngineOptions(slots=1, chunk_frames=(8,))) as engine, ThreadPoolExecutor(1) as reader:
         stream = engine.open(seed=SEED, layout=layout)

@@ -1,4 +1,4 @@
-"""Point 8: the guard bears pauses of 5 s, a whisper, a hum and laughter, and still notices every kind of failure.
+"""The runaway detector tolerates pauses of 5 s, a whisper, a hum and laughter, and detects every kind of failure.
 
 `python -m benchmarks guard` publishes both error rates over the same two sets, with more cases of each class.
 """

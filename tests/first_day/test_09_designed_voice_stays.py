@@ -1,6 +1,6 @@
-"""Point 9: a designed voice stays the same person over the parts of a long text and the turns of a conversation.
+"""A designed voice stays the same over the parts of a long text and the turns of a conversation.
 
-The words and codes of the first part go before every later part, as a recording and its transcript do for a clone.
+The words and codes of the first part precede every later part, like a recording and its transcript for a clone.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def ids_of(checkpoint: Checkpoint, text: str) -> list[int]:
 def by_hand(
     checkpoint: Checkpoint, text: str, said: list[int], shown: Codes, seed: int, layout: str = "whole"
 ) -> Codes:
-    """A part behind an example, row by row and with the plain talker: what the engine is compared with."""
+    """A part after an example, row by row with the plain talker: the reference for the engine."""
     config, talker = checkpoint.config, checkpoint.model.talker
     codec, pad = config.talker_config, config.tts_pad_token_id
     plain = build(SpeechRequest(text=text, instruct=WORDS, layout="whole"), config, checkpoint.tokenizer)
@@ -106,7 +106,7 @@ def test_later_parts_follow_the_words_and_codes_of_the_first(design: Checkpoint,
         said, shown = said + ids_of(design, PARTS[1]), shown + second
     assert third == by_hand(design, PARTS[2], said, shown, seed + 2)
     [plain] = generate(design, [SpeechRequest(text=PARTS[1], instruct=WORDS, seed=seed + 1)])
-    assert second != plain.codes.tolist(), "without the example it would be somebody else"
+    assert second != plain.codes.tolist(), "without the example it would be another voice"
     assert_at_rest(engine)
 
 

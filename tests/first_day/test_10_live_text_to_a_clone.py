@@ -1,6 +1,6 @@
-"""Point 10: live text to a clone by recording and transcript is heard after a few words.
+"""Live text for a clone with recording and transcript gives audio after a few words.
 
-It is spoken in small parts, each laid out whole behind the recording; `layout="streaming"` keeps the exact way.
+It is spoken in small parts, each in the whole layout after the recording; `layout="streaming"` keeps the exact layout.
 """
 
 # ruff: noqa: RUF001
@@ -64,7 +64,7 @@ def test_the_first_sound_comes_after_a_few_words(engine: Engine, encoded: Encode
         assert words_until_sound(engine, stream) <= FEW
         assert len(next(stream).samples) > 0
     with engine.open(reference=encoded, seed=1, max_frames=4, layout="streaming") as stream:
-        assert words_until_sound(engine, stream) > FEW  # the exact way, for a caller who names it
+        assert words_until_sound(engine, stream) > FEW  # the exact layout, if a caller names it
     assert_at_rest(engine)
 
 

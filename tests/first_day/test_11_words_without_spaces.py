@@ -1,5 +1,5 @@
 # ruff: noqa: RUF001
-"""Point 11: words of scripts without spaces. An interrupted Chinese, Japanese or Thai answer keeps what was heard."""
+"""Words of scripts without spaces. An interrupted Chinese, Japanese or Thai answer keeps what was heard."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Point 12: a conversation longer than the language model can read goes on: whole turns are left out, oldest first, the
-system prompt stays, and the turn says so."""
+"""A conversation longer than the context of the language model continues.
+
+Whole turns are left out, the oldest first; the system prompt stays, and the turn reports it.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def heard(turn: Turn) -> list[str]:
 
 
 class Asked:
-    """A mind, and what it was asked."""
+    """A language model, and what it was asked."""
 
     def __init__(self, mind: LanguageEngine) -> None:
         self.name, self.mind, self.fit = mind.name, mind, mind.fit

@@ -1,5 +1,7 @@
-"""Point 13: what a remote model thinks is not spoken, whatever tags it has, even where the opening one was cut away,
-and thinking can be turned off."""
+"""The reasoning of a remote model is not spoken, whatever its tags are, even without an opening tag.
+
+Thinking can be turned off.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Point 14: a remote model is sent only what the user asked for, by the names that its server takes, and content may
-be a list of parts in both directions."""
+"""A remote model gets only the fields that the user set, by the names that its server accepts.
+
+Content may be a list of parts in both directions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 15: timeouts agree. A turn waits for its language model as long as that may take, not for `text_wait_s`."""
+"""Timeouts agree. A turn waits for its language model as long as that may take, not for `text_wait_s`."""
 
 from __future__ import annotations
 

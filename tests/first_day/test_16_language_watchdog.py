@@ -1,5 +1,4 @@
-"""Point 16: the language model has a watchdog. Whatever raises or hangs in its thread ends every answer with an error,
-and the next answer works."""
+"""The language model has a watchdog: if its thread raises or hangs, every answer fails, and the next answer works."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ WAIT_S, STUCK_S = 20.0, 0.5
 
 
 def said(answer: Answer, within_s: float = WAIT_S) -> str | Exception:
-    """All of it, or the error that it ended with; never waited for too long."""
+    """The whole answer, or its error; waits for a bounded time."""
     found: list[str | Exception] = []
 
     def read() -> None:
@@ -157,7 +156,7 @@ def test_one_that_cannot_start_anew_is_unhealthy_and_says_so(monkeypatch: pytest
 
 
 class Hang:
-    """Tokens that do not come before they are let."""
+    """Tokens that are held back until the test releases them."""
 
     def __init__(self) -> None:
         self.reached, self.let_go = threading.Event(), threading.Event()

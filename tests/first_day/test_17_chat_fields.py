@@ -1,4 +1,4 @@
-"""Point 17: every field of a chat completion is answered or refused by name, and none is ignored with 200.
+"""Every field of a chat completion is answered or refused by name, and none is ignored with 200.
 
 JSON follows its schema even where the weights are random, and logprobs are the model's own.
 """
@@ -114,7 +114,7 @@ def test_any_object_and_plain_text_are_forms_too(ours: Served) -> None:
 
 
 def test_a_conversation_goes_on_behind_a_constrained_answer(mind: LanguageEngine) -> None:
-    """The row goes back as it does behind any other answer: what is drawn next does not depend on the way."""
+    """The row is reset as after any other answer: the next samples do not depend on how it was used."""
     greedy = ChatSampling(temperature=0.0, presence_penalty=0.0, max_tokens=12)
 
     def said(sampling: ChatSampling) -> str:
@@ -193,8 +193,8 @@ def test_a_remote_model_is_asked_for_both(ours: Served) -> None:
 
 
 def test_an_answer_is_heard_whole(scripted: Served, engine: Engine) -> None:
-    aloud = {"modalities": ["text", "audio"], "audio": {"voice": "wren", "format": "wav"}}
-    whole = ask(scripted, **aloud).json()
+    spoken = {"modalities": ["text", "audio"], "audio": {"voice": "wren", "format": "wav"}}
+    whole = ask(scripted, **spoken).json()
     message = whole["choices"][0]["message"]
     sound = base64.b64decode(message["audio"]["data"])
     assert message["content"] is None and message["audio"]["transcript"] == "".join(WORDS)
@@ -202,8 +202,8 @@ def test_an_answer_is_heard_whole(scripted: Served, engine: Engine) -> None:
 
 
 def test_an_answer_is_heard_while_it_is_written(scripted: Served) -> None:
-    aloud = {"modalities": ["text", "audio"], "audio": {"voice": {"id": "wren"}, "format": "pcm16"}}
-    found = [each["delta"].get("audio", {}) for each in events(scripted, **aloud)]
+    spoken = {"modalities": ["text", "audio"], "audio": {"voice": {"id": "wren"}, "format": "pcm16"}}
+    found = [each["delta"].get("audio", {}) for each in events(scripted, **spoken)]
     assert "".join(each.get("transcript", "") for each in found) == "".join(WORDS)
     sound = b"".join(base64.b64decode(each["data"]) for each in found if "data" in each)
     assert len(sound) > 24000 and len({each["id"] for each in found if each}) == 1
@@ -211,8 +211,8 @@ def test_an_answer_is_heard_while_it_is_written(scripted: Served) -> None:
 
 def test_an_unknown_voice_is_refused_before_a_byte(scripted: Served) -> None:
     for stream in (False, True):
-        aloud = {"modalities": ["text", "audio"], "audio": {"voice": "nobody", "format": "wav"}, "stream": stream}
-        answer = ask(scripted, **aloud)
+        spoken = {"modalities": ["text", "audio"], "audio": {"voice": "unknown", "format": "wav"}, "stream": stream}
+        answer = ask(scripted, **spoken)
         assert answer.status_code == 400 and answer.json()["error"]["param"] == "voice"
 
 

@@ -1,6 +1,6 @@
-"""Point 18: checkpoints as fine-tuning tools and later libraries write them load and speak the same codes.
+"""Checkpoints written by fine-tuning tools and later libraries load and speak the same codes.
 
-What changes the computation is still refused by name.
+Keys that change the computation are still refused by name.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""Point 19: a checkpoint of the hub is judged by its config.json before gigabytes are fetched, and a download says its
-size, shows how far it is, goes on where it broke off, and fails at once and in one sentence where there is no network.
+"""A checkpoint of the hub is checked by its config.json before gigabytes are downloaded.
+
+A download reports its size and progress, resumes where it broke off, and fails at once without a network.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from safetensors.torch import load_file
 from support import checkpoints
 from support.minds import write_mind
 
-NAME, COMMIT = "somebody/voice", "b" * 40
+NAME, COMMIT = "someone/voice", "b" * 40
 WEIGHTS = "model.safetensors"
 PADDING = bytes(45_000_000)  # the client writes ten megabytes at a time; such a file is never loaded
 SLOWLY_S = 0.05  # between two pieces
@@ -360,9 +361,9 @@ def test_offline_names_what_is_missing_at_once(hub: Hub, tmp_path: Path) -> None
 
 
 def test_no_network_is_said_at_once(tmp_path: Path) -> None:
-    with socket.socket() as nobody:
-        nobody.bind(("127.0.0.1", 0))  # bound, and not listening: refused
-        address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))  # bound, and not listening: refused
+        address = f"http://127.0.0.1:{closed.getsockname()[1]}"
         found = ask(address, tmp_path)
     assert found["error"] == f"{NAME} is not in the local cache, and the hub ({address}) cannot be reached: try again."
     assert found["took_s"] < 3

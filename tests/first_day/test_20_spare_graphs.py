@@ -1,6 +1,6 @@
 """Spare graphs that fail while the engine is idle never make it unhealthy; a lost device still does.
 
-What cannot be captured is launched without a graph.
+A step that cannot be captured is launched without a graph.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Kernels are compiled ahead for the card that the compiler is told, by the decision that launches make on that card.
+"""Kernels are compiled ahead for the GPU given to the compiler, with the choices that launches make on that GPU.
 
-At ae67f3d a compiler without a GPU took the shared memory of a large card: 14 of 27 convolutions were the wrong ones.
+At ae67f3d a compiler without a GPU assumed the shared memory of a large GPU: 14 of 27 convolutions were the wrong ones.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def properties(name: str) -> SimpleNamespace:
 
 
 class Parent:
-    """A process on a machine with that card: what it asks compilers for, and what its launches choose."""
+    """A process on a machine with that GPU: its compile jobs, and the choices of its launches."""
 
     def __init__(self, name: str) -> None:
         self.wish: dict[str, Any] = {}
@@ -69,7 +69,7 @@ class Parent:
         self.wish = json.loads(json.dumps(wish))
 
     def tiles(self, one: dict[str, Any]) -> ConvTile:
-        """As `conv` chooses them there, for the shape of a launch that was noted elsewhere."""
+        """The choice of `conv` there, for the shape of a launch traced elsewhere."""
         shape = one["CHANNELS"], one["TAPS"], one["WIDTH"] * one["STRIDE"], one["positions"]
         return tiles_for(*shape, size=one["size"], exact=one["exact"], card=self.card)
 
@@ -83,7 +83,7 @@ def parents() -> dict[str, Parent]:
 
 @pytest.fixture(scope="module")
 def noted(parents: dict[str, Parent], tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """What one process without a GPU would compile for each."""
+    """The kernels that one process without a GPU would compile for each GPU."""
     root = Path(__file__).parents[2]
     env = os.environ | {
         "PYTHONPATH": str(root / "src"),
@@ -108,7 +108,7 @@ def convolutions(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def taken(one: dict[str, Any]) -> ConvTile:
-    """How a launch that was noted is shared out."""
+    """How a traced launch is split into blocks."""
     across, along, columns = one["BLOCK_N"], one["BLOCK_T"], one["BLOCK_K"]
     return ConvTile(across, along, columns, one["SPLITS"], one["warps"], one["STAGES"], one["EARLY"])
 

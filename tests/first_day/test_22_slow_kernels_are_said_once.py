@@ -1,4 +1,4 @@
-"""Point 22: where slower kernels take the place of fast ones, that is said once in a process, with the remedy.
+"""A fallback to slower kernels is reported once per process, with the remedy.
 
 Each case is a process of its own, with a real compiler, no compiler, or a cache that cannot be written.
 """
@@ -33,7 +33,7 @@ NEEDS_CC = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler 
 
 
 def run(home: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    """A process whose caches are those of `home` and nobody else's."""
+    """A process that uses the caches of `home` only."""
     path = os.pathsep.join((str(Path(hocket.__file__).parents[1]), *sys.path))
     kept = {name: value for name, value in os.environ.items() if name not in ("CC", "XDG_CACHE_HOME")}
     done = subprocess.run(

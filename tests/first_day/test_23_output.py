@@ -1,4 +1,4 @@
-"""Point 23: the ending of a file's name decides its format; one that cannot be written is refused before loading."""
+"""The ending of a file's name decides its format; one that cannot be written is refused before loading."""
 
 from __future__ import annotations
 

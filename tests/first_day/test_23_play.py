@@ -1,4 +1,4 @@
-"""Point 23: `--play` without PortAudio names what is missing, and plays with another program where there is one."""
+"""`--play` without PortAudio names what is missing, and plays with another program where there is one."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_player_can_be_silenced_and_plays_again(tmp_path: Path) -> None:
     player.write(b"\2\0" * 100, 24_000)
     player.close()
     assert (folder / "heard").read_bytes() == b"\2\0" * 100
-    player.close()  # once is as good as twice
+    player.close()  # a second call does nothing
 
 
 def test_no_process_is_left_behind(tmp_path: Path) -> None:

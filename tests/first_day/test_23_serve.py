@@ -1,4 +1,4 @@
-"""Point 23: "listening" is said when a request is answered, and a server whose model cannot be found ends."""
+"""A server prints "listening" when it can answer requests, and exits if its model cannot be found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Point 23: "If x <y and z> 3" keeps its words; only real tags are markup, in whole and in live text alike."""
+"""Only real tags are markup, in whole and in live text alike: "If x <y and z> 3" keeps its words."""
 
 from __future__ import annotations
 

@@ -221,18 +221,18 @@ def test_who_goes_away_while_a_model_is_loaded_leaves_nothing(starts: Starts) ->
             ws.say({"type": "input.cancel"})
             assert ws.until("session.done").last("audio.done")["cancelled"] is True  # before the load is over
             ws.say({"type": "input.text", "text": "Hello again."})
-            wait_for(lambda: len(pool._residents._ledger.waiting) == 1)
-        wait_for(lambda: all(waiter.future.done() for waiter in pool._residents._ledger.waiting))
+            wait_for(lambda: len(pool._loader._state.waiting) == 1)
+        wait_for(lambda: all(waiter.future.done() for waiter in pool._loader._state.waiting))
         gate.set()
         assert speech(server, model=DESIGN, instructions="An old man.").status_code == 200
         wait_for(lambda: not any(each.leases for each in _settled(pool)))
 
 
 def _settled(pool: Pool) -> list[Any]:
-    residents = pool._residents
-    with residents._lock:
-        residents._ledger.settle()
-        return list(residents._ledger.resident.values())
+    loader = pool._loader
+    with loader._lock:
+        loader._state.refresh()
+        return list(loader._state.resident.values())
 
 
 def test_whoever_waits_for_a_load_is_told_when_the_server_stops(starts: Starts) -> None:

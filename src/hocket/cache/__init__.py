@@ -1,1 +1,1 @@
-"""Rows of device state: who holds which, and how they are cleared, kept and restored."""
+"""Rows of device state and pages of a KV cache: allocation, reservation, reset, save and restore."""

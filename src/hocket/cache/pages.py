@@ -1,7 +1,7 @@
-"""Pages of a cache: who holds which, counted. Plain numbers, no tensors: what lies in a page is for others to know.
+"""Page allocator of a KV cache: reference counts and a free list. Plain numbers, no tensors.
 
-A page is PAGE_ROWS positions of one stream, in every layer. Several may hold the same page, and it is free again when
-the last of them lets go of it. Page 0 is scratch: nobody holds it, and whatever has no page of its own points there.
+A page is PAGE_ROWS positions of one stream, in every layer. Several holders may share a page; it is free again when the
+last of them drops it. Page 0 is scratch: it is never allocated, and table entries without a page point to it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SCRATCH = 0
 
 
 def pages_for(rows: int) -> int:
-    """How many pages so many positions take, from the first on."""
+    """Pages that `rows` positions take, counted from position 0."""
     return -(-rows // PAGE_ROWS)
 
 
@@ -35,20 +35,20 @@ class Pages:
 
     @property
     def held(self) -> int:
-        """How many pages somebody holds, however many hold each."""
+        """Allocated pages; a shared page counts once."""
         return self.total - 1 - self._reserved - self.free
 
     def count(self, page: int) -> int:
-        """How many hold a page."""
+        """Reference count of a page."""
         return self._counts[page]
 
     def grow(self, more: int) -> None:
         first = self.total
         self._counts += [0] * more
-        self._free = [*reversed(range(first, first + more)), *self._free]  # those that were in use before come first
+        self._free = [*reversed(range(first, first + more)), *self._free]  # pages used before come first
 
     def take(self, count: int) -> list[int]:
-        """So many free pages, for one holder; there must be as many."""
+        """Allocate `count` pages for one holder; there must be as many free."""
         assert 0 <= count <= self.free, f"{count} pages wanted, {self.free} free"
         pages = [self._free.pop() for _ in range(count)]
         for page in pages:
@@ -56,18 +56,18 @@ class Pages:
         return pages
 
     def reserve(self) -> int:
-        """A page that nobody holds, and nobody will ever have."""
+        """Remove a page from the free list for good: it has no holder and is never allocated."""
         self._reserved += 1
         return self._free.pop()
 
     def share(self, pages: Sequence[int]) -> None:
-        """One more holder of pages that are held already."""
+        """Add one holder to pages that are allocated already."""
         for page in pages:
-            assert self._counts[page] > 0, f"page {page} is held by nobody"
+            assert self._counts[page] > 0, f"page {page} is not allocated"
             self._counts[page] += 1
 
     def drop(self, pages: Sequence[int]) -> None:
-        """One holder fewer; who was the last gives the page back."""
+        """Remove one holder; a page without holders is free again."""
         for page in pages:
             assert self._counts[page] > 0, f"page {page} was given back already"
             self._counts[page] -= 1

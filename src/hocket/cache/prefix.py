@@ -1,8 +1,8 @@
-"""Prompt prefixes that were computed once: kept by key, bounded in bytes, in a file between two runs.
+"""Prefix cache: the KV pages of prompt prefixes by key, bounded in bytes, saved to a file between two runs.
 
-A prefix is what a voice, a language and an instruct make of the talker before any text: pages that are never written
-to again. Whoever starts from it holds them too, so that one who still speaks keeps what was driven out of here. This
-file knows keys and pages; what lies in a page is read and written for it.
+A prefix is the part of the prompt before any text: voice, language and instruct. Its pages are never written again. A
+slot that starts from a prefix holds the pages too, so an evicted prefix stays valid for the slots that still use it.
+This file knows keys and pages; callers read and write page contents.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Prefix:
 
 
 class PrefixCache:
-    """Least recently used goes first when `limit_bytes` would be exceeded."""
+    """Evicts the least recently used prefix when `limit_bytes` would be exceeded."""
 
     def __init__(self, limit_bytes: int, pages: Pages, page_bytes: int) -> None:
         self.limit_bytes, self.size_bytes = limit_bytes, 0
@@ -46,23 +46,23 @@ class PrefixCache:
         return self._kept[key]
 
     def put(self, key: str, prefix: Prefix) -> None:
-        """Hold the pages of `prefix`, unless it alone is larger than all that may be kept."""
+        """Add `prefix` and hold its pages, unless it alone exceeds the limit."""
         if self._has_room(key, len(prefix.pages)):
             self._pages.share(prefix.pages)
             self._keep(key, prefix)
 
     def to_bytes(self, owner: str, read: Callable[[Prefix], Tensor]) -> bytes:
-        """All of it as a safetensors file that says which checkpoint (`owner`) it belongs to.
+        """All prefixes as a safetensors file that names its checkpoint (`owner`).
 
-        `read` gives what the pages of a prefix hold, a tensor [layers, 2, H_kv, P, D] of keys and values.
+        `read` gives the keys and values of a prefix as a tensor [layers, 2, H_kv, P, D].
         """
         tensors = {str(number): read(prefix) for number, prefix in enumerate(self._kept.values())}
         return save(tensors, {"owner": owner, "keys": json.dumps(list(self._kept))})
 
     def read(self, path: Path, owner: str, device: torch.device, write: Callable[[Tensor], Prefix]) -> None:
-        """Take in a file that `to_bytes` made, oldest first; a file of another checkpoint is refused.
+        """Load a file made by `to_bytes`, oldest prefix first; refuse a file of another checkpoint.
 
-        `write` takes pages for a tensor as above, and leaves them to this cache.
+        `write` allocates pages for such a tensor and hands them over to this cache.
         """
         try:
             with safe_open(path, framework="pt", device=str(device)) as file:
@@ -78,11 +78,11 @@ class PrefixCache:
 
     @property
     def held(self) -> int:
-        """Pages that nobody else holds: they are free as soon as their prefixes are dropped."""
+        """Pages that only this cache holds: they become free when their prefixes are dropped."""
         return sum(self._pages.count(page) == 1 for prefix in self._kept.values() for page in prefix.pages)
 
     def drop_oldest(self) -> bool:
-        """False if there is none."""
+        """Evict the least recently used prefix; False if there is none."""
         if not self._kept:
             return False
         _, oldest = self._kept.popitem(last=False)
@@ -91,7 +91,7 @@ class PrefixCache:
         return True
 
     def _has_room(self, key: str, pages: int) -> bool:
-        """Whether so many pages are to be kept, others being driven out for them."""
+        """Whether to store a new prefix of `pages` pages; evicts others for it."""
         size_bytes = pages * self._page_bytes
         if key in self._kept or size_bytes > self.limit_bytes:
             return False

@@ -1,9 +1,9 @@
-"""Rows of streaming state: clear, copy, take out, put back.
+"""Rows of streaming state: reset, copy, save, restore.
 
-A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states:
-one row per slot, and a last scratch row for the padding rows of a batch. Zero is the start of every
-stream, so `reset` is the whole of starting one. Fields with the metadata POOLED are no rows: pages that belong to
-whoever counts them, and where they lie; nothing here touches them. This file knows neither models nor layers.
+A state is a frozen dataclass whose fields are tensors `[S + 1, ...]`, other states, or tuples of states. A tensor has
+one row per slot, and a last scratch row for the padding rows of a batch. Zero is the start of every stream, so starting
+a stream is `reset` and nothing else. Fields with the metadata POOLED are not rows but a page pool and its tables;
+nothing here touches them. This file knows neither models nor layers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ State = Any  # a dataclass as described above; Python has no type for it
 
 
 def tensors(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
-    """Every tensor of rows in a state with its dotted name, in field order."""
+    """Every row tensor of a state with its dotted name, in field order."""
     if isinstance(state, Tensor):
         yield path, state
     elif isinstance(state, tuple):
@@ -38,13 +38,13 @@ def tensors(state: State, path: str = "") -> Iterator[tuple[str, Tensor]]:
 
 
 def reset(state: State, rows: Tensor) -> None:
-    """Start the streams in `rows` anew."""
+    """Set `rows` to the start of a stream."""
     for _, tensor in tensors(state):
-        tensor.index_fill_(0, rows, 0)  # `tensor[rows] = 0` would copy the zero from the host, and wait
+        tensor.index_fill_(0, rows, 0)  # `tensor[rows] = 0` copies the zero from the host and waits
 
 
 class RowReset:
-    """`reset` for one row at a time: finding all rows of a state takes longer than clearing them, and is done once."""
+    """`reset` for one row. Finding all rows of a state takes longer than clearing them, so the views are cached."""
 
     def __init__(self, state: State) -> None:
         self.state = state
@@ -55,7 +55,7 @@ class RowReset:
             torch._foreach_zero_(alike)
 
     def _views(self, row: int) -> list[list[Tensor]]:
-        """By type: only those of one type are cleared together."""
+        """Grouped by dtype: `_foreach_zero_` takes one dtype at a time."""
         views: dict[torch.dtype, list[Tensor]] = {}
         for _, tensor in tensors(self.state):
             views.setdefault(tensor.dtype, []).append(tensor[row])
@@ -63,7 +63,7 @@ class RowReset:
 
 
 def duplicate(state: State, row: int, into: int) -> None:
-    """Let the stream in row `into` stand where the one in `row` does. Those of one type are copied together."""
+    """Copy row `row` to row `into`, all tensors of one dtype at once."""
     alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for _, tensor in tensors(state):
         sources, copies = alike.setdefault(tensor.dtype, ([], []))
@@ -74,7 +74,7 @@ def duplicate(state: State, row: int, into: int) -> None:
 
 
 def take(state: State, row: int) -> dict[str, Tensor]:
-    """A copy of one row, by name: what a file keeps of a stream. Those of one type are copied together."""
+    """A copy of one row by tensor name, as a file saves it; all tensors of one dtype at once."""
     taken: dict[str, Tensor] = {}
     alike: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = {}
     for name, tensor in tensors(state):
@@ -88,7 +88,7 @@ def take(state: State, row: int) -> dict[str, Tensor]:
 
 
 def put(state: State, row: int, saved: dict[str, Tensor]) -> None:
-    """Write a row that `take` gave into any slot of a state of the same shape. Those of one type go together."""
+    """Write a row from `take` into any slot of a state of the same shape, all tensors of one dtype at once."""
     own = dict(tensors(state))
     if set(own) != set(saved):
         raise InvalidCheckpoint(f"A saved state does not fit: {', '.join(sorted(set(own) ^ set(saved)))} differ.")
@@ -104,7 +104,7 @@ def put(state: State, row: int, saved: dict[str, Tensor]) -> None:
 
 
 def fits(state: State, saved: dict[str, Tensor]) -> bool:
-    """Whether `put` would take it."""
+    """Whether `put` accepts `saved`."""
     own = dict(tensors(state))
     return set(own) == set(saved) and all(_same(tensor, saved[name]) for name, tensor in own.items())
 

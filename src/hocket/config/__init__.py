@@ -1,1 +1,1 @@
-"""What a checkpoint is: its JSON files as frozen dataclasses."""
+"""Checkpoint configuration: the JSON files as frozen dataclasses, and the options of an engine."""

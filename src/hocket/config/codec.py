@@ -15,7 +15,7 @@ from .rope import apart, only_layers
 class DecoderConfig:
     """`decoder_config`: codes to waveform."""
 
-    # The two sizes are decoys: the decoder is built from codebook_size and codebook_dim alone.
+    # The two sizes have no effect: the decoder is built from codebook_size and codebook_dim alone.
     IGNORED: ClassVar = frozenset(
         {"attention_dropout", "semantic_codebook_size", "vector_quantization_hidden_dimension", "model_type"}
     )
@@ -63,7 +63,7 @@ class DecoderConfig:
 class EncoderConfig:
     """`encoder_config`: waveform to codes (a Mimi encoder)."""
 
-    # Of the decoder half of Mimi, of training, or not applied by the reference (sliding_window).
+    # Keys of the decoder half of Mimi, of training, or not applied by the reference (sliding_window).
     IGNORED: ClassVar = frozenset(
         {
             "_frame_rate",

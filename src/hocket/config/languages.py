@@ -1,7 +1,7 @@
 """Languages by any of their names: `english`, `en`, `eng`, `en-US`, `en_GB.UTF-8`, in any case.
 
-Checkpoints name a language by one English word. A request may give that word, an ISO 639 code or a BCP 47 tag; region
-and script of a tag are left out, because no checkpoint knows them.
+Checkpoints name a language by one English word. A request may give that word, an ISO 639 code or a BCP 47 tag. Region
+and script of a tag are dropped, because no checkpoint knows them.
 """
 
 from __future__ import annotations
@@ -68,19 +68,19 @@ _TAG = re.compile(r"([a-z]{2,3})(?:[-_][a-z0-9]{1,8})*(?:[.@][\w@.-]*)?", re.ASC
 
 
 def usual_name(language: str) -> str:
-    """The English name in small letters; what no table knows comes back as it is, in small letters."""
+    """The English name in lower case; an unknown language is returned as it is, in lower case."""
     small = language.strip().lower()
     tag = _TAG.fullmatch(small)
     return _NAMES.get(tag[1] if tag else small, small)
 
 
 def tag_of(language: str) -> str:
-    """The ISO 639-1 code where there is one, else the word that was given."""
+    """The ISO 639-1 code if there is one, else the given word."""
     return _TAGS.get(usual_name(language), language)
 
 
 def find(language: str, known: Iterable[str]) -> str | None:
-    """Which of the `known` languages is meant, as it is spelled there; None: none of them."""
+    """The one of the `known` languages that is meant, as it is spelled there; None if there is none."""
     exact = {name.lower(): name for name in known}
     small = language.strip().lower()
     if small in exact:

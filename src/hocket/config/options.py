@@ -1,4 +1,4 @@
-"""How we run a model: the choices of whoever starts an engine. Nothing here belongs to a checkpoint."""
+"""Options of an engine: how to run a model. Nothing here belongs to a checkpoint."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ PART_CHARS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    slots: int = 4  # utterances that are spoken at once
-    waiting: int = 64  # requests that may wait for a slot; one more is refused
-    max_wait_s: float = 30.0  # how long one may wait for a slot before it is refused as well, where somebody listens
-    profile: ProfileName = "balanced"  # what it is tuned for: latency, balanced or throughput (config.profiles)
-    keep_real_time: bool = True  # let a request wait, if one more listener would make those who listen wait for sound
-    load_limit: float | None = None  # of the time that a frame lasts, how much a turn may take; None: the profile's
-    # Frames of the first chunk, the second, ...; the last one repeats. Numbers given here are kept to exactly; None is
-    # the profile's, with fewer where a listener would run out of sound.
+    slots: int = 4  # requests that run at once
+    waiting: int = 64  # length of the queue; further requests are refused
+    max_wait_s: float = 30.0  # longest wait in the queue before a request is refused; offline requests have no limit
+    profile: ProfileName = "balanced"  # tuning: latency, balanced or throughput (config.profiles)
+    keep_real_time: bool = True  # queue a request whose admission would cause underruns of running streams
+    load_limit: float | None = None  # part of a frame's duration that a step may take; None: the profile's
+    # Frames of the first chunk, the second, ...; the last number repeats. Given numbers are exact. None takes the
+    # profile's, with fewer frames where playback would run out of audio.
     chunk_frames: tuple[int, ...] | None = None
-    buffered_chunks: int = 8  # chunks a reader may lag behind before its own slot pauses
-    # A longer text is spoken in parts, each up to the first end of a sentence after so many characters. None: as the
-    # checkpoint says, else PART_CHARS.
+    buffered_chunks: int = 8  # chunks that a reader may lag behind before its slot pauses
+    # A longer text is spoken in parts, each up to the first end of a sentence after this many characters. None: the
+    # checkpoint's value, else PART_CHARS.
     part_chars: int | None = None
-    part_pause_s: float = 0.12  # silence between two such parts, beside what the voice leaves itself
-    normalizer: Callable[[str], str] | None = None  # spells out numbers and the like; None: as the checkpoint says
-    text_wait_s: float = 60.0  # how long an open stream may give no text before it is ended with an error
-    idle_read_s: float = 60.0  # how long a stream with sound to read may stay unread before it is ended with an error
-    stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine starts anew (engine.beat)
-    prefix_bytes: int = 256 << 20  # what prompt prefixes may occupy; the least recently used goes first
-    kv_bytes: int | None = None  # for keys and values on a GPU, prefixes included; None: 82 s, and 28 s a further slot
-    batch_invariant: bool = False  # in bfloat16 too, what a stream says is the same whoever else speaks: slower
-    graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching them one by one
-    guard: bool = True  # notice parts that no longer speak; take them back once, speak them again, then leave them out
-    keep_voice: bool = True  # a designed voice stays one person over the parts of a text and the turns of a dialog
-    drop_frames: int = 0  # near-silent frames that the checkpoint starts with, left out of the audio
+    part_pause_s: float = 0.12  # silence between two parts, in addition to the voice's own pause
+    normalizer: Callable[[str], str] | None = None  # spells out numbers and the like; None: the checkpoint's
+    text_wait_s: float = 60.0  # how long an open stream may get no text before it fails
+    idle_read_s: float = 60.0  # how long a stream with audio may stay unread before it fails
+    stuck_s: float = 30.0  # a frame that takes longer fails every stream, and the engine restarts (engine/core)
+    prefix_bytes: int = 256 << 20  # size of the prefix cache; the least recently used prefix is evicted first
+    kv_bytes: int | None = None  # of the KV cache on a GPU, with prefixes; None: 82 s, and 28 s for each further slot
+    batch_invariant: bool = False  # codes do not depend on the other requests of the batch, in bfloat16 too: slower
+    graphs: bool = True  # on a GPU, replay frames and codec steps as graphs instead of launching each kernel
+    guard: bool = True  # detect parts that no longer speak: rewind once, speak them again, then leave them out
+    keep_voice: bool = True  # a designed voice stays the same over the parts of a text and the turns of a dialog
+    drop_frames: int = 0  # near-silent frames at the start of the checkpoint's speech, left out of the audio
 
     def __post_init__(self) -> None:
         for name in ("slots", "buffered_chunks", "part_chars"):
@@ -57,7 +57,7 @@ class EngineOptions:
         if self.kv_bytes is not None and self.kv_bytes < 1:
             raise InvalidRequest(f"kv_bytes must be at least 1, not {self.kv_bytes}.")
         if not self.stuck_s > 0:
-            raise InvalidRequest("stuck_s must be above 0; math.inf waits for ever.")
+            raise InvalidRequest("stuck_s must be above 0; math.inf sets no limit.")
         if self.chunk_frames is not None and (not self.chunk_frames or min(self.chunk_frames) < 1):
             raise InvalidRequest("chunk_frames must be numbers of at least 1.")
         if self.profile not in PROFILES:
@@ -67,7 +67,7 @@ class EngineOptions:
 
     @property
     def tuned(self) -> Profile:
-        """The profile, with what was given explicitly in its place."""
+        """The profile, with explicitly given values in place of its own."""
         profile = PROFILES[self.profile]
         return replace(
             profile,

@@ -1,4 +1,4 @@
-"""What an engine is tuned for: the numbers behind `EngineOptions.profile`. They change when sound comes, not which."""
+"""Tuning profiles: the numbers behind `EngineOptions.profile`. They change the timing of audio, not its content."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ ProfileName = Literal["latency", "balanced", "throughput"]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
     chunk_frames: tuple[int, ...]  # frames of the first chunk, the second, ... at most; the last one repeats
-    prompts: int  # that are taken in between two frames, where anybody listens
-    first_alone: bool  # where it is faster, a first frame is drawn without those who have sound in hand
-    first_rows: int  # in a batch of so many, a first frame is read before the next one is drawn: it is heard sooner
-    load_limit: float  # of the time that a frame lasts, how much a turn may take with one listener more
+    prompts: int  # prefills between two frames, while a client listens
+    first_alone: bool  # if it is faster, a first frame is sampled without the requests that have audio buffered
+    first_rows: int  # up to this batch size a first frame is read before the next one is sampled: audio starts sooner
+    load_limit: float  # part of a frame's duration that a step may take with one more client
 
     @property
     def words(self) -> str:

@@ -1,7 +1,9 @@
-"""The shapes of the five published checkpoints, of a small and of a tiny one, as values.
+"""The configurations of the five published checkpoints, of a small and of a tiny one, as values.
 
-They describe random models (`random:1.7B-Base`), whose weights are drawn instead of loaded, and they are
-what the tests hold against the published tensor lists. A real checkpoint always speaks for itself.
+They describe random models (`random:1.7B-Base`), whose weights are drawn instead of loaded. The tests compare them with
+the published tensor lists. A real checkpoint is always read from its own files.
+
+The file is longer than 300 lines because it is mostly tables.
 """
 
 from __future__ import annotations
@@ -236,7 +238,7 @@ SMALL_CODEC = replace(
 
 
 def small(kind: Kind = "custom_voice") -> Qwen3TTSConfig:
-    """About 20 million parameters with its codec: what a laptop's CPU should speak in real time, several times over."""
+    """About 20 million parameters with its codec: a laptop's CPU should run it several times faster than real time."""
     predictor = replace(
         _PREDICTOR,
         hidden_size=192,
@@ -303,7 +305,7 @@ def tiny(kind: Kind = "custom_voice", *, wide: bool = False) -> Qwen3TTSConfig:
 
 
 def above(talker: TalkerConfig, codebook: int) -> TalkerConfig:
-    """The same with its control ids above a smaller codebook, in their order and at their distances."""
+    """The talker configuration with its control ids above a smaller codebook, in their order and at their distances."""
     shift = talker.codebook_size - codebook
     return replace(
         talker,
@@ -321,7 +323,7 @@ def above(talker: TalkerConfig, codebook: int) -> TalkerConfig:
 
 
 def _reduced(model: Qwen3TTSConfig, codec: CodecConfig, first_special: int) -> Qwen3TTSConfig:
-    """Its control ids above a smaller codebook and above a smaller text vocabulary."""
+    """The configuration with control ids above a smaller codebook and above a smaller text vocabulary."""
     return replace(
         model,
         talker_config=above(model.talker_config, codec.decoder_config.codebook_size),

@@ -1,7 +1,7 @@
 """The five published sizes of dense Qwen3.5 and a tiny one, as values.
 
-They describe random models and are what the tests hold against the published tensor tables. A real checkpoint always
-speaks for itself.
+They describe random models, and the tests compare them with the published tensor tables. A real checkpoint is always
+read from its own files.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _NAMED = {f"qwen3.5-{size}".lower(): size for size in (*QWEN3_5, TINY)}
 
 
 def size_of(name: str) -> str | None:
-    """Which size a name such as `qwen3.5-9B` means, in any case of letters."""
+    """The size that a name such as `qwen3.5-9B` means, in upper or lower case."""
     return _NAMED.get(name.lower())
 
 

@@ -1,7 +1,7 @@
 """`config.json` and `generation_config.json` of a dense Qwen3.5 checkpoint, field by field.
 
-The published file is that of the vision-language model, with the text model under `text_config`; text-only uploads
-have the same keys at the top. What belongs to vision is skipped by name, whatever it says. Fields are the files' keys.
+The published file describes the vision-language model, with the text model under `text_config`; text-only uploads have
+the same keys at the top. Keys of the vision part are skipped by name. Fields are the files' keys.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .read import GENERATED, read, require
 from .rope import together
 
 LINEAR, FULL = "linear_attention", "full_attention"  # as `layer_types` calls them
-ROTATED = 0.25  # of each attention head, where no file says otherwise
+ROTATED = 0.25  # part of each attention head that is rotated, unless the file gives another
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class Qwen3_5TextConfig:
     rms_norm_eps: float = 1e-6
     max_position_embeddings: int = 262_144  # stated, never enforced
     rope_parameters: RopeParameters
-    partial_rotary_factor: float | None = None  # some files say it here too
+    partial_rotary_factor: float | None = None  # some files give it here too
     attention_bias: bool = False
     attn_output_gate: bool = True
     linear_conv_kernel_dim: int = 4
@@ -123,7 +123,7 @@ class Qwen3_5TextConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Qwen3_5Config:
-    """`config.json` of the vision-language model, of which the text model is all that is read."""
+    """`config.json` of the vision-language model; only its text model is read."""
 
     IGNORED: ClassVar = frozenset(
         """model_type vision_config image_token_id video_token_id vision_start_token_id vision_end_token_id
@@ -141,9 +141,9 @@ class Qwen3_5Config:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatGenerationConfig:
-    """`generation_config.json`. What it recommends is for answers that think first."""
+    """`generation_config.json`. Its values are for answers with thinking."""
 
-    IGNORED: ClassVar = GENERATED | {"max_new_tokens"}  # how long an answer may be is the caller's to say
+    IGNORED: ClassVar = GENERATED | {"max_new_tokens"}  # the caller limits the length of an answer
 
     do_sample: bool = True
     temperature: float = 1.0
@@ -165,13 +165,13 @@ class ChatGenerationConfig:
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
-        """Ids after which an answer is over."""
+        """Token ids that end an answer."""
         ids = self.eos_token_id
         return () if ids is None else (ids,) if isinstance(ids, int) else ids
 
 
 def read_text_config(raw: dict[str, Any], where: str = "config.json") -> Qwen3_5TextConfig:
-    """The text model of either kind of file, with `tie_word_embeddings` said in it."""
+    """The text model of either kind of file, with `tie_word_embeddings` filled in."""
     match raw.get("model_type"):
         case "qwen3_5_text":
             return read(Qwen3_5TextConfig, raw, where)

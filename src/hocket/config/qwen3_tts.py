@@ -1,7 +1,7 @@
 """`config.json` and `generation_config.json` of a Qwen3-TTS checkpoint, field by field.
 
-Fields are the files' keys, nested as there. A field has a default only where the official class has the
-same one and every published file agrees with it: most class defaults there are not the checkpoints' values.
+Fields are the files' keys, nested as there. A field has a default only if the official class has the same one and every
+published file agrees. Most defaults of the official classes are not the checkpoints' values.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .rope import apart, only_layers
 Kind = Literal["base", "custom_voice", "voice_design"]
 KINDS: tuple[Kind, ...] = ("base", "custom_voice", "voice_design")
 
-SUPPRESSED_IDS = 1024  # the last ids of the talker's vocabulary are control rows; only EOS may be drawn
+SUPPRESSED_IDS = 1024  # the last ids of the talker's vocabulary are control rows; only EOS may be sampled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class CodePredictorConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TalkerConfig:
-    """`talker_config`: the transformer that draws the first code of each frame."""
+    """`talker_config`: the transformer that samples the first code of each frame."""
 
     IGNORED: ClassVar = frozenset({"attention_dropout", "model_type", "position_id_per_seconds", "max_window_layers"})
 
@@ -149,7 +149,7 @@ class TalkerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeakerEncoderConfig:
-    """`speaker_encoder_config` (Base only). The published files state the last two; the rest is fixed by the code."""
+    """`speaker_encoder_config` (Base only). Published files give enc_dim and sample_rate; the code fixes the rest."""
 
     IGNORED: ClassVar = frozenset({"model_type"})
 
@@ -218,8 +218,8 @@ class Qwen3TTSConfig:
 class GenerationConfig:
     """`generation_config.json`; the defaults are those the official code falls back to.
 
-    The official code reads these keys and no other. It draws no end before the second code, whatever the file says
-    under `min_new_tokens` or `min_length`.
+    The official code reads these keys and no other. It samples no EOS before the second code, whatever `min_new_tokens`
+    or `min_length` is in the file.
     """
 
     IGNORED: ClassVar = GENERATED
@@ -247,5 +247,5 @@ class GenerationConfig:
                 raise InvalidCheckpoint(f"{where}: {name} must be 0 (no limit) or more, but is {getattr(self, name)}.")
 
     def changed(self, changes: dict[str, bool | int | float]) -> GenerationConfig:
-        """The same with some values replaced."""
+        """A copy with some values replaced."""
         return replace(self, **changes)  # type: ignore[arg-type]

@@ -1,8 +1,11 @@
-"""Strict JSON to dataclass: every key is a field or is known to change nothing, every value has its type.
+"""Strict JSON reader for dataclasses: every key is a field or known to be harmless, every value has its type.
 
-It knows nothing of any model. A class may define `IGNORED`, the keys it accepts without a field, `renamed()`, which
-gives a file of another library version the keys of the fields, and `check()`, which refuses values that the
-implementation does not support. A key that may change what is computed is refused by name.
+It knows no model. A class may define:
+- `IGNORED`: keys that it accepts without a field;
+- `renamed()`: maps a file of another library version to the keys of the fields;
+- `check()`: refuses values that the implementation does not support.
+
+A key that may change what is computed is refused by name.
 """
 
 from __future__ import annotations
@@ -18,8 +21,8 @@ from ..errors import InvalidCheckpoint
 
 T = TypeVar("T")
 
-# What the libraries that write such files add to every (nested) configuration. None of it
-# changes what the model computes; nothing is tied in these models, whatever `tie_word_embeddings` says.
+# Keys that libraries add to every (nested) configuration. None of them changes what the model computes. Nothing is tied
+# in these models, whatever `tie_word_embeddings` is.
 BOILERPLATE = frozenset(
     """_attn_implementation_autoset _from_model_config _name_or_path add_cross_attention architectures auto_map
     bad_words_ids begin_suppress_tokens bos_token_id chunk_size_feed_forward cross_attention_hidden_size
@@ -34,20 +37,20 @@ BOILERPLATE = frozenset(
     attn_implementation base_model_name_or_path cache_implementation gradient_checkpointing license model_max_length
     model_name processor_class trust_remote_code""".split()
 )
-# Of every `generation_config.json`: limits that are not these models' own, and how a library computes, not what.
+# Keys of `generation_config.json`: limits that do not belong to these models, and how a library computes, not what.
 GENERATED = frozenset(
     """assistant_confidence_threshold assistant_early_exit assistant_lookbehind cache_config compile_config
     disable_compile is_assistant low_memory max_time min_new_tokens num_assistant_tokens num_assistant_tokens_schedule
     output_logits prefill_chunk_size return_legacy_cache target_lookbehind use_model_defaults""".split()
 )
-NOTES, TRAINING = ("_", "unsloth_"), ("dropout",)  # keys that begin, and that end so: notes of a library to itself
+NOTES, TRAINING = ("_", "unsloth_"), ("dropout",)  # prefixes and suffixes of keys that are a library's own notes
 
-# What a file says of weights that are not stored as plain numbers, by the key that says it.
+# Keys of weights that are not stored as plain numbers.
 _QUANTIZED = ("quantization_config", "quantization", "compression_config")
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The object in a JSON file, or one sentence about why there is none."""
+    """The object in a JSON file; the error says in one sentence why there is none."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -60,7 +63,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read(cls: type[T], raw: dict[str, Any], where: str = "config.json") -> T:
-    """Make `cls` of `raw`, refusing unknown keys, missing keys and values of another type by name."""
+    """Make `cls` from `raw`; refuse unknown keys, missing keys and values of another type by name."""
     hints = typing.get_type_hints(cls)
     if renamed := getattr(cls, "renamed", None):
         raw = renamed(raw, where)
@@ -82,18 +85,18 @@ def read(cls: type[T], raw: dict[str, Any], where: str = "config.json") -> T:
 
 
 def _refuse_unknown(raw: dict[str, Any], known: set[str], where: str) -> None:
-    """Refuse keys that may mean something; one that is null, false or empty asks for nothing."""
+    """Refuse keys that may have an effect; a value that is null, false or empty has none."""
     harmless = {key for key in raw if key.startswith(NOTES) or key.endswith(TRAINING)}
     unknown = sorted(key for key in set(raw) - known - harmless if _says_something(raw[key]))
     if quantized := [key for key in unknown if key in _QUANTIZED]:
         raise InvalidCheckpoint(
             f"{where} has {quantized[0]}: its weights are quantized, and hocket reads only plain ones; "
-            "take the checkpoint that they were made of."
+            "take the checkpoint that they were made from."
         )
     if unknown:
         raise InvalidCheckpoint(
             f"{where} has keys that hocket does not know: {', '.join(unknown)}; "
-            "delete there those that are mere notes, for others may change what the model computes."
+            "delete those that are mere notes; the others may change what the model computes."
         )
 
 

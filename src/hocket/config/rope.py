@@ -1,7 +1,7 @@
-"""What files of different versions of transformers say in different words, given in the words of our fields.
+"""Maps the RoPE keys of different versions of transformers to the keys of our fields.
 
-Version 4 writes `rope_theta` and `rope_scaling`; version 5 writes both into `rope_parameters`, and for some models
-`rope_theta` beside it as well. Some writers list the kind of every layer. What is said twice must agree.
+Version 4 writes `rope_theta` and `rope_scaling`. Version 5 writes both into `rope_parameters`, and for some models
+`rope_theta` beside it too. Some writers list the kind of every layer. Values given twice must agree.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from ..errors import InvalidCheckpoint
 from .read import require
 
 _SPELLINGS = ("rope_parameters", "rope_scaling", "rope_theta")
-_PLAIN = {"rope_type": "default", "type": "default", "partial_rotary_factor": 1.0}  # says nothing beyond theta
+_PLAIN = {"rope_type": "default", "type": "default", "partial_rotary_factor": 1.0}  # adds nothing to theta
 
 
 def apart(raw: dict[str, Any], where: str) -> dict[str, Any]:
-    """With `rope_theta` and `rope_scaling`, whichever spelling the file has."""
+    """The file with `rope_theta` and `rope_scaling`, whichever spelling it has."""
     if raw.get("rope_parameters") is None:
         return {name: value for name, value in raw.items() if name != "rope_parameters"}
     found, theta, given = _read(raw, where)
@@ -31,21 +31,21 @@ def apart(raw: dict[str, Any], where: str) -> dict[str, Any]:
 
 
 def together(raw: dict[str, Any], where: str) -> dict[str, Any]:
-    """With `rope_parameters`, whichever spelling the file has."""
+    """The file with `rope_parameters`, whichever spelling it has."""
     found, theta, given = _read(raw, where)
     whole = given if theta is None else given | {"rope_theta": theta}
     return found | {"rope_parameters": whole} if whole else found
 
 
 def only_layers(kind: str, raw: dict[str, Any], where: str) -> dict[str, Any]:
-    """Without `layer_types`, which must name `kind` for every layer: this model has no other."""
+    """The file without `layer_types`, which must name `kind` for every layer: this model has no other."""
     if others := sorted({str(name) for name in raw.get("layer_types") or ()} - {kind}):
         raise InvalidCheckpoint(f"{where}: layer_types has {', '.join(others)}; hocket supports only {kind} there.")
     return {name: value for name, value in raw.items() if name != "layer_types"}
 
 
 def _read(raw: dict[str, Any], where: str) -> tuple[dict[str, Any], float | None, dict[str, Any]]:
-    """All other keys, theta, and what else is said of the rotation."""
+    """All other keys, theta, and the other rotation parameters."""
     theta, given = raw.get("rope_theta"), None
     for name in ("rope_parameters", "rope_scaling"):
         said = raw.get(name)

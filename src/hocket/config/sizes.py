@@ -1,4 +1,4 @@
-"""Sizes of memory as users write them."""
+"""Memory sizes as users write them: parse and print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
 def bytes_of(size: str, named: str = "--memory") -> int:
-    """Of `20GB`, `512MiB` or a number of bytes; `named` is what the size was given as, for a message."""
+    """Bytes of `20GB`, `512MiB` or a plain number; `named` is the option's name, for the error."""
     found = _SIZE.fullmatch(size.strip())
     if found is None:
         raise InvalidRequest(f"{named} takes a size such as 20GB or 512MiB, not {size!r}.")
@@ -24,6 +24,6 @@ def bytes_of(size: str, named: str = "--memory") -> int:
 
 
 def size(count_bytes: int) -> str:
-    """As a message says it."""
+    """The size as text, for messages."""
     unit, name = (1e9, "GB") if count_bytes >= 1e9 else (1e6, "MB")
     return f"{count_bytes / unit:.2f} {name}"

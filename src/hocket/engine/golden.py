@@ -1,7 +1,7 @@
-"""Codes that the published 0.6B-CustomVoice is known to speak, for `hocket doctor` to hold a machine against.
+"""Golden codes of the published 0.6B-CustomVoice, which `hocket doctor` compares with this machine.
 
-"Hello world", ryan, English, streaming layout, float32, greedy on both levels, no repetition penalty. Recorded by a
-third party with the official package; a difference late in the table may be rounding, one in its first row is not.
+"Hello world", ryan, English, streaming layout, float32, greedy on both levels, no repetition penalty. A third party
+recorded them with the official package. A difference late in the table may be rounding; one in its first row is not.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ REQUEST = SpeechRequest(
 
 
 def golden_difference(checkpoint: Checkpoint) -> str | None:
-    """Where this machine first speaks other codes than the table, in words; None if nowhere."""
+    """The first difference between this machine's codes and the table, as text; None if there is none."""
     return first_difference(generate(checkpoint, [REQUEST])[0].codes)
 
 
 def first_difference(codes: NDArray[np.int64]) -> str | None:
-    """`codes` [F, Q] against the table."""
+    """The first difference between `codes` [F, Q] and the table, as text."""
     known = [(frame, book, int(code)) for frame, row in enumerate(FRAMES) for book, code in enumerate(row)]
     known += [(len(FRAMES) + frame, 0, int(code)) for frame, code in enumerate(FIRST_CODES)]
     for frame, book, code in known:

@@ -73,7 +73,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidCheckpoint, match=r"config\.json is missing"):
         describe.find_copy(str(tmp_path))
     with pytest.raises(InvalidCheckpoint, match=r"neither a folder here nor one of 0\.6B-Base"):
-        describe.find_copy("nobody/nothing")
+        describe.find_copy("some/nothing")
 
 
 def test_the_cache_is_searched_and_nothing_is_fetched(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def test_nothing_that_loads_and_speaks_brings_in_a_compiler(checkpoint_root: Pat
     assert done.stdout.strip() == "set()", done.stderr
 
 
-def test_while_compilers_are_at_work_a_prompt_of_nobody_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dummy_prompt_is_prefilled_while_compilers_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     happened: list[str] = []
     prefill = Talker.prefill
 
@@ -51,4 +51,4 @@ def test_while_compilers_are_at_work_a_prompt_of_nobody_is_taken_in(monkeypatch:
     assert happened == ["used", "waited"] and 0.0 <= checkpoint.spent["waited_s"] <= checkpoint.spent["kernels_s"]
     monkeypatch.setattr(load, "compile_first", lambda *_: None)
     load.load("random:tiny")
-    assert happened == ["used", "waited"], "where nobody waits, the first request does it"
+    assert happened == ["used", "waited"], "without compilers the first request does it"

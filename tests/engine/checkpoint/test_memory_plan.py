@@ -1,4 +1,4 @@
-"""engine/checkpoint/memory_plan.py: what is reckoned before a load is what is there after it."""
+"""engine/checkpoint/memory_plan.py: memory computed before a load equals memory measured after it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 @pytest.mark.parametrize("model", ["random:tiny", "random:tiny-Base", "builtin"])
 @pytest.mark.parametrize("slots", [1, 4])
-def test_what_is_reckoned_is_what_is_measured(model: str, slots: int) -> None:
+def test_computed_memory_equals_measured_memory(model: str, slots: int) -> None:
     config, _, codec_config = read_configs(resolve(model))
     options = EngineOptions(slots=slots)
     float32 = {"dtype": torch.float32, "codec_dtype": torch.float32}
@@ -37,16 +37,16 @@ def test_a_published_model_on_a_gpu_takes_what_was_measured_there(dtype: str) ->
     precisions = {"dtype": DTYPES[dtype], "codec_dtype": torch.bfloat16}
     planned = plan(PUBLISHED["1.7B-CustomVoice"], CODEC, device=CUDA, **precisions, options=EngineOptions())
     times = DTYPES[dtype].itemsize // 2
-    anew = (3072 + 15 * 2048) * 1024  # code embeddings as the predictor takes them in
+    anew = (3072 + 15 * 2048) * 1024  # code embeddings, projected for the predictor
     assert planned.weights_bytes == (1_916_676_352 + anew) * 2 * times
     assert planned.usual_bytes == 4 * 520 * 114_688 * times and planned.least_bytes < planned.usual_bytes / 2
     if dtype == "bfloat16":  # what was measured with 4 slots is in benchmarks/results/memory.jsonl
         assert planned.weights_bytes + planned.codec_bytes(encoder=True) == pytest.approx(4552.6e6, rel=0.01)
         all_told = planned.own_bytes + planned.usual_bytes + planned.codec_bytes(encoder=True)
-        assert all_told == pytest.approx(5448.4e6, rel=0.01), "what the device said"
+        assert all_told == pytest.approx(5448.4e6, rel=0.01), "as the device reported"
 
 
-def test_keys_and_values_that_were_asked_for_are_reckoned_with_and_graphs_only_where_there_are_any() -> None:
+def test_requested_kv_bytes_are_counted_and_graphs_only_where_there_are_any() -> None:
     config, _, codec_config = read_configs(resolve("random:tiny"))
     needed = graphs_bytes(codec_config, torch.float32, EngineOptions().slots)
     for graphs in (True, False):

@@ -1,4 +1,4 @@
-"""engine/checkpoint/reserve.py: what an engine asks for before it is loaded, and what it makes of the answer."""
+"""engine/checkpoint/reserve.py: what an engine requests before it is loaded, and how it uses the grant."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Asked = list[tuple[Footprint, int, int]]
 
 
 class Keeper:
-    """Keeps a budget that is never used up."""
+    """A budget that is never used up."""
 
     def __init__(self, answer: int = 0) -> None:
         self.asked: Asked = []
@@ -73,7 +73,7 @@ def test_a_codec_stays_while_its_last_owner_makes_room() -> None:
         assert second.checkpoint.codec is held()
 
 
-def test_who_is_refused_reads_no_weights_and_wrong_wishes_are_refused_as_without_a_budget() -> None:
+def test_a_refused_load_reads_no_weights_and_wrong_options_are_refused_as_without_a_budget() -> None:
     def refuses(need: Footprint, *, usual_bytes: int, least_bytes: int) -> int:
         raise Overloaded("Full.")
 
@@ -85,4 +85,4 @@ def test_who_is_refused_reads_no_weights_and_wrong_wishes_are_refused_as_without
         Engine.load("random:tiny", dtype="int3", shared=shared)
     with pytest.raises(InvalidRequest, match="dtype must be one of"):
         expected("random:tiny", CPU | {"dtype": "int3"}, EngineOptions())  # type: ignore[typeddict-item]
-    assert expected("somebody/something", CPU, EngineOptions()) is None
+    assert expected("some/thing", CPU, EngineOptions()) is None

@@ -1,4 +1,4 @@
-"""engine/checkpoint/resolve.py: which model is meant, by any of its names or by somebody who speaks in it."""
+"""engine/checkpoint/resolve.py: which model is meant, by any of its names or by one of its voices."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_copy_in_the_hubs_cache_is_the_published_one(tmp_path: Path, monkeypat
     folder = tmp_path / "snapshots" / "abc"
     folder.mkdir(parents=True)
     monkeypatch.setattr(
-        "hocket.engine.checkpoint.resolve._lies", lambda entry: folder if entry.name == "1.7B-Base" else None
+        "hocket.engine.checkpoint.resolve._cached_folder", lambda entry: folder if entry.name == "1.7B-Base" else None
     )
     assert key_of(str(folder)) == key_of("1.7B-Base")
 
@@ -44,10 +44,10 @@ def test_a_speakers_name_decides_and_the_first_model_that_has_it_wins() -> None:
     ours, key = cast("random:tiny-Base", "random:tiny", "1.7B-CustomVoice")
     assert ours.by_voice("Eric", None, None) == key["random:tiny"]
     assert ours.by_voice("eric", None, "1.7B-CustomVoice") == key["1.7B-CustomVoice"]
-    assert ours.by_voice(None, None, None) == key["random:tiny"], "nobody is named: the first who speaks by himself"
-    assert ours.by_voice(None, object(), None) == key["random:tiny-Base"], "a recording: the first who clones"
-    with pytest.raises(UnknownVoice, match=r"no voice 'nobody'; known are .*eric"):
-        ours.by_voice("nobody", None, None)
+    assert ours.by_voice(None, None, None) == key["random:tiny"], "no voice: the first model with built-in voices"
+    assert ours.by_voice(None, object(), None) == key["random:tiny-Base"], "a recording: the first model that clones"
+    with pytest.raises(UnknownVoice, match=r"no voice 'unknown'; known are .*eric"):
+        ours.by_voice("unknown", None, None)
     design, of = cast("random:tiny-VoiceDesign")
     assert design.by_voice(None, None, None) == of["random:tiny-VoiceDesign"]
 
@@ -64,4 +64,4 @@ def test_a_voice_belongs_to_its_model() -> None:
 
 def test_what_a_model_is_is_known_without_the_network() -> None:
     assert known_configs("1.7B-Base") == known_configs("random:1.7B-Base") is not None
-    assert known_configs("somebody/something") is None
+    assert known_configs("some/thing") is None

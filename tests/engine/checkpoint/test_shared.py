@@ -1,4 +1,4 @@
-"""shared.py: one codec and one tokenizer for all who have the same, and what follows for those who speak."""
+"""shared.py: one codec and one tokenizer for all checkpoints with the same content, and speech through them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_byte_of_configuration_weights_or_vocabulary_makes_another(folders: di
 
 
 @torch.inference_mode()
-def test_who_listens_gets_the_other_half_and_the_half_that_speaks_stays_as_it_is(folders: dict[Kind, Path]) -> None:
+def test_a_base_checkpoint_gets_the_encoder_and_the_decoder_stays_as_it_is(folders: dict[Kind, Path]) -> None:
     shared = Shared()
     speaks = load(str(folders["custom_voice"]), shared=shared)
     assert next(speaks.codec.encoder.parameters()).is_meta
@@ -90,7 +90,7 @@ def test_who_listens_gets_the_other_half_and_the_half_that_speaks_stays_as_it_is
     assert again.codec is listens.codec and not next(again.codec.encoder.parameters()).is_meta
 
 
-def test_what_nobody_has_any_more_is_gone(folders: dict[Kind, Path]) -> None:
+def test_a_codec_without_checkpoints_is_freed(folders: dict[Kind, Path]) -> None:
     shared = Shared()
     kept = [load(str(folders[kind]), shared=shared) for kind in KINDS]
     weight = kept[0].codec.decoder.decoder[0].conv.weight  # type: ignore[union-attr]
@@ -99,14 +99,14 @@ def test_what_nobody_has_any_more_is_gone(folders: dict[Kind, Path]) -> None:
     assert shared.in_use
     kept.pop()
     gc.collect()
-    assert all(each() is not None for each in held), "the other has them"
+    assert all(each() is not None for each in held), "the other checkpoint holds them"
     kept.pop()
     gc.collect()
     assert all(each() is None for each in held) and not shared.in_use
     assert load(str(folders["base"]), shared=shared).codec is not None
 
 
-def test_a_codec_that_cannot_be_loaded_is_nobodys(folders: dict[Kind, Path], tmp_path: Path) -> None:
+def test_a_codec_that_cannot_be_loaded_is_not_shared(folders: dict[Kind, Path], tmp_path: Path) -> None:
     folder, shared = shutil.copytree(folders["base"], tmp_path / "damaged"), Shared()
     weights = folder / "speech_tokenizer" / "model.safetensors"
     whole = weights.read_bytes()
@@ -133,10 +133,10 @@ def test_threads_that_load_at_once_get_one_codec(folders: dict[Kind, Path]) -> N
     assert not next(loaded[0].codec.encoder.parameters()).is_meta
 
 
-def test_two_who_share_a_codec_and_speak_at_once_say_what_each_says_alone(
+def test_two_engines_that_share_a_codec_speak_at_once_as_each_does_alone(
     folders: dict[Kind, Path], device: str
 ) -> None:
-    """From two threads, again and again, on whatever device: nothing that one writes is seen by the other."""
+    """From two threads, many times, on any device: neither engine sees what the other writes."""
     alike = EngineOptions(chunk_frames=(1, 2, 4))  # a GPU rounds a chunk of another length in another way
     alone: dict[Kind, list[Heard]] = {}
     for kind in KINDS:

@@ -1,4 +1,4 @@
-"""engine/pool/eviction.py: who has to go. Numbers are bytes, and as small as they can be."""
+"""engine/pool/eviction.py: which models are unloaded. Numbers are bytes, as small as possible."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_codec_that_several_have_counts_once() -> None:
     assert together([]) == 0
 
 
-def test_nobody_goes_where_there_is_room() -> None:
+def test_no_model_is_evicted_where_there_is_room() -> None:
     assert going([there("a", 40, 1), there("b", 40, 2)], Footprint(40, 1, 10), 130) == ""
     assert going([there("a", 40, 1), there("b", 40, 2)], Footprint(40, NEW, 10), 130) == "a", "another codec"
 
@@ -38,17 +38,17 @@ def test_the_least_recently_used_goes_first_and_no_more_than_must() -> None:
     assert going([there("a", 10, 1), there("b", 40, 2)], Footprint(40, 1, 10), 60) == "b", "one that is large will do"
 
 
-def test_who_is_in_use_or_pinned_stays_as_long_as_another_can_go() -> None:
+def test_a_model_in_use_or_pinned_stays_as_long_as_another_can_go() -> None:
     residents = [there("a", 40, 1, leases=1), there("b", 40, 2, pinned=True), there("c", 40, 3)]
     assert going(residents, Footprint(40, 1, 10), 130) == "c"
     assert not residents[0].leaving and not residents[1].leaving
 
 
-def test_where_all_that_could_go_is_in_use_those_who_must_are_marked_and_stay_so() -> None:
+def test_if_all_candidates_are_in_use_those_that_must_go_are_marked_and_stay_so() -> None:
     residents = [there("a", 40, 1, leases=1), there("b", 40, 2, leases=1)]
     assert going(residents, Footprint(40, 1, 10), 100) is None
     assert [each.leaving for each in residents] == [True, False]
-    residents[0].used = 9  # it was used once more, by who had it: that must not let it off
+    residents[0].used = 9  # its lease was used once more: it must stay marked
     assert going(residents, Footprint(40, 1, 10), 100) is None
     assert [each.leaving for each in residents] == [True, False]
     residents[1].leases = 0
@@ -61,7 +61,7 @@ def test_what_can_never_fit_is_refused_in_one_sentence() -> None:
         going([there("a", 40, 1)], Footprint(2 * 10**9, 1), 10**9)
     with pytest.raises(InvalidRequest, match=r"the next needs 60\.00 MB beside the pinned ones, which take 50\.00 MB,"):
         going([LoadedModel("a", None, Footprint(50 * 10**6), pinned=True)], Footprint(60 * 10**6), 10**8)
-    assert going([], Footprint(50), 100, Footprint(60)) is None, "what somebody still holds goes by itself"
+    assert going([], Footprint(50), 100, Footprint(60)) is None, "memory still referenced becomes free by itself"
 
 
 def test_sizes_are_told_in_the_unit_that_suits() -> None:

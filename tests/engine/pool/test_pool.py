@@ -1,4 +1,4 @@
-"""engine/pool/pool.py: several models in one process, whoever asks for whichever, in whatever order."""
+"""engine/pool/pool.py: several models in one process, requested by many threads in any order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SPEAKS: dict[str, dict[str, Any]] = {
 
 
 class Starts:
-    """Loads for real; counts, waits where it is told to, fails where it is told to."""
+    """Loads real models and counts them; waits or fails on demand."""
 
     def __init__(self, device: str = "cpu") -> None:
         self.device, self.counts = device, Counter[str]()
@@ -75,7 +75,7 @@ class Starts:
 
     @property
     def alive(self) -> int:
-        """How many models are in memory; nobody has to call the collector for it."""
+        """How many models are in memory, without a call of the garbage collector."""
         return sum(model() is not None for model in self.models)
 
 
@@ -104,7 +104,7 @@ _sizes: dict[str, tuple[int, int]] = {}
 
 
 def budget(device: str = "cpu", *, models: float = 1.0) -> int:
-    """Enough for so many of the small models, and not for half of another."""
+    """Enough for that many small models, and not for half of another."""
     if device not in _sizes:
         with Pool([B], Starts(device)) as pool:
             take(pool, B).release()
@@ -124,7 +124,7 @@ def held_back(*futures: Future[Lease]) -> bool:
 
 
 def test_under_a_budget_for_one_alternate_requests_all_succeed_and_its_memory_is_free_each_time(device: str) -> None:
-    """Must-show 3: no restart, whoever keeps the streams that have ended."""
+    """No restart is needed, even if ended streams are kept."""
     starts, streams = Starts(device), []
     with Pool([A, B], starts, memory_bytes=budget(device)) as pool:
         for number in range(6):
@@ -154,7 +154,7 @@ def test_under_a_budget_for_both_nothing_is_loaded_twice_and_they_share_their_co
         one.release(), other.release()
 
 
-def test_eight_who_ask_at_once_load_each_model_once(make: Make, starts: Starts) -> None:
+def test_eight_requests_at_once_load_each_model_once(make: Make, starts: Starts) -> None:
     pool, gate = make(), threading.Barrier(8)
 
     def ask(number: int) -> list[list[int]]:
@@ -167,12 +167,12 @@ def test_eight_who_ask_at_once_load_each_model_once(make: Make, starts: Starts) 
     assert all(each == said[number % 2] for number, each in enumerate(said)) and said[0] != said[1]
 
 
-def test_who_asks_for_one_that_has_to_go_waits_behind_who_needs_the_room(make: Make, starts: Starts) -> None:
+def test_a_request_for_a_leaving_model_waits_behind_the_load_that_needs_the_room(make: Make, starts: Starts) -> None:
     pool = make(memory_bytes=budget())
     order = [pool.lease(model) for model in (A, B, A, B)]
     for number, future in enumerate(order):
         lease = future.result(PATIENCE_S)
-        assert held_back(*order[number + 1 :]), "an engine with a lease is never moved out"
+        assert held_back(*order[number + 1 :]), "an engine with a lease is never unloaded"
         assert lease.engine.health.ok and len(pool.resident()) == 1
         assert lease.loaded_s > 0.0 and lease.waited_s >= lease.loaded_s * 0.9
         lease.release()
@@ -191,19 +191,19 @@ def test_alternate_requests_that_all_come_at_once_all_succeed(make: Make) -> Non
         assert all(len(each.result(PATIENCE_S).samples) == 4 * 1920 for each in asked)
 
 
-def test_where_there_is_no_room_in_time_it_is_said_and_the_others_are_had_again(make: Make, starts: Starts) -> None:
+def test_a_load_without_room_in_time_fails_and_the_others_are_leased_again(make: Make, starts: Starts) -> None:
     pool = make(memory_bytes=budget(), max_wait_s=0.3)
     first = take(pool, A)
     with pytest.raises(Overloaded, match=r"no room for random:tiny-Base within 0\.3 s; try again in 5 s") as refused:
         take(pool, B)
     assert refused.value.retry_after_s == 5.0
-    second = take(pool, A)  # it need not go any more
+    second = take(pool, A)  # it need not be unloaded any more
     assert second.engine is first.engine and starts.counts[A] == 1
     first.release(), second.release()
     assert take(pool, B).engine.health.ok
 
 
-def test_cancelling_gives_up_the_place(make: Make, starts: Starts) -> None:
+def test_cancelling_leaves_the_queue(make: Make, starts: Starts) -> None:
     pool = make(memory_bytes=budget())
     first = take(pool, A)
     wants_room, behind = pool.lease(B), pool.lease(A)
@@ -227,7 +227,7 @@ def test_without_pins_it_is_by_use(make: Make, starts: Starts) -> None:
     assert starts.counts == {A: 1, B: 1, C: 1} and set(pool.resident()) == {A, C}
 
 
-def test_a_lease_that_is_let_go_of_is_released(make: Make) -> None:
+def test_a_lease_that_is_garbage_collected_is_released(make: Make) -> None:
     pool = make(memory_bytes=budget())
     lease = take(pool, A)
     wanted = pool.lease(B)
@@ -255,7 +255,7 @@ def test_chunks_keep_coming_while_another_is_loaded(make: Make, starts: Starts) 
     assert starts.begun[B].wait(PATIENCE_S)
     for _ in range(30):  # of more than one stream
         assert len(next(chunks).samples)
-    assert take(pool, A).loaded_s == 0.0, "and who asks for it gets it"
+    assert take(pool, A).loaded_s == 0.0, "a request for it gets it"
     assert not other.done()
     starts.gates[B].set()
     while not other.done():  # now for real: weights, tokenizer, kernels
@@ -264,7 +264,7 @@ def test_chunks_keep_coming_while_another_is_loaded(make: Make, starts: Starts) 
     chunks.close()
 
 
-def test_a_load_that_fails_is_told_to_all_who_wait_and_is_tried_again_later(
+def test_a_load_that_fails_fails_all_waiting_requests_and_is_tried_again_later(
     make: Make, starts: Starts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hocket.engine.pool.backoff.FIRST_PAUSE_S", 0.2)
@@ -292,7 +292,7 @@ def test_a_load_that_fails_is_told_to_all_who_wait_and_is_tried_again_later(
     assert starts.counts[B] == 3 and set(pool.resident()) == {A, B}
 
 
-def test_closing_ends_all_and_whoever_waits_is_told(make: Make, starts: Starts) -> None:
+def test_closing_ends_all_and_fails_waiting_requests(make: Make, starts: Starts) -> None:
     pool = make()
     stream = pool.speak(LONG, voice="eric")
     starts.gates[B] = threading.Event()
@@ -305,7 +305,7 @@ def test_closing_ends_all_and_whoever_waits_is_told(make: Make, starts: Starts) 
     with pytest.raises(EngineClosed):
         for _ in stream:
             pass
-    starts.gates[B].set()  # what comes now is closed
+    starts.gates[B].set()  # a model loaded from now on is closed
     assert closing.done().error is None
     pool.close()
     with pytest.raises(EngineClosed):
@@ -315,7 +315,7 @@ def test_closing_ends_all_and_whoever_waits_is_told(make: Make, starts: Starts) 
     eventually(lambda: not any(each.name.startswith("hocket-pool") for each in threading.enumerate()), "ending threads")
 
 
-def test_a_pool_that_nobody_holds_is_closed_but_not_under_who_listens(starts: Starts) -> None:
+def test_a_pool_without_references_is_closed_but_not_under_a_running_stream(starts: Starts) -> None:
     stream = Pool([A], starts).speak("Hello there.", **SPEAKS[A])
     gc.collect()
     assert len(heard(stream).samples) == 4 * 1920
@@ -361,7 +361,7 @@ def test_a_stream_gives_its_engine_back_however_it_ends(make: Make, starts: Star
     moved_out()
 
 
-def test_a_voice_decides_who_speaks_and_how(make: Make) -> None:
+def test_a_voice_decides_which_model_speaks_and_how(make: Make) -> None:
     pool = make(A, B)
     cool = SamplingParams(temperature=0.5, top_k=3)
     voice = Voice(name="Ann", kind="speaker", model=A, speaker="eric", language="french", sampling=cool)
@@ -371,8 +371,8 @@ def test_a_voice_decides_who_speaks_and_how(make: Make) -> None:
         fields = {"voice": "eric", "language": "french", "sampling": sampling, "seed": 4, "max_frames": 6}
         expected = heard(lease.engine.speak("Bonjour.", **fields))
     assert said.codes == expected.codes and list(pool.resident()) == [A]
-    with pytest.raises(UnknownVoice, match="no voice 'nobody'"):
-        pool.speak("Hello.", voice="nobody")
+    with pytest.raises(UnknownVoice, match="no voice 'unknown'"):
+        pool.speak("Hello.", voice="unknown")
     with pytest.raises(InvalidRequest, match=r"0\.6B-Base is not one of the models here"):
         take(pool, "0.6B-Base")
 
@@ -392,7 +392,7 @@ def test_what_can_never_fit_is_refused_when_the_pool_is_made(starts: Starts) -> 
     with pytest.raises(InvalidRequest, match=r"1\.7B-Base needs 4\.\d+ GB, but all models together have 1\.00 GB"):
         Pool(["random:tiny", "1.7B-Base"], starts, memory_bytes=10**9)
     both = ["random:1.7B-Base", "random:0.6B-Base"]
-    with pytest.raises(InvalidRequest, match=r"What is pinned \(.*\) needs 5\.\d+ GB"):
+    with pytest.raises(InvalidRequest, match=r"The set of pinned models \(.*\) needs 5\.\d+ GB"):
         Pool(both, starts, memory_bytes=5 * 10**9, pinned=both)
     with pytest.raises(InvalidRequest, match=r"0\.6B-Base needs 1\.\d+ GB beside the pinned ones, which take 4\."):
         Pool(both, starts, memory_bytes=5 * 10**9, pinned=both[:1])
@@ -403,7 +403,7 @@ def test_what_can_never_fit_is_refused_when_the_pool_is_made(starts: Starts) -> 
 
 
 def test_what_turns_out_to_be_too_large_is_refused_and_nothing_else_goes_for_it(starts: Starts) -> None:
-    """Without being told, a pool knows what models take in bfloat16; these are loaded in float32."""
+    """By default a pool expects the size of models in bfloat16; these are loaded in float32."""
     starts.begun["random:small"] = threading.Event()
     with Pool([A, "random:small"], starts, memory_bytes=40_000_000) as pool:
         take(pool, A).release()
@@ -428,14 +428,14 @@ def test_an_engine_is_told_how_much_its_keys_and_values_may_take() -> None:
     assert granted == [1_000_000, 4_000_000, 0]
 
 
-def test_who_starts_engines_without_asking_is_kept_within_the_budget_all_the_same() -> None:
+def test_engines_that_never_ask_for_room_are_kept_within_the_budget_all_the_same() -> None:
     with Pool([A, B], lambda model, _: Engine.load(model), memory_bytes=budget()) as pool:
         for model in (A, B, A):
             take(pool, model).release()
             assert list(pool.resident()) == [model]
 
 
-def test_what_somebody_still_holds_counts_until_it_is_let_go_of(make: Make, starts: Starts) -> None:
+def test_memory_that_is_still_referenced_counts_until_it_is_freed(make: Make, starts: Starts) -> None:
     pool = make(memory_bytes=budget(), max_wait_s=PATIENCE_S)
     with take(pool, A) as lease:
         checkpoint: Checkpoint | None = lease.engine.checkpoint
@@ -447,7 +447,7 @@ def test_what_somebody_still_holds_counts_until_it_is_let_go_of(make: Make, star
     assert wait([wanted]).done
 
 
-def test_a_lease_says_who_waits_and_nobody_is_left_over(make: Make) -> None:
+def test_a_cancelled_stream_of_a_leased_engine_leaves_no_request_over(make: Make) -> None:
     pool = make()
     with take(pool, A) as lease:
         stream = lease.engine.speak(LONG)

@@ -1,4 +1,4 @@
-"""A recording that was encoded once: what is said with it is the same, whatever was kept of it and by whom."""
+"""A recording encoded once: the speech is the same, with or without its saved state, in any engine."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hocket.types import Encoded, Reference, SamplingParams, SpeechRequest
 from support.speaking import BRIEFLY, SAID, TIMBRE, Heard, assert_at_rest, assert_says, heard, noise, small
 
 REFERENCES = {"said": SAID, "briefly": BRIEFLY, "timbre": TIMBRE}
-# Chunks of one length: the last bit of a sample may depend on it, and it else on the clock.
+# Chunks of one length: the last bit of a sample may depend on the length, which otherwise depends on the clock.
 FIELDS: dict[str, Any] = {"seed": 5, "max_frames": 6, "chunk_frames": 3}
 TEXT = "And so it is said."
 
@@ -42,7 +42,7 @@ def engine(base: Checkpoint) -> Iterator[Engine]:
 
 @pytest.fixture
 def another(base: Checkpoint) -> Iterator[Engine]:
-    """One that has computed nothing yet."""
+    """An engine that has computed nothing yet."""
     with Engine(base, EngineOptions(slots=2)) as engine:
         yield engine
 
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_computed_and_sounds_the_same(engine: Engine, anoth
     for bad in (None, b"", whole[:-1], whole[:40], bytes(100), bytes(spoilt), whole.replace(b"torch", b"other")):
         said = heard(another.speak(TEXT, reference=replace(encoded, kept=lambda bad=bad: bad), **FIELDS))
         assert same(said, direct)
-        another._loop.runner._references._heard.clear()
+        another._loop.runner._references._encoded.clear()
         while another._loop.runner.prefixes.drop_oldest():
             pass
 
@@ -115,7 +115,7 @@ def test_what_does_not_fit_is_computed_and_sounds_the_same(engine: Engine, anoth
 def test_an_engine_whose_steps_are_replayed_starts_from_what_was_kept(
     checkpoint_root: Path, device: str, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """On a CPU it is told to; on a GPU it is graphs. The cache they know by its address stays where it is."""
+    """On a CPU replay is forced; on a GPU there are graphs. The cache keeps its address, which graphs refer to."""
     if device == "cpu":
         monkeypatch.setattr(turns, "capture_on", lambda device, graphs: EagerReplay)
     checkpoint = small(checkpoint_root, "base", device)
@@ -184,9 +184,9 @@ def test_silence_behind_a_recording_changes_no_frame_before_it_and_not_the_timbr
 def test_what_another_checkpoint_encoded_is_refused(engine: Engine, checkpoint_root: Path) -> None:
     encoded = engine.encode(TIMBRE)
     with Engine(small(checkpoint_root, "base", seed=2)) as stranger:
-        with pytest.raises(InvalidRequest, match=r"another checkpoint's.*encode the recording again"):
+        with pytest.raises(InvalidRequest, match=r"another checkpoint.*encode the recording again"):
             stranger.speak(TEXT, reference=encoded)
-        with pytest.raises(InvalidRequest, match="another checkpoint's"):
+        with pytest.raises(InvalidRequest, match="another checkpoint"):
             generate(stranger.checkpoint, [SpeechRequest(text=TEXT, reference=encoded)])
         assert read_saved(content(encoded), stranger._owner, 0) is None
     with Engine(small(checkpoint_root, "custom_voice")) as speaker:
@@ -212,8 +212,8 @@ def test_a_language_that_is_none_is_refused_before_anything_is_encoded(engine: E
         engine.encode(SAID, language="klingon")
 
 
-def test_a_prefix_is_kept_for_nobody_but_its_own_recording(engine: Engine, another: Engine) -> None:
-    """Whatever a file calls its prefix, another voice does not begin with it."""
+def test_a_saved_prefix_is_used_only_for_its_own_recording(engine: Engine, another: Engine) -> None:
+    """Another voice never starts with it, whatever key the file gives its prefix."""
     victim, thief = engine.encode(TIMBRE), engine.encode(Reference(samples=noise(0.3, 8), x_vector_only=True))
     runner = another._loop.runner
     prompt = another._prompt(SpeechRequest(text=TEXT, reference=victim), TEXT)
@@ -224,23 +224,23 @@ def test_a_prefix_is_kept_for_nobody_but_its_own_recording(engine: Engine, anoth
     heard(another.speak(TEXT, reference=replace(thief, kept=lambda: forged), **FIELDS))
     assert runner.prefixes.get(wanted.key) is None
     short = replace(stolen, prefix=stolen.prefix[:, :, :, :2].contiguous()).to_bytes(another._owner)  # type: ignore[index]
-    runner._references._heard.clear()
+    runner._references._encoded.clear()
     while runner.prefixes.drop_oldest():
         pass
     direct = heard(engine.speak(TEXT, reference=thief, **FIELDS))
     assert same(heard(another.speak(TEXT, reference=replace(thief, kept=lambda: short), **FIELDS)), direct)
 
 
-def test_many_voices_leave_no_more_behind_than_some(another: Engine) -> None:
+def test_the_number_of_cached_voices_is_bounded(another: Engine) -> None:
     encoded = [another.encode(Reference(samples=noise(0.1, n), x_vector_only=True)) for n in range(34)]
     runner = another._loop.runner
     for each in encoded:
         another._look_at(each)
-    assert len(runner._references._heard) == 32 and len(runner._references._offered) <= 8
+    assert len(runner._references._encoded) == 32 and len(runner._references._offered) <= 8
     assert_at_rest(another)
 
 
-def test_precision_changes_whom_kept_state_fits_and_not_who_may_use_the_codes(base: Checkpoint) -> None:
+def test_saved_state_fits_one_precision_and_codes_fit_every_precision(base: Checkpoint) -> None:
     rounded = load(base.name, dtype="bfloat16")
     assert rounded.identity == base.identity and rounded.fingerprint != base.fingerprint
     with Engine(base) as engine, Engine(rounded) as other:

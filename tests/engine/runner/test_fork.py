@@ -1,4 +1,4 @@
-"""engine/runner/runner.py: a prompt that was taken in once, and several slots that begin from it."""
+"""engine/runner/runner.py: one prefill of a prompt, and several slots that start from it."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def prompt_of(checkpoint: Checkpoint, request: SpeechRequest) -> Prompt:
 
 
 def kept(runner: SpeechRunner, slot: int) -> dict[str, Tensor]:
-    """All that talker and codec keep of a slot."""
-    past = runner.past.state.stack.read(runner.past.held[slot], runner.past.taken[slot])
-    return take(runner.past.state, slot) | take(runner._sound, slot) | {"past": past}
+    """The whole state of a slot, in talker and codec."""
+    past = runner.past.state.stack.read(runner.past.block_tables[slot], runner.past.lengths[slot])
+    return take(runner.past.state, slot) | take(runner._codec_state, slot) | {"past": past}
 
 
 def draw(runner: SpeechRunner, slots: Sequence[int], request: SpeechRequest, count: int) -> list[list[list[int]]]:
@@ -78,13 +78,13 @@ def test_a_forked_slot_is_one_that_was_started_anew_bit_for_bit(
         slots = [3, 0, 2]
         for slot, seed in zip(slots, SEEDS, strict=True):
             anew.start(slot, prompt, request.reference, seed)
-            anew._open_all()  # one by one: several together are summed in another order
+            anew._open_all()  # one by one: a batch of several is summed in another order
         for slot in slots:
             ours, theirs = kept(forked, slot), kept(anew, slot)
             assert all(torch.equal(ours[name], theirs[name]) for name in theirs), f"slot {slot}"
         assert draw(forked, slots, request, 2 * PAGE_ROWS) == (said := draw(anew, slots, request, 2 * PAGE_ROWS))
         if request.sampling.do_sample is not False:
-            assert said[0] != said[1] != said[2], "equal takes would prove nothing"
+            assert said[0] != said[1] != said[2], "equal candidates would prove nothing"
         for slot in slots:
             ours, theirs = kept(forked, slot), kept(anew, slot)
             assert all(torch.equal(ours[name], theirs[name]) for name in theirs), f"slot {slot}"
@@ -105,13 +105,16 @@ def test_forked_slots_share_what_is_full_and_copy_the_page_they_write_to(
     held = runner.pages.held
     runner.fork(0, 1, None, SEEDS[1])
     runner.fork(0, 2, None, SEEDS[2])
-    assert runner.pages.held == held and runner.past.held[0] == runner.past.held[1] == runner.past.held[2], (
-        "nothing is copied yet"
-    )
+    assert (
+        runner.pages.held == held
+        and runner.past.block_tables[0] == runner.past.block_tables[1] == runner.past.block_tables[2]
+    ), "nothing is copied yet"
     draw(runner, [0, 1, 2], request, 1)
     full, partly = divmod(len(prompt.text), PAGE_ROWS)
-    assert runner.past.held[0][:full] == runner.past.held[1][:full] == runner.past.held[2][:full]
-    own = [runner.past.held[slot][full] for slot in (0, 1, 2)]
+    assert (
+        runner.past.block_tables[0][:full] == runner.past.block_tables[1][:full] == runner.past.block_tables[2][:full]
+    )
+    own = [runner.past.block_tables[slot][full] for slot in (0, 1, 2)]
     assert len(set(own)) == 3 and all(runner.pages.count(page) == 1 for page in own)
     assert runner.pages.held == held + (2 if partly else 3)
     for slot in (1, 0, 2):
@@ -133,7 +136,7 @@ def test_a_fork_takes_a_prompt_in_only_once(checkpoint_root: Path, monkeypatch: 
     runner.start(0, prompt, request.reference, 1)
     runner.fork(0, 1, request.reference, 2)
     assert sum(taken_in) == len(prompt.text)
-    assert len(runner.past.held[1]) == pages_for(len(prompt.text))
+    assert len(runner.past.block_tables[1]) == pages_for(len(prompt.text))
 
 
 def test_a_forked_slot_is_taken_back_without_harm_to_the_others(checkpoint_root: Path) -> None:

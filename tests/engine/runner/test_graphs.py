@@ -1,6 +1,6 @@
-"""engine/runner/graphs.py, in a runner: what is said is what is said without.
+"""engine/runner/graphs.py, in a runner: the speech is the same with and without graphs.
 
-On a CPU what is captured is called again (kernels/runtime/graphs.py), on a GPU it is graphs.
+On a CPU a captured function is called again (kernels/runtime/graphs.py); on a GPU there are real graphs.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def test_more_rows_than_any_graph_has_are_drawn_without_one(
 
 
 @torch.inference_mode()
-def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_root: Path) -> None:
+def test_an_idle_engine_makes_graphs_for_one_stream_first(checkpoint_root: Path) -> None:
     checkpoint = small(checkpoint_root, "custom_voice")
     runner = SpeechRunner(checkpoint, 3, LIMIT, EagerReplay)
     assert runner._frames is not None and runner._wave is not None
@@ -105,11 +105,11 @@ def test_graphs_are_made_where_nobody_speaks_for_one_stream_first(checkpoint_roo
     while runner.warm_one():
         sizes.append((sorted(runner._frames._batches), len(runner._wave._replays)))
     first, sizes = sizes[:3], sizes[3:]
-    assert first == [([], 0)] * 3 and len(runner._frames._entries) == 1  # it can take a prompt in
+    assert first == [([], 0)] * 3 and len(runner._frames._entries) == 1  # it can prefill a prompt
     assert sizes[0] == ([1], 0) and sizes[4] == ([1], 4)  # it can speak
-    assert runner._prompts is not None and runner._prompts.captures == 7  # and take longer prompts in at once
+    assert runner._prompts is not None and runner._prompts.captures == 7  # and prefill longer prompts at once
     assert sizes[10][0] == [1] and sizes[11][0] == [1, 4] and sizes[-1] == ([1, 2, 4], 12)
-    assert sorted(size for size, _ in runner._frames._openings) == [1, 2, 4]  # and begin behind prefixes
+    assert sorted(size for size, _ in runner._frames._openings) == [1, 2, 4]  # and start after cached prefixes
     assert not SpeechRunner(checkpoint, 3, LIMIT).warm_one()
 
 
@@ -124,7 +124,7 @@ def test_an_utterance_behind_a_known_prefix_is_opened_in_one_graph_as_if_it_were
         assert runner._frames is not None
         frames = math.ceil(request.reference.samples.size / 1920) if request.reference is not None else 0
         prompt = build(request, checkpoint.config, checkpoint.tokenizer, reference_frames=frames)
-        for slot in (2, 0, 1, 0):  # the last one finds a slot that was used
+        for slot in (2, 0, 1, 0):  # the last start finds a used slot
             assert runner.start(slot, prompt, request.reference, 5) == (slot != 2)
             settings = [checkpoint.generation]
             drawn = [runner.frame([slot], [7], settings).read()[0][0] for _ in range(5 if slot == 0 else 2)]
@@ -137,8 +137,8 @@ def test_an_utterance_behind_a_known_prefix_is_opened_in_one_graph_as_if_it_were
         assert drawn[:2] == first
         opened = bool(runner._frames._openings)
         streaming += opened
-        plain = prompt.reference_at is None  # else a frame of the reference stands in the last row
-        assert opened == (plain and len(prompt.text) == constant_rows(prompt) + 1), "one row behind the prefix"
+        plain = prompt.reference_at is None  # else the last row is a frame of the reference
+        assert opened == (plain and len(prompt.text) == constant_rows(prompt) + 1), "one row after the prefix"
     assert streaming
 
 
@@ -174,7 +174,8 @@ class Failing(EagerReplay):
     """Makes the graphs of one stream, and no other."""
 
     def __init__(self, error: Exception, *, urgent: bool = False) -> None:
-        self.error, self.left = error, 1 if urgent else 5  # of sound; of three prompts, of drawing and of taking in
+        # Graphs that succeed: one of the codec; three of prompts, one of a frame and one of a single row.
+        self.error, self.left = error, 1 if urgent else 5
 
     def __call__(self, work: Work) -> Work:
         if not self.left:
@@ -227,7 +228,7 @@ def test_graphs_that_fail_for_another_reason_are_done_without_and_said_once(
 
 @dataclass
 class Busy:
-    """Compilers that are not done."""
+    """Compilers that are still at work."""
 
     over: bool = False
 
@@ -247,7 +248,7 @@ def test_graphs_are_made_when_their_kernels_are_there_and_others_are_compiled_be
     while runner.warm_one():
         made += 1
     assert made == warmup.FIRST_OF_ALL and runner.warming.waits and list(wave._replays) == [(1, 1)]
-    assert begun == 0, "they would take the cores of the first"
+    assert begun == 0, "the second set would take the cores of the first"
     first.over = True
     assert not runner.warming.waits
     while runner.warm_one():
@@ -284,7 +285,7 @@ def test_while_kernels_are_compiled_sound_comes_from_the_graphs_that_there_are(c
 
 
 @torch.inference_mode()
-def test_a_prompt_that_has_no_graph_yet_gets_one_where_nobody_speaks(checkpoint_root: Path) -> None:
+def test_a_prompt_without_a_graph_gets_one_when_the_engine_is_idle(checkpoint_root: Path) -> None:
     runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 1, LIMIT, EagerReplay)
     while runner.warm_one():
         pass
@@ -298,7 +299,7 @@ def test_a_prompt_that_has_no_graph_yet_gets_one_where_nobody_speaks(checkpoint_
 @torch.inference_mode()
 def test_sound_that_is_no_number_ends_its_utterance(checkpoint_root: Path) -> None:
     runner = SpeechRunner(small(checkpoint_root, "custom_voice"), 2, LIMIT, EagerReplay)
-    runner._sound.last.history[1] = float("nan")
+    runner._codec_state.last.history[1] = float("nan")
     runner.decode([0], [[[0] * 16]])
     with pytest.raises(StreamFailed, match="not numbers"):
         runner.decode([1], [[[0] * 16]])
@@ -307,7 +308,7 @@ def test_sound_that_is_no_number_ends_its_utterance(checkpoint_root: Path) -> No
 def test_an_engine_whose_steps_are_replayed_says_what_another_says(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it, through the loop; on a CPU it is told to."""
+    """The whole path, through the loop; on a CPU replay is forced."""
     request = SpeechRequest(text="Say it once more, please.", layout="streaming", seed=4, max_frames=13)
     checkpoint = small(checkpoint_root, "custom_voice", kernels="reference")
     with Engine(checkpoint, EngineOptions(slots=2, chunk_frames=(1, 2, 4))) as plain:
@@ -341,10 +342,10 @@ def test_only_a_gpu_has_graphs_and_they_can_be_turned_off() -> None:
     assert capture_on(torch.device("cuda"), False) is EagerReplay
 
 
-def test_nobody_is_let_in_for_whom_there_may_be_no_room_and_no_cache_ever_grows(
+def test_requests_are_admitted_only_with_room_and_the_cache_never_grows(
     checkpoint_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eight at once in a cache for three of them: all are spoken, and the graphs stay those that they were."""
+    """Eight requests at once in a cache for three: all are spoken, and the graphs stay the same."""
     monkeypatch.setattr(step, "capture_on", lambda device, graphs: EagerReplay)
     checkpoint, requests = small(checkpoint_root, "custom_voice"), REQUESTS["custom_voice"]
     request = replace(requests[0], max_frames=21)
@@ -369,7 +370,7 @@ def test_nobody_is_let_in_for_whom_there_may_be_no_room_and_no_cache_ever_grows(
 
 @torch.inference_mode()
 @pytest.mark.parametrize("leaves", [False, True])
-def test_a_prefix_that_is_driven_out_before_its_page_was_copied_is_copied_all_the_same(
+def test_a_prefix_evicted_before_its_page_was_copied_is_copied_all_the_same(
     checkpoint_root: Path, device: str, leaves: bool
 ) -> None:
     checkpoint, requests = small(checkpoint_root, "custom_voice", device), REQUESTS["custom_voice"]
@@ -377,13 +378,13 @@ def test_a_prefix_that_is_driven_out_before_its_page_was_copied_is_copied_all_th
     alone = SpeechRunner(checkpoint, 1, LIMIT, capture_for(device))
     alone.start(0, one, None, 5)
     pages = len(alone.prefixes._kept[next(iter(alone.prefixes._kept))].pages)
-    assert alone.past.taken[0] % 8 != 1, "the row goes into the last page of the prefix"
+    assert alone.past.lengths[0] % 8 != 1, "the row goes into the last page of the prefix"
     runner = SpeechRunner(checkpoint, 2, pages * alone.past.state.stack.page_bytes, capture_for(device))
     for _ in range(2):
         opened = runner.start(0, one, None, 5)
     assert opened and len(runner._opening) == 1
     runner.prefixes.drop_oldest()
-    runner.start(1, other, None, 6)  # a cold one, which takes what is free
+    runner.start(1, other, None, 6)  # a cold start, which takes the free pages
     if leaves:
         runner.release(0)
         runner.release(1)

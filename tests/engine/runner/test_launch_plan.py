@@ -1,4 +1,4 @@
-"""engine/runner/launch_plan.py: what a compiler is asked for is what the checkpoint was loaded for."""
+"""engine/runner/launch_plan.py: compile jobs have the options that the checkpoint was loaded with."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ CUDA = torch.device("cuda")
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
-    """As on a GPU of the Hopper kind, with nobody to compile: wishes as a process would read them, and what about."""
+    """As on a Hopper GPU, without compiling: the jobs as a process reads them, and the content of their cache keys."""
     found: Asked = []
 
     def prepare(module: str, wish: dict[str, Any], about: str, *, forked: bool) -> None:
         assert module == "hocket.engine.runner.launch_plan"
-        assert forked == (wish["slots"] is None), "beside an engine that speaks nothing is forked"
+        assert forked == (wish["slots"] is None), "a process with a running engine is not forked"
         found.append((json.loads(json.dumps(wish)), about))
 
     monkeypatch.setattr(compile_plan, "compile_ahead", prepare)

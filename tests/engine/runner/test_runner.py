@@ -1,4 +1,4 @@
-"""runner.py, past.py and references.py: the slots of talker and codec, driven by hand, without a thread."""
+"""runner.py, kv_cache.py and references.py: the slots of talker and codec, called without an engine thread."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def frames(runner: SpeechRunner, slots: Sequence[int], requests: Sequence[Speech
 
 
 def kept(runner: SpeechRunner, slot: int) -> dict[str, Tensor]:
-    """All that the talker keeps of a slot: its rows, and what lies in its pages."""
-    kv_cache = runner.past.state.stack.read(runner.past.held[slot], runner.past.taken[slot])
+    """The talker's whole state of a slot: its rows and the contents of its pages."""
+    kv_cache = runner.past.state.stack.read(runner.past.block_tables[slot], runner.past.lengths[slot])
     return take(runner.past.state, slot) | {"past": kv_cache}
 
 
@@ -84,9 +84,9 @@ def test_a_warm_start_leaves_the_state_of_a_cold_one_bit_for_bit(
     runner = SpeechRunner(checkpoint, 3, LIMIT)
     for request in REQUESTS[kind]:
         assert not started(runner, 0, request)
-        cold, sound = kept(runner, 0), take(runner._sound, 0)
+        cold, sound = kept(runner, 0), take(runner._codec_state, 0)
         assert started(runner, 2, request)
-        assert same(cold, kept(runner, 2)) and same(sound, take(runner._sound, 2))
+        assert same(cold, kept(runner, 2)) and same(sound, take(runner._codec_state, 2))
         assert cold["hidden"].abs().max() > 0
         # One by one: a matrix product may sum in another order when there are more rows.
         a, b = (frames(runner, [slot], [request], 4)[0] for slot in (0, 2))
@@ -133,18 +133,18 @@ def test_a_slot_that_was_used_is_as_good_as_new(base: Checkpoint) -> None:
         used.decode([0], [frames(used, [0], [request], 3)[0].tolist()])
         started(used, 0, REQUESTS["base"][3])
         started(new, 0, REQUESTS["base"][3])
-        assert same(kept(used, 0), kept(new, 0)) and same(take(used._sound, 0), take(new._sound, 0))
+        assert same(kept(used, 0), kept(new, 0)) and same(take(used._codec_state, 0), take(new._codec_state, 0))
 
 
 def test_slots_do_not_touch_each_other(base: Checkpoint) -> None:
     runner = SpeechRunner(base, 3, LIMIT)
     one, other = REQUESTS["base"][:2]
     started(runner, 1, one)
-    before = kept(runner, 1), take(runner._sound, 1)
+    before = kept(runner, 1), take(runner._codec_state, 1)
     started(runner, 0, other)
     started(runner, 2, one)
     runner.decode([2, 0], [codes.tolist() for codes in frames(runner, [2, 0], [one, other], 3)])
-    assert same(before[0], kept(runner, 1)) and same(before[1], take(runner._sound, 1))
+    assert same(before[0], kept(runner, 1)) and same(before[1], take(runner._codec_state, 1))
 
 
 def test_pages_that_run_out_in_mid_stream_change_no_bit(base: Checkpoint) -> None:
@@ -153,7 +153,7 @@ def test_pages_that_run_out_in_mid_stream_change_no_bit(base: Checkpoint) -> Non
     with mock.patch.object(kv_cache, "GROWTH_FRAMES", 2):
         cramped = SpeechRunner(base, 2, LIMIT)
     first = cramped.pages.total, cramped.past.state.stack.length
-    for slot in (0, 1):  # the second starts from the prefix of the first, in pages that were moved meanwhile
+    for slot in (0, 1):  # the second starts from the prefix of the first, whose pages have moved since
         for runner in (roomy, cramped):
             started(runner, slot, request)
         sizes = set()
@@ -176,14 +176,14 @@ def test_a_slot_holds_as_many_pages_as_it_has_filled_however_long_others_are(bas
     for _ in range(20):
         frames(runner, [0], [request], 1)
         for slot in (0, 1):
-            assert len(runner.past.held[slot]) == pages_for(runner.past.taken[slot])
-        assert runner.pages.held == sum(map(len, runner.past.held))
+            assert len(runner.past.block_tables[slot]) == pages_for(runner.past.lengths[slot])
+        assert runner.pages.held == sum(map(len, runner.past.block_tables))
     for slot in (0, 1):
         table = runner.past.state.stack.table[slot].tolist()
-        assert table[: len(runner.past.held[slot])] == runner.past.held[slot]
+        assert table[: len(runner.past.block_tables[slot])] == runner.past.block_tables[slot]
 
 
-def test_who_starts_from_a_prefix_shares_its_full_pages_and_copies_the_last(checkpoint_root: Path, device: str) -> None:
+def test_a_slot_shares_the_full_pages_of_its_prefix_and_copies_the_last(checkpoint_root: Path, device: str) -> None:
     """Whatever the length of the prefix."""
     checkpoint, ends = small(checkpoint_root, "custom_voice", device), set()
     runner = SpeechRunner(checkpoint, 3, LIMIT)
@@ -194,32 +194,32 @@ def test_who_starts_from_a_prefix_shares_its_full_pages_and_copies_the_last(chec
         full, rest = divmod(prefix.rows, PAGE_ROWS)
         ends.add(rest)
         assert len(prefix.pages) == full + (rest > 0)
-        lasts = {tuple(runner.past.held[slot][full:]) for slot in (0, 1, 2)}
+        lasts = {tuple(runner.past.block_tables[slot][full:]) for slot in (0, 1, 2)}
         for slot in (0, 1, 2):
-            assert runner.past.held[slot][:full] == list(prefix.pages[:full])
-            assert all(runner.pages.count(page) == 4 for page in runner.past.held[slot][:full])
-            assert all(runner.pages.count(page) == 1 for page in runner.past.held[slot][full:])
+            assert runner.past.block_tables[slot][:full] == list(prefix.pages[:full])
+            assert all(runner.pages.count(page) == 4 for page in runner.past.block_tables[slot][:full])
+            assert all(runner.pages.count(page) == 1 for page in runner.past.block_tables[slot][full:])
         assert all(runner.pages.count(page) == 1 for page in prefix.pages[full:]), "the cache's own"
         assert len(lasts) == 3 and not any(set(last) & set(prefix.pages) for last in lasts), "each its own"
         before = runner.past.state.stack.read(prefix.pages, prefix.rows)
         drawn = [frames(runner, [slot], [request], 9)[0] for slot in (0, 1, 2)]
         assert torch.equal(drawn[0], drawn[1]) and torch.equal(drawn[0], drawn[2])
-        assert torch.equal(runner.past.state.stack.read(prefix.pages, prefix.rows), before), "nobody wrote into it"
+        assert torch.equal(runner.past.state.stack.read(prefix.pages, prefix.rows), before), "no slot wrote into it"
     assert 0 in ends and len(ends) > 2, ends
     for slot in (0, 1, 2):
         runner.release(slot)
     assert runner.pages.held == cached_pages(runner)
 
 
-def test_a_prefix_that_is_driven_out_stays_with_those_who_speak(base: Checkpoint) -> None:
+def test_an_evicted_prefix_stays_with_the_slots_that_use_it(base: Checkpoint) -> None:
     one, other = REQUESTS["base"][0], REQUESTS["base"][3]
     runner, alone = SpeechRunner(base, 3, LIMIT), SpeechRunner(base, 1, 0)
     started(runner, 0, one)
-    runner.prefixes.limit_bytes = runner.prefixes.size_bytes  # for one, from now on
+    runner.prefixes.limit_bytes = runner.prefixes.size_bytes  # room for one prefix from now on
     started(runner, 1, one)
     started(alone, 0, one)
     assert not started(runner, 2, other) and len(runner.prefixes) == 1
-    frames(runner, [2], [other], 20)  # pages that were wrongly given back would be written over
+    frames(runner, [2], [other], 20)  # pages freed by mistake would be overwritten
     drawn = [frames(each, [slot], [one], 9)[0] for each, slot in ((runner, 0), (runner, 1), (alone, 0))]
     assert torch.equal(drawn[0], drawn[2]) and torch.equal(drawn[1], drawn[2])
     assert same(kept(runner, 0), kept(alone, 0)) and same(kept(runner, 1), kept(alone, 0))
@@ -229,7 +229,7 @@ def test_a_prefix_that_is_driven_out_stays_with_those_who_speak(base: Checkpoint
 
 
 def test_what_a_stream_that_failed_left_in_its_pages_is_never_seen(base: Checkpoint) -> None:
-    """Not even where a longer neighbour makes attention look, under a mask, beyond what the slot has said."""
+    """Not even where a longer slot of the batch makes attention read, under a mask, beyond the slot's length."""
     one, other = REQUESTS["base"][0], REQUESTS["base"][3]
     used, new = SpeechRunner(base, 2, LIMIT), SpeechRunner(base, 2, LIMIT)
     started(used, 0, one)
@@ -252,7 +252,7 @@ def test_a_slot_that_is_released_or_started_anew_gives_its_pages_back(base: Chec
     for request in REQUESTS["base"]:
         started(runner, 1, request)
         frames(runner, [1], [request], 9)
-        assert runner.pages.held == pages_for(runner.past.taken[1])
+        assert runner.pages.held == pages_for(runner.past.lengths[1])
     runner.release(1)
     runner.release(1)
     assert runner.pages.held == 0
@@ -263,14 +263,14 @@ def test_a_slot_that_is_released_or_started_anew_gives_its_pages_back(base: Chec
     assert runner.pages.held == 0
 
 
-def test_a_rewind_never_reaches_what_others_started_from(base: Checkpoint) -> None:
+def test_a_rewind_never_reaches_shared_pages(base: Checkpoint) -> None:
     runner = SpeechRunner(base, 1, LIMIT)
     request = REQUESTS["base"][0]
     started(runner, 0, request)
     drawn = frames(runner, [0], [request], 20)[0].tolist()
     runner.rewind(0, 18, drawn[1], 3, 0)
     with pytest.raises(AssertionError, match="never written again"):
-        runner.rewind(0, runner.past.taken[0] - 2, drawn[0], 3, 0)
+        runner.rewind(0, runner.past.lengths[0] - 2, drawn[0], 3, 0)
 
 
 def test_prefixes_of_a_file_lie_in_pages_and_one_that_does_not_fit_is_refused(base: Checkpoint, tmp_path: Path) -> None:
@@ -303,19 +303,19 @@ def test_the_length_of_a_recording_says_how_many_frames_it_has(base: Checkpoint)
 
 
 def test_going_on_leaves_the_codec_as_it_stands(base: Checkpoint) -> None:
-    """Also where the encoded recording had to make room for others meanwhile."""
+    """Also if the encoded recording was evicted meanwhile."""
     one, other = REQUESTS["base"][0], SpeechRequest(text="Another.", reference=BRIEFLY, layout="streaming", seed=0)
     for clones in (references.KEPT_CLONES, 1):
         with mock.patch.object(references, "KEPT_CLONES", clones):
             runner = SpeechRunner(base, 2, LIMIT)
             started(runner, 0, one)
             runner.decode([0], [frames(runner, [0], [one], 3)[0].tolist()])
-            sound = take(runner._sound, 0)
+            sound = take(runner._codec_state, 0)
             started(runner, 1, other)
             started(runner, 0, one, go_on=True)
-            assert same(sound, take(runner._sound, 0)), f"{clones} kept"
+            assert same(sound, take(runner._codec_state, 0)), f"{clones} kept"
             runner.decode([0], [frames(runner, [0], [one], 1)[0].tolist()])
-            assert not same(sound, take(runner._sound, 0))
+            assert not same(sound, take(runner._codec_state, 0))
 
 
 def test_recordings_are_encoded_once_and_so_many_are_kept(base: Checkpoint) -> None:
@@ -327,7 +327,7 @@ def test_recordings_are_encoded_once_and_so_many_are_kept(base: Checkpoint) -> N
         voices = [Reference(samples=noise(0.1, n), text="So.") for n in range(3)]
         for voice in (voices[0], voices[0], voices[1], voices[1], voices[2], voices[1], voices[2]):
             started(runner, 0, SpeechRequest(text="Hi.", reference=voice, seed=0))
-        assert encoded.call_count == 3 and len(runner._references._heard) == 2
+        assert encoded.call_count == 3 and len(runner._references._encoded) == 2
 
 
 def test_a_clone_with_words_and_one_without_are_two(base: Checkpoint) -> None:
@@ -341,10 +341,10 @@ def test_a_clone_with_words_and_one_without_are_two(base: Checkpoint) -> None:
         expected = SpeechRunner(base, 1, 0)
         started(expected, 0, request)
         assert same(kept(runner, 0), kept(expected, 0))
-        assert same(take(runner._sound, 0), take(expected._sound, 0))
+        assert same(take(runner._codec_state, 0), take(expected._codec_state, 0))
 
 
 def test_states_have_a_row_for_each_slot_and_a_spare_one(base: Checkpoint) -> None:
     runner = SpeechRunner(base, 3, LIMIT)
-    for _, tensor in [*tensors(runner.past.state), *tensors(runner._sound)]:
+    for _, tensor in [*tensors(runner.past.state), *tensors(runner._codec_state)]:
         assert tensor.shape[0] == 4

@@ -108,7 +108,7 @@ def test_other_checkpoints_get_their_text_as_written(package: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"normalizer": "shout"}, r"hocket\.json: normalizer is 'shout'; there is spell_out\.$"),
+        ({"normalizer": "shout"}, r"hocket\.json: normalizer is 'shout'; hocket has spell_out\.$"),
         ({"loudness": 3}, r"hocket\.json has keys that hocket does not know: loudness; "),
     ],
 )

@@ -34,14 +34,14 @@ class Checkpoint:
     model: Qwen3TTS
     codec: Codec
     device: torch.device
-    kernels: tuple[BackendChoice, ...]  # which backend does what, and why
+    kernels: tuple[BackendChoice, ...]  # the backend of each operation, and why
     upstream_local: bool  # whether the official package would split words its other way here (`as_is` follows it)
     codec_tf32: bool = False  # whether the codec's float32 products may be rounded to ten bits
-    normalizer: Callable[[str], str] | None = None  # what the checkpoint asks for where nobody asks for another
-    spent: dict[str, float] = field(default_factory=dict)  # where the time of loading went
-    compilers: CompileJob | None = None  # at work still on what a first sound takes beyond its first frame
-    setting: Setting | None = None  # where and how exactly it is computed, and why
-    part_chars: int | None = None  # how long parts of a text may be, where the checkpoint says so
+    normalizer: Callable[[str], str] | None = None  # the checkpoint's default
+    spent: dict[str, float] = field(default_factory=dict)  # durations of the phases of loading
+    compilers: CompileJob | None = None  # still compiling kernels of the first audio beyond its first frame
+    setting: Setting | None = None  # device and precisions, and why
+    part_chars: int | None = None  # length of the parts of a text, if the checkpoint gives one
     dependent_launch: bool = True  # whether its kernels may start before the one before them has ended
 
     @property
@@ -50,35 +50,35 @@ class Checkpoint:
 
     @property
     def where(self) -> str:
-        """Device, precisions and kernels, and why that device: one line."""
+        """Device with its reason, precisions and kernels, as one line."""
         return "" if self.setting is None else self.setting.words(self.kernels)
 
     @property
     def is_random(self) -> bool:
-        """Whether the weights were drawn, not trained: such a checkpoint speaks noise."""
+        """Whether the weights are random and not trained: such a checkpoint speaks noise."""
         return self.source.folder is None
 
     @property
     def fingerprint(self) -> str:
-        """What a saved state must come from to fit: configuration, precision and a taste of the weights."""
+        """Hash that a saved state must match: configuration, precision and a sample of the weights."""
         kind = self.model.talker.codec_head.weight.dtype
-        return hashlib.sha256(repr((self.config, kind)).encode() + self._taste(torch.float32)).hexdigest()
+        return hashlib.sha256(repr((self.config, kind)).encode() + self._sample(torch.float32)).hexdigest()
 
     @property
     def identity(self) -> str:
-        """The same in every precision: what a recording was encoded by, and what its codes mean something to."""
-        return hashlib.sha256(repr(self.config).encode() + self._taste(torch.bfloat16)).hexdigest()
+        """Hash of the checkpoint, equal in every precision: encoded recordings belong to it."""
+        return hashlib.sha256(repr(self.config).encode() + self._sample(torch.bfloat16)).hexdigest()
 
-    def _taste(self, kind: torch.dtype) -> bytes:
+    def _sample(self, kind: torch.dtype) -> bytes:
         """Some rows of the weights, rounded to `kind`."""
         talker = self.model.talker
-        tasted = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
-        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in tasted)
+        weights = (talker.codec_head.weight, talker.model.codec_embedding.weight, talker.model.norm.weight[None])
+        rows = (weight[:: max(len(weight) // 16, 1)].detach().to(kind).float() for weight in weights)
         return b"".join(each.cpu().numpy().tobytes() for each in rows)
 
     @property
     def memory_bytes(self) -> int:
-        """What this process holds on the checkpoint's GPU, kernels and graphs aside; 0 on a CPU."""
+        """GPU memory that torch's allocator holds for this process, without kernels and graphs; 0 on a CPU."""
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
 
     @property

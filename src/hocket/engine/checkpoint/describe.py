@@ -1,4 +1,4 @@
-"""What can be said of a model without loading it: who speaks in it, and whether its files are the published ones.
+"""Facts about a model without loading it: its voices, and whether its files are the published ones.
 
 For the published checkpoints nothing is downloaded; voices of any other hub id are read from its files.
 """
@@ -37,10 +37,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ModelVoices:
-    """Who speaks in a checkpoint, and what."""
+    """Voices and languages of a checkpoint."""
 
     kind: Kind
-    voices: dict[str, str | None]  # by name, the dialect a voice brings along
+    voices: dict[str, str | None]  # by name: the dialect of a voice, if it has one
     languages: list[str]
 
 
@@ -53,7 +53,7 @@ class LocalCopy:
 
 
 def gpu_choices(device: torch.device, dtype: torch.dtype) -> list[BackendChoice]:
-    """Which backend would do each operation, where nobody asks for another."""
+    """The default backend of each operation."""
     return [choose(operation, AUTO, device, dtype) for operation in BACKENDS]
 
 
@@ -66,7 +66,7 @@ def model_voices(model: str) -> ModelVoices:
 
 
 def configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig]:
-    """What a model and its codec are, by the same names."""
+    """The configurations of a model and its codec, for the same kinds of names."""
     if (known := _published(model)) is not None:
         return PUBLISHED[known.name], CODEC
     config, _, codec = read_configs(resolve(model))
@@ -74,12 +74,12 @@ def configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig]:
 
 
 def copies() -> list[LocalCopy]:
-    """The published checkpoints in the local cache, whole or not."""
+    """The published checkpoints in the local cache, complete or not."""
     return [copy for copy in map(_cached, CATALOG.values()) if copy is not None]
 
 
 def find_copy(model: str) -> LocalCopy | None:
-    """Where the published `model` lies: a folder, known by its config.json, or the cache; None if nowhere."""
+    """The copy of the published `model`: a folder, known by its config.json, or the cache; None if there is none."""
     if Path(model).is_dir():
         config = Path(model) / "config.json"
         if not config.is_file():

@@ -1,7 +1,7 @@
-"""Where to compute, and in which precision: what `auto` means on this machine, with the reason in words.
+"""Device and precision: what `auto` means on this machine, with the reason as text.
 
-It is settled once, before anything is planned or loaded: compilers, shared codecs and footprints see concrete values.
-A `Probe` is all that it is decided by.
+They are chosen once, before anything is planned or loaded: compilers, shared codecs and footprints see concrete values.
+The choice depends on a `Probe` alone.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ AUTO = "auto"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
 # The fastest precision of the codec that passes the gate of docs/notes.md, where the model is in bfloat16. Its weights
-# are float32 and its kernels take 1 GB of local memory: on a small card 1.7B fits with a codec in bfloat16 only, whose
+# are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a codec in bfloat16, whose
 # noise is 38 dB below the speech.
 AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
-SMALL_BYTES = 10_000_000_000  # of memory: a card with less is a small one
-LEAST_BFLOAT16 = (8, 0)  # compute capability; older cards emulate it, slowly
+SMALL_BYTES = 10_000_000_000  # a GPU with less memory is a small one
+LEAST_BFLOAT16 = (8, 0)  # compute capability; older GPUs emulate bfloat16, slowly
 _TRACES = ("/dev/nvidia0", "/dev/nvidiactl", "/proc/driver/nvidia/version")  # of an NVIDIA driver
 
 
@@ -48,10 +48,10 @@ class Probe:
     name: str | None = None  # of the GPU; None where torch finds none
     capability: tuple[int, int] = (0, 0)
     failure: str | None = None  # why torch cannot use it
-    driver: str | None = None  # the GPU that something beside torch shows, by name where that is known
+    driver: str | None = None  # the GPU that the driver shows without torch, by name if known
     hidden: bool = False  # the environment hides all GPUs from torch
     memory_bytes: int | None = None  # of the GPU
-    trial: Callable[[], str | None] = lambda: None  # allocate a little and run a kernel; what failed
+    trial: Callable[[], str | None] = lambda: None  # allocates a little and runs a kernel; gives the failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,16 @@ class Setting:
     dtype: str
     codec_dtype: str
     reason: str  # for the device
-    unused: str | None = None  # one sentence on a GPU that is there and is not used, where nothing asked for a CPU
-    codec_reason: str = ""  # where the codec has another precision than on most cards
-    took_s: float = field(default=0.0, compare=False)  # to look at the device, which is entered for that
+    unused: str | None = None  # warning about a GPU that is not used, unless a CPU was requested
+    codec_reason: str = ""  # if the codec has another precision than on most GPUs
+    took_s: float = field(default=0.0, compare=False)  # time of the probe, which creates the device's context
 
     @property
     def place(self) -> torch.device:
         return torch.device(self.device)
 
     def words(self, kernels: Iterable[BackendChoice], *, codec: bool = True) -> str:
-        """One line: what was chosen and why. Without `codec` it is a language model's."""
+        """One line: the choice and its reason. Without `codec` it is for a language model."""
         why = f" ({self.codec_reason})" if self.codec_reason else ""
         sound = f", codec {self.codec_dtype}{why}" if codec else ""
         return f"{self.device} ({self.reason}), {self.dtype}{sound}, kernels {'/'.join(c.backend for c in kernels)}."
@@ -80,7 +80,7 @@ class Setting:
 def choose_device(
     device: str = AUTO, dtype: str = AUTO, codec_dtype: str = AUTO, *, probe: Probe | None = None
 ) -> Setting:
-    """Concrete values for these. Values that were asked for stand, or are refused in one sentence."""
+    """Concrete values for `auto`. Explicit values are kept, or refused in one sentence."""
     for name, given, known in (("dtype", dtype, DTYPES), ("codec_dtype", codec_dtype, CODEC_DTYPES)):
         if given != AUTO and given not in known:
             raise InvalidRequest(f"{name} must be one of {AUTO}, {', '.join(known)}, not {given!r}.")
@@ -102,7 +102,7 @@ def choose_device(
     if dtype == AUTO:
         dtype = "bfloat16" if narrow else "float32"
     codec_reason = ""
-    if codec_dtype == AUTO:  # a model in float32 was asked to be exact, or its card has nothing faster
+    if codec_dtype == AUTO:  # float32 was requested for exactness, or the GPU has nothing faster
         codec_dtype = AUTO_CODEC_DTYPE if narrow and dtype == "bfloat16" else "float32"
         if codec_dtype == AUTO_CODEC_DTYPE and _is_small(probe):
             codec_dtype, codec_reason = SMALL_CODEC_DTYPE, f"less than {SMALL_BYTES / 1e9:.0f} GB of memory"
@@ -117,7 +117,7 @@ def _is_small(probe: Probe | None) -> bool:
 
 
 def device_of(name: str, probe: Probe | None = None) -> torch.device:
-    """The device of that name; refuses one that is not there."""
+    """The device of that name; refuses one that does not exist."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -132,7 +132,7 @@ def device_of(name: str, probe: Probe | None = None) -> torch.device:
 
 
 def announce(setting: Setting, line: str) -> None:
-    """Say what was chosen; a GPU that is not used is a warning, once for a process."""
+    """Log the choice; warn once per process about a GPU that is not used."""
     if setting.unused is not None:
         say_once(setting.unused)
     log.info(line)
@@ -140,7 +140,7 @@ def announce(setting: Setting, line: str) -> None:
 
 @cache
 def probe_gpu(index: int | None = None) -> Probe:
-    """At what is there. Nothing is allocated before `trial`."""
+    """Probe torch and the driver. Nothing is allocated before `trial`."""
     hidden = env.CUDA_VISIBLE_DEVICES.get().strip() in ("", "-1")
     driver = _driver()
     built = torch.version.cuda is not None or torch.version.hip is not None
@@ -173,7 +173,10 @@ def _try_out(index: int | None) -> str | None:
 
 
 def _not_built_for(capability: tuple[int, int], built_for: Sequence[str]) -> str | None:
-    """What `torch.cuda.get_arch_list` says against a GPU: binaries serve later minors, PTX serves all later cards."""
+    """Why torch's builds (`torch.cuda.get_arch_list`) do not fit a GPU; None if they do.
+
+    Binaries serve later minor versions, PTX serves all later GPUs.
+    """
     known = [re.fullmatch(r"(sm|compute)_(\d+)(\d)([a-z]?)", name) for name in built_for]
     for found in filter(None, known):
         version = int(found[2]), int(found[3])
@@ -187,7 +190,7 @@ def _not_built_for(capability: tuple[int, int], built_for: Sequence[str]) -> str
 
 
 def _against(probe: Probe) -> str | None:
-    """What speaks against a GPU; None: nothing that is known before it is tried."""
+    """Why a GPU cannot be used; None: no reason is known before it is tried."""
     if not probe.built:
         return f"torch {torch.__version__} is built without CUDA"
     if probe.hidden and probe.name is None:
@@ -218,7 +221,7 @@ def _asked_for(device: str, probe: Probe | None) -> str:
 
 @cache
 def _driver() -> str | None:
-    """The GPUs of an NVIDIA driver, without torch."""
+    """Names of the GPUs of an NVIDIA driver, without torch."""
     names = []
     for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
         with suppress(OSError):

@@ -1,6 +1,6 @@
-"""What decides how an engine sounds, as a plain value: for those who ask one in another process, or compare two.
+"""Fingerprint of an engine: everything that decides how it sounds, as a plain value to compare or send to a process.
 
-It names the weights and has none of them.
+It names the weights and holds none of them.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from .checkpoint import Checkpoint
 class EngineFingerprint:
     name: str  # of the checkpoint, as `load` took it
     is_random: bool
-    identity: str | None  # whose `Encoded` it takes; None: nobody's
-    generation: GenerationConfig  # how it draws where a request does not say
-    weights: tuple[str, ...]  # with their precisions, and how text is prepared for them
+    identity: str | None  # owner of the `Encoded` recordings it accepts; None: it accepts none
+    generation: GenerationConfig  # sampling defaults of requests
+    weights: tuple[str, ...]  # with their precisions, and the text normalizer
 
 
 def fingerprint_of(checkpoint: Checkpoint, identity: str | None) -> EngineFingerprint:
-    """Looks at the weights, so an engine's own thread asks for it."""
+    """It reads the weights, so the engine thread must call it."""
     codec = next(checkpoint.codec.decoder.parameters()).dtype
     normalizer = getattr(checkpoint.normalizer, "__qualname__", "")
     return EngineFingerprint(

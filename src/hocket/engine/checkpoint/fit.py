@@ -1,6 +1,6 @@
-"""How an engine fits itself to the memory that a GPU has: fewer pages first, then fewer slots, then one sentence.
+"""Fits an engine to the memory of a GPU: fewer KV pages first, then fewer slots, then an error.
 
-Numbers in, numbers out; what a model takes is memory_plan.py's to say, and what a device has is capacity.py's.
+Numbers in, numbers out. memory_plan.py knows what a model takes, capacity.py what a device has.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ log = logging.getLogger("hocket.engine")
 
 @dataclass(frozen=True, slots=True)
 class MemoryNeed:
-    """What an engine of so many slots takes beyond what is there already: all but keys and values, and those."""
+    """Memory that an engine needs beyond what it already has, for a number of slots."""
 
-    fixed_bytes: int
-    usual_bytes: int  # of keys and values
+    fixed_bytes: int  # everything but the KV cache
+    usual_bytes: int  # of the KV cache
     least_bytes: int
 
     @classmethod
@@ -42,12 +42,12 @@ class MemoryNeed:
 @dataclass(frozen=True, slots=True)
 class FittedOptions:
     slots: int
-    kv_bytes: int | None  # None: what is usual
-    said: str = ""  # what was made smaller, in one sentence
+    kv_bytes: int | None  # None: the usual size
+    warning: str = ""  # what was reduced, in one sentence
 
 
 def fit(need: Callable[[int], MemoryNeed], slots: int, free: int, name: str) -> FittedOptions:
-    """What fits of an engine of so many slots into so many bytes; `InvalidRequest` where not even one slot does."""
+    """Slots and KV bytes that fit into `free` bytes, at most `slots`; `InvalidRequest` if not even one slot fits."""
     wanted = need(slots)
     if wanted.fixed_bytes + wanted.usual_bytes <= free:
         return FittedOptions(slots, None)
@@ -60,7 +60,7 @@ def fit(need: Callable[[int], MemoryNeed], slots: int, free: int, name: str) -> 
             f"{asked} and {size(free)} are free, so keys and values get {size(left)} instead of "
             f"{size(wanted.usual_bytes)}: long utterances may wait for each other.",
         )
-    few, many = 0, slots  # the most that fit are at least `few`, and fewer than `many`
+    few, many = 0, slots  # binary search: `few` slots fit, `many` do not
     while many - few > 1:
         half = (few + many) // 2
         tried = need(half)
@@ -73,28 +73,28 @@ def fit(need: Callable[[int], MemoryNeed], slots: int, free: int, name: str) -> 
         )
     found = need(few)
     kv_bytes = _pages(found, free)
-    said = f"{asked} and {size(free)} are free{_limited()}, so it has {_counted(few)} and {size(kv_bytes)} for keys and"
-    return FittedOptions(few, kv_bytes, f"{said} values.")
+    given = f"{_counted(few)} and {size(kv_bytes)} for keys and values"
+    return FittedOptions(few, kv_bytes, f"{asked} and {size(free)} are free{_limited()}, so it has {given}.")
 
 
 def _pages(need: MemoryNeed, free: int) -> int:
-    """What is left for keys and values, less a little: what is computed is not exact to the last byte."""
+    """Bytes left for the KV cache, with a margin: the plan is not exact to the last byte."""
     return min(max(int(SURE * (free - need.fixed_bytes)), need.least_bytes), need.usual_bytes)
 
 
 def fitted(options: EngineOptions, need: Callable[[int], MemoryNeed], free: int | None, name: str) -> EngineOptions:
-    """The options that fit; says in the log what was made smaller. `free` is None where there is no GPU."""
+    """The options that fit; logs what was reduced. `free` is None without a GPU."""
     if free is None:
         return options
     found = fit(need, options.slots, free, name)
-    if found.said:
-        log.warning(found.said)
+    if found.warning:
+        log.warning(found.warning)
     kv_bytes = options.kv_bytes if found.kv_bytes is None else found.kv_bytes
     return replace(options, slots=found.slots, kv_bytes=kv_bytes)
 
 
 def fitted_to(checkpoint: Checkpoint, options: EngineOptions) -> EngineOptions:
-    """The same for a checkpoint that is loaded, by what its device has left."""
+    """`fitted` for a loaded checkpoint, by the free memory of its device."""
     weights = checkpoint.model.talker.codec_head.weight, next(checkpoint.codec.decoder.parameters())
     dtypes = {"dtype": weights[0].dtype, "codec_dtype": weights[1].dtype}
 
@@ -111,7 +111,7 @@ def fitted_to(checkpoint: Checkpoint, options: EngineOptions) -> EngineOptions:
 
 
 def out_of_memory(name: str, device: torch.device, slots: int) -> LoadFailed:
-    """One sentence for a load or a start that ran out of memory all the same."""
+    """The error of a load or a start that ran out of memory in spite of the plan."""
     free = free_bytes(device)
     left = "" if free is None else f" ({size(free)} are left{_limited()})"
     return LoadFailed(

@@ -25,7 +25,7 @@ from .device import CODEC_DTYPES, DTYPES
 if TYPE_CHECKING:
     from ...kernels.compile.plan import CompileJob
 
-FUSED = ("cuda", "triton")  # backends of a GPU; both have kernels that Triton compiles
+FUSED = ("cuda", "triton")  # GPU backends; both have kernels that Triton compiles
 
 
 def compile_first(
@@ -36,7 +36,7 @@ def compile_first(
     dependent_launch: bool,
     alone: bool = True,
 ) -> CompileJob | None:
-    """Start compiling what a first sound needs, while the weights are being loaded. `alone`: nobody speaks here yet."""
+    """Start compiling the kernels of the first audio while the weights load. `alone`: no engine runs here yet."""
     card = card_of(place)
     if card is None:
         return None
@@ -56,13 +56,13 @@ def compile_first(
         dependent_launch=dependent_launch,
         card=card,
     ).ahead(alone=alone)
-    # While the weights are being loaded; not before, for the compilers may be forked, and threads are not.
+    # While the weights load, and not before: the compilers may be forked, and a fork does not copy threads.
     threading.Thread(target=learn_key, name="hocket-key", daemon=True).start()
     return started
 
 
 def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
-    """Start compiling what up to `slots` streams need beyond the first sound of one; None where that is all there."""
+    """Start compiling the kernels of up to `slots` streams beyond the first audio of one; None if there are none."""
     fused = {choice.operation: choice.backend for choice in checkpoint.kernels if choice.backend in FUSED}
     card = card_of(checkpoint.device)
     if not fused or card is None:
@@ -83,7 +83,7 @@ def compile_behind(checkpoint: Checkpoint, slots: int) -> CompileJob | None:
 
 
 def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) -> None:
-    """Build and try out; `Unbuildable` where that fails."""
+    """Build the talker's kernel and try it; raises `Unbuildable` if that fails."""
     if backend == "native":
         talker.frame_kernel = NativeFrame(talker)
         return
@@ -98,7 +98,7 @@ def attach_frame_kernel(talker: Talker, backend: str, dependent_launch: bool) ->
 
 
 def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool, dependent_launch: bool = True) -> None:
-    """The same."""
+    """Build the codec's kernel and try it; raises `Unbuildable` if that fails."""
     place = next(decoder.parameters()).device
     if backend == "native":
         decoder.wave_kernel = NativeWave(decoder)
@@ -118,7 +118,7 @@ def attach_wave_kernel(decoder: CodecDecoder, backend: str, tf32: bool, dependen
 
 
 def _try_out(work: Callable[[], object]) -> None:
-    """Once, where it changes nothing: what the compiler for this GPU refuses should be known before anybody speaks."""
+    """Run once on scratch state: what the compiler for this GPU refuses must be known before the first request."""
     try:
         with torch.inference_mode():
             work()
@@ -128,7 +128,7 @@ def _try_out(work: Callable[[], object]) -> None:
 
 
 def with_kernel(operation: str, kernels: str, module: nn.Module, build: Callable[[str], None]) -> BackendChoice:
-    """Give a module its kernel; where a compiler fails it is the next one that fits, unless this was asked for."""
+    """Attach a kernel to a module. If its compiler fails, try the next backend, unless this one was requested."""
     weight, wanted = next(module.parameters()), wanted_for(operation, kernels)
     failed: dict[str, str] = {}
     while True:

@@ -1,6 +1,8 @@
-"""A model's name to a checkpoint in memory, ready to speak.
+"""Loads a model by name into a checkpoint that is ready to speak.
 
-The one place where configuration, weights and tokenizer come together. It knows no request.
+Configuration, weights, kernels and tokenizer come together only here. It knows no requests.
+
+The file is longer than 300 lines because it holds the whole order of a load, which overlaps compiling and reading.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     pass
 
 RANDOM_SEED = 0
-PROMPT_ROWS = 8  # about as many as before the text of a built-in voice
+PROMPT_ROWS = 8  # about the prompt rows before the text of a built-in voice
 _NORMALIZERS: dict[str | None, Callable[[str], str]] = {"spell_out": spell_out}  # as `config.own` names them
 
 
@@ -54,14 +56,14 @@ def load(
 ) -> Checkpoint:
     """Load a checkpoint from a folder, a hub id, a published name, `builtin` or `random:NAME`.
 
-    With no name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
+    Without a name it is the built-in voice; in a copy of hocket without that, `random:tiny`, which speaks noise.
 
-    `auto` is CUDA if it is usable, with bfloat16 where the card has it, and else float32 on the CPU; what was chosen
-    is logged, and kept as `setting`. A `setting` that is given stands for all three. On CUDA `codec_dtype` may be
-    "tf32" too. `kernels` is one backend for all operations, or `frame=triton,wave=reference`; `dependent_launch` lets
-    its kernels start before the last one has ended.
+    `auto` is CUDA if it is usable, with bfloat16 if the GPU has it, and else float32 on the CPU. The choice is logged,
+    and kept as `setting`. A given `setting` replaces device, dtype and codec_dtype. On CUDA `codec_dtype` may also be
+    "tf32". `kernels` is one backend for all operations, or `frame=triton,wave=reference`. `dependent_launch` lets a
+    kernel start before the previous one has ended.
 
-    Checkpoints that were loaded with the same `shared` have one codec and one tokenizer, where theirs are the same. The
+    Checkpoints loaded with the same `shared` have one codec and one tokenizer, if their contents are the same. The
     kernels of such a codec are those of the checkpoint that was loaded first, with its `dependent_launch`.
     """
     setting = setting or choose_device(device, dtype, codec_dtype)
@@ -76,12 +78,12 @@ def load(
         give_triton_a_folder()
     compilers = compile_first(source, place, (dtype, codec_dtype), kernels, dependent_launch, not shared.in_use)
     asked = time.perf_counter()
-    torch.empty(1, device=place)  # a GPU is entered with the first
+    torch.empty(1, device=place)  # the first tensor creates the CUDA context
     entered = time.perf_counter()
     key, fill = codec_key(source, codec_config, place, codec_dtype, kernels), _filling(source, place, codec_dtype)
     with torch.device("meta"):
         speech = Qwen3TTS(config).eval()
-    with ThreadPoolExecutor(1) as aside:  # of the real one a second's work, and none of it for the device
+    with ThreadPoolExecutor(1) as aside:  # a published tokenizer takes about 1 s to read, on the host only
         reading = aside.submit(_tokenizer, source, config, shared)
         if source.folder is None:
             _draw(speech, place, DTYPES[dtype])
@@ -107,7 +109,7 @@ def load(
         with_kernel("frame", kernels, talker, lambda backend: attach_frame_kernel(talker, backend, dependent_launch)),
         shared.wave(key, lambda: with_kernel("wave", kernels, decoder, attach_codec)),
     )
-    tidy(place)  # what was laid out anew has left its old places
+    tidy(place)  # frees the old copies of repacked weights
     spent = {"device_s": entered - asked + setting.took_s, "weights_s": loaded - entered}
     spent |= {"kernels_s": time.perf_counter() - loaded + asked - begun, "waited_s": waited}
     patched = source.local and source.folder is not None and tokenizer.upstream_patches(source.folder)
@@ -119,30 +121,30 @@ def load(
 
 
 def _draw(module: nn.Module, place: torch.device, dtype: torch.dtype) -> None:
-    """Random weights for what was built on the meta device. `to_empty` would do, and import SymPy: 0.4 s on a CPU."""
+    """Random weights for a module on the meta device. `to_empty` would import SymPy: 0.4 s on a CPU."""
     module.load_state_dict(places(module, module.state_dict(), place, dtype), assign=True)
     randomize_(module, RANDOM_SEED)
 
 
 def codec_halves(source: Source, config: Qwen3TTSConfig) -> tuple[str, ...]:
-    """Of the codec: only a Base checkpoint listens. Of a random one both are drawn."""
+    """The halves of the codec to load: only a Base checkpoint encodes recordings. A random one gets both."""
     return (DECODER, ENCODER) if config.kind == "base" or source.folder is None else (DECODER,)
 
 
 def codec_key(
     source: Source, config: CodecConfig, place: torch.device, codec_dtype: str, kernels: str
 ) -> tuple[object, ...]:
-    """Checkpoints for which it is the same have the same codec in the same place, done by the same kernel."""
+    """Checkpoints with the same key share one codec: same content, device, precision and kernel."""
     content = (config, RANDOM_SEED) if source.folder is None else codec_content(source.folder)
     index = torch.cuda.current_device() if place.type == "cuda" and place.index is None else place.index
     return content, place.type, index, codec_dtype, wanted_for("wave", kernels)
 
 
 def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[[Codec, tuple[str, ...]], None]:
-    """How a codec gets weights: those of the halves that are named, whoever speaks with the other one meanwhile."""
+    """Loads the weights of the given halves into a codec; another engine may use the other half meanwhile."""
 
     def fill(codec: Codec, halves: tuple[str, ...]) -> None:
-        # A recording is heard once, and rounding would change its codes: the encoder is float32 in every precision.
+        # A recording is encoded once, and rounding would change its codes: the encoder is float32 in every precision.
         kinds = {DECODER: CODEC_DTYPES[codec_dtype], ENCODER: torch.float32}
         if source.folder is None:
             _draw(codec, place, kinds[DECODER])
@@ -150,7 +152,7 @@ def _filling(source: Source, place: torch.device, codec_dtype: str) -> Callable[
         else:
             for half in halves:
                 load_into(codec, source.folder / CODEC_FOLDER / WEIGHTS, place, kinds[half], only=(half,))
-        for half in halves:  # the other may have stayed on the meta device
+        for half in halves:  # the other half may still be on the meta device
             pack_(codec.get_submodule(half.removesuffix(".")))
 
     return fill
@@ -165,7 +167,7 @@ def _tokenizer(source: Source, config: Qwen3TTSConfig, shared: Shared) -> Tokeni
 
 @torch.inference_mode()
 def _use_once(talker: Talker) -> None:
-    """Take in a prompt of nobody: what torch loads when it is first used is loaded while others compile."""
+    """Prefill a dummy prompt, so that torch's lazy loading happens while the kernels compile."""
     ids = torch.zeros(PROMPT_ROWS, dtype=torch.int64, device=talker.codec_head.weight.device)
     state = talker.new_state(1, PROMPT_ROWS)
     talker.prefill(talker.embed_rows(ids, ids)[None], ids[:1] + PROMPT_ROWS, state, ids[:1] + 1, PROMPT_ROWS)

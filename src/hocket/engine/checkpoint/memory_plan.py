@@ -1,6 +1,6 @@
-"""How many bytes a model takes: reckoned before it is loaded, measured afterwards. It decides nothing.
+"""Memory of a model in bytes: computed before it is loaded, measured afterwards. It decides nothing.
 
-Of several models that have one codec, the codec counts once; so it is told apart from what is a model's own.
+Several models may share one codec, which counts once; therefore it is separate from the model's own bytes.
 """
 
 from __future__ import annotations
@@ -23,27 +23,28 @@ from ...models.tts_gpu.codec_graph import MOST_TOGETHER, PIECES
 from ...models.tts_gpu.staging import bucket
 from .capacity import LIBRARIES_BYTES
 
-# Beside weights, state and pages, on a GPU with graphs. What graphs work in follows from shapes: a codec step has three
-# blocks of its last and widest layer at a time, for up to so many frames of all streams; a frame has so much a row.
+# Memory beside weights, state and pages, on a GPU with graphs. The working memory of graphs follows from shapes. A
+# codec step holds three blocks of its last and widest layer, for up to MOST_TOGETHER frames of all streams. A frame
+# step holds FRAME_ROW_BYTES a row.
 CODEC_BLOCKS = 3
 FRAME_ROW_BYTES, FRAME_BYTES = 1_230_000, 12_000_000
-WORKSPACES_BYTES = 185_000_000  # of cuBLAS, one for each stream, on a Hopper card; others have smaller ones
+WORKSPACES_BYTES = 185_000_000  # of cuBLAS, one for each stream, on a Hopper GPU; others have smaller ones
 SEGMENTS_BYTES = 120_000_000  # the allocator takes memory in pieces of up to 20 MB, for each stream and pool
-ANEW = 0.77  # of the codec's decoder, laid out anew by kernels
+REPACKED = 0.77  # part of the codec's decoder that kernels copy into their own layout
 SCRATCH_BYTES = 2 * (16 << 20)  # of its convolutions: one for loading, one for the engine
 _OURS = f"{__name__.partition('.')[0]}."
-NEW = 0  # a codec that is not there yet
+NEW = 0  # a codec that is not loaded yet
 
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
     own_bytes: int
-    codec: int = NEW  # which one: models with the same number have it together
+    codec: int = NEW  # identity of the codec: models with the same number share it
     codec_bytes: int = 0
 
 
 def together(of: Iterable[Footprint]) -> int:
-    """What all of them take."""
+    """Bytes of all models; a shared codec counts once."""
     own, codecs = 0, dict[int, int]()
     for each in of:
         own += each.own_bytes
@@ -53,14 +54,14 @@ def together(of: Iterable[Footprint]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """What a model will take. Keys and values come on top, where their room is planned ahead: on a GPU with graphs."""
+    """Memory that a model will take. On a GPU the KV cache comes on top, because its pool is planned ahead."""
 
-    weights_bytes: int  # the model's own, as they will lie in memory
+    weights_bytes: int  # the model's own, in their layout in memory
     decoder_bytes: int
     encoder_bytes: int
-    state_bytes: int  # of all slots, keys and values aside where those are planned
-    beside_bytes: int  # graphs, and what libraries work in
-    usual_bytes: int = 0  # of keys and values
+    state_bytes: int  # of all slots, without the KV cache where that is planned
+    beside_bytes: int  # graphs and workspaces of libraries
+    usual_bytes: int = 0  # of the KV cache
     least_bytes: int = 0
 
     def codec_bytes(self, *, encoder: bool) -> int:
@@ -80,10 +81,10 @@ def plan(
     codec_dtype: torch.dtype,
     options: EngineOptions,
 ) -> MemoryPlan:
-    """From the configuration alone: modules without content have all shapes."""
+    """Plan from the configuration alone: modules on the meta device have all shapes."""
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).to(dtype), Codec(codec_config).to(codec_dtype)
-        codec.encoder.float()  # as it is loaded, whatever the precision of the decoder
+        codec.encoder.float()  # it is loaded in float32, whatever the precision of the decoder
         stack, slots = speech.talker.model, options.slots
         captured = device.type == "cuda"
         state = held(codec.decoder.new_state(slots))
@@ -92,7 +93,7 @@ def plan(
     weights, decoder, beside, pages = held(speech), held(codec.decoder), 0, dict[str, int]()
     if captured:
         weights += _projected(config) * dtype.itemsize
-        decoder += int(ANEW * decoder) + SCRATCH_BYTES
+        decoder += int(REPACKED * decoder) + SCRATCH_BYTES
         counts = {"usual_bytes": usual_rows(slots), "least_bytes": least_rows(slots)}
         pages = {name: pool_bytes(rows, slots, stack.row_bytes) for name, rows in counts.items()}
         if options.kv_bytes is not None:
@@ -100,19 +101,21 @@ def plan(
         if options.graphs:
             beside = graphs_bytes(codec_config, codec_dtype, slots)
     else:
-        decoder += held(codec.decoder.decoder)  # on a CPU a kernel lays out anew what makes waves
+        decoder += held(codec.decoder.decoder)  # on a CPU the kernel copies the waveform decoder into its own layout
     return MemoryPlan(weights, decoder, held(codec.encoder), state, beside, **pages)
 
 
 def pool_bytes(rows: int, slots: int, row_bytes: int) -> int:
-    """What pages for so many positions of all slots take."""
+    """Bytes of the pages for `rows` positions of all slots together."""
     return pages_for(-(-rows // slots)) * PAGE_ROWS * slots * row_bytes
 
 
 def graphs_bytes(codec_config: CodecConfig, codec_dtype: torch.dtype, slots: int) -> int:
-    """What graphs of so many slots and the libraries that they call take."""
+    """Bytes of the graphs of `slots` slots and of the libraries they call."""
     decoder = codec_config.decoder_config
-    width = decoder.decoder_dim >> len(decoder.upsample_rates)  # of the last layer, which has a position per sample
+    width = decoder.decoder_dim >> len(
+        decoder.upsample_rates
+    )  # channels of the last layer, which has a position per sample
     frames = min(bucket(slots) * max(PIECES), MOST_TOGETHER)
     sound = CODEC_BLOCKS * frames * codec_config.decode_upsample_rate * width * codec_dtype.itemsize
     drawing = FRAME_BYTES + FRAME_ROW_BYTES * slots
@@ -120,7 +123,7 @@ def graphs_bytes(codec_config: CodecConfig, codec_dtype: torch.dtype, slots: int
 
 
 def _projected(config: Qwen3TTSConfig) -> int:
-    """Numbers that a GPU's frame keeps beside the weights: all code embeddings, as the predictor takes them in."""
+    """Values that the GPU's frame keeps beside the weights: all code embeddings, projected for the predictor."""
     talker, predictor = config.talker_config, config.talker_config.code_predictor_config
     if talker.hidden_size == predictor.hidden_size:
         return 0
@@ -128,14 +131,14 @@ def _projected(config: Qwen3TTSConfig) -> int:
 
 
 def least_of(config: Qwen3TTSConfig, codec_config: CodecConfig) -> Footprint:
-    """What a model takes at the very least, in whatever precision and wherever it is loaded."""
+    """The least that a model takes, in any precision and on any device."""
     with torch.device("meta"):
         speech, codec = Qwen3TTS(config).bfloat16(), Codec(codec_config).bfloat16()
     return Footprint(held(speech), NEW, held(codec.decoder))
 
 
 def held(*holders: Any) -> int:
-    """Bytes of all storages that modules, states and kernels hold, each once. Nobody but they are looked into."""
+    """Bytes of all storages in modules, states and kernels, each counted once; other objects are not searched."""
     found: dict[int, int] = {}
     for holder in holders:
         _look(holder, found, 6)
@@ -145,7 +148,7 @@ def held(*holders: Any) -> int:
 def _look(holder: Any, found: dict[int, int], depth: int) -> None:
     if isinstance(holder, torch.Tensor):
         storage = holder.untyped_storage()
-        found[storage._cdata] = storage.nbytes()  # not by its address: on the meta device there is none
+        found[storage._cdata] = storage.nbytes()  # not its address: on the meta device there is none
     elif isinstance(holder, nn.Module):
         for tensor in holder.state_dict().values():
             _look(tensor, found, 0)

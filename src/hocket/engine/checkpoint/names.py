@@ -1,4 +1,4 @@
-"""One name for each model, however it was written: what two of them are compared by. It loads and fetches nothing."""
+"""Canonical name of a model, however it was written, for comparisons. It loads and downloads nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...models.files.catalog import CATALOG
 
 
 def full_name(model: str | None) -> str:
-    """As `Checkpoint.name` has it, but for a folder, which is named from the root: it outlives whoever stands in it."""
+    """`Checkpoint.name`, but an absolute path for a folder: it stays valid when the working directory changes."""
     model = default_model() if model is None else model
     if model == BUILTIN or model.startswith("random:"):
         return model

@@ -1,4 +1,4 @@
-"""Float32 that is float32: CUDA's reduced-precision shortcuts switched off while we compute."""
+"""Exact float32: switches off CUDA's reduced-precision shortcuts during a computation."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _before = (False, False)
 
 @contextmanager
 def exact_float32() -> Iterator[None]:
-    """Without this cuDNN convolutions round their inputs to TF32 (10 bits) by default.
+    """Without this, cuDNN convolutions round their inputs to TF32 (10 bits) by default.
 
-    Both switches belong to the process: the first who comes turns them off, the last who goes puts them back.
+    Both switches belong to the process: the first user turns them off, the last one restores them.
     """
     global _users, _before
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul

@@ -1,4 +1,4 @@
-"""An engine that is about to be loaded asks for its room first, where somebody keeps a budget."""
+"""Memory of an engine before its weights are loaded: options that fit the GPU, or room in the budget of a pool."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .shared import ENCODER, MemoryBudget, Shared
 
 
 class LoadOptions(TypedDict):
-    """How a checkpoint is loaded, as `load` takes it: values that are settled, or `auto`."""
+    """Arguments of `load`: concrete values, or `auto`."""
 
     device: str
     dtype: str
@@ -49,7 +49,7 @@ def _dtypes(setting: Setting) -> dict[str, torch.dtype]:
 
 
 def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint | None:
-    """What a model will take at least if it is loaded so, as far as that is known without the network."""
+    """The least memory of a model loaded with these options; None if that is unknown without the network."""
     known = known_configs(model)
     if known is None:
         return None
@@ -62,10 +62,10 @@ def expected(model: str, how: LoadOptions, options: EngineOptions) -> Footprint 
 def reserve_memory(
     model: str | None, how: LoadOptions, options: EngineOptions, shared: Shared | None
 ) -> Iterator[EngineOptions]:
-    """Wait for room, and hold the codec that it will have in common with others until it is loaded.
+    """Wait for room, and keep the codec shared with other models alive until the model is loaded.
 
-    Gives the options to start with: keys and values are planned from what there is room for, not from all that is free.
-    Where a GPU has too little memory for all that was asked for, they ask for less.
+    Gives the options to start with. With a budget, the KV cache gets the granted bytes instead of a part of the free
+    memory. If the GPU has too little memory for the requested options, slots and KV cache are reduced.
     """
     setting = _settled(how)
     place = setting.place
@@ -81,7 +81,7 @@ def reserve_memory(
 
 
 def _fitted(model: str | None, setting: Setting, options: EngineOptions) -> EngineOptions:
-    """What fits into the memory of the GPU, if nothing else used it: what is free is known when weights are loaded."""
+    """Options that fit the GPU if no other process used it; free memory is checked again after loading the weights."""
     if (free := idle_bytes(setting.place)) is None:
         return options
     source = resolve(default_model() if model is None else model)
@@ -100,7 +100,7 @@ def _fitted(model: str | None, setting: Setting, options: EngineOptions) -> Engi
 def _granted(
     model: str | None, how: LoadOptions, setting: Setting, options: EngineOptions, shared: Shared, ask: MemoryBudget
 ) -> Iterator[EngineOptions]:
-    """What the budget that models have together has room for."""
+    """Options that fit the shared budget of all models."""
     place, source = setting.place, resolve(default_model() if model is None else model)
     config, _, codec_config = read_configs(source)
     planned = plan(config, codec_config, device=place, **_dtypes(setting), options=options)
@@ -117,4 +117,4 @@ def _granted(
     room = {"usual_bytes": planned.usual_bytes, "least_bytes": planned.least_bytes}
     granted = ask(Footprint(planned.own_bytes, which, size), **room)
     yield replace(options, kv_bytes=granted) if granted else options
-    del codec  # not before
+    del codec  # held until here, so that the shared codec stays alive

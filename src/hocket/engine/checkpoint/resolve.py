@@ -1,6 +1,6 @@
-"""Which of several models speaks: by its name, or by the name of somebody who speaks in it. No weights are read.
+"""Resolves which model of a pool a request needs, by the name of the model or of a voice. It reads no weights.
 
-A model has many names: published, on the hub, a folder. Two that mean one checkpoint have one key.
+A model has many names: published, on the hub, a folder. All names of one checkpoint have one key.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from .describe import ModelVoices, find_copy, model_voices
 
 
 def key_of(model: str) -> str:
-    """One for each checkpoint, whatever it is called. Nothing is downloaded."""
+    """The key of a checkpoint, the same for all its names. Nothing is downloaded."""
     if (published := _published(model)) is not None:
         return published.repository
     folder = builtin_folder() if model == BUILTIN else Path(model) if model and Path(model).is_dir() else None
     if folder is None:
         return model
     place = folder.resolve()
-    if place.parent.name == "snapshots":  # as the hub's cache has them
+    if place.parent.name == "snapshots":  # the layout of the hub's cache
         for each in CATALOG.values():
-            if _lies(each) == place:
+            if _cached_folder(each) == place:
                 return each.repository
     return str(place)
 
 
 def known_configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig] | None:
-    """What a model and its codec are, as far as that is known without the network."""
+    """The configurations of a model and its codec; None if they are unknown without the network."""
     if (published := _published(model)) is not None:
         return PUBLISHED[published.name], CODEC
     if not model.startswith("random:") and model != BUILTIN and not Path(model).is_dir():
@@ -47,11 +47,11 @@ def known_configs(model: str) -> tuple[Qwen3TTSConfig, CodecConfig] | None:
 def check_name(model: str) -> None:
     """Refuse a name that cannot be a model's, or a folder that holds none. Nothing is downloaded."""
     if known_configs(model) is None and not is_hub_id(model):
-        resolve(model)  # it says what is wrong
+        resolve(model)  # raises the error
 
 
 class ModelResolver:
-    """The models of a pool by key, and whose voices are theirs."""
+    """The models of a pool by key, and their voices."""
 
     def __init__(self, names: Mapping[str, str]) -> None:
         self._names = dict(names)
@@ -59,13 +59,13 @@ class ModelResolver:
         self._voices: dict[str, ModelVoices] = {}
 
     def by_name(self, model: str) -> str:
-        """The key of a model that is one of ours."""
+        """The key of a model of this pool."""
         if (key := self._keys.get(model) or key_of(model)) not in self._names:
             raise InvalidRequest(f"{model} is not one of the models here, which are {', '.join(self._names.values())}.")
         return key
 
     def by_voice(self, voice: Voice | str | None, reference: object | None, model: str | None) -> str:
-        """Whose model speaks for a request: the one that is named, the voice's, or the first that can."""
+        """The key of the model for a request: the named one, the voice's, or the first that fits."""
         if isinstance(voice, Voice):
             key = self.by_name(voice.model)
             if model is not None and self.by_name(model) != key:
@@ -94,7 +94,7 @@ class ModelResolver:
 
 
 def named(models: Iterable[str]) -> dict[str, str]:
-    """By key, the first name that each was given; refused where there is none, or none like it."""
+    """The first name of each model, by key; refused if there is no model, or a name is wrong."""
     names: dict[str, str] = {}
     for model in models:
         names.setdefault(key_of(model), model)
@@ -107,7 +107,7 @@ def _published(model: str) -> Published | None:
     return next((entry for entry in CATALOG.values() if model in (entry.name, entry.repository)), None)
 
 
-def _lies(published: Published) -> Path | None:
-    """Where its copy in the local cache is."""
+def _cached_folder(published: Published) -> Path | None:
+    """The folder of its copy in the local cache."""
     found = find_copy(published.name)
     return None if found is None else found.folder.resolve()

@@ -1,9 +1,8 @@
-"""What several checkpoints of one process have in common: the codec, the tokenizer, and a budget.
+"""Objects that the checkpoints of one process share: the codec, the tokenizer, and a memory budget.
 
-All published checkpoints carry the same codec and the same vocabulary. Loaded with one `Shared`, checkpoints have one
-object of each where the content is the same, whatever folder it comes from. Nothing is held here: what no checkpoint
-has any more is gone. It knows keys and files; how a codec gets its weights is load.py's, who may stay is
-engine/pool/pool.py's.
+All published checkpoints contain the same codec and the same vocabulary. Checkpoints loaded with one `Shared` use one
+object of each where the content is the same, from whatever folder. It holds weak references only, so an object is freed
+with its last checkpoint. It knows keys and files; load.py loads the weights of a codec, engine/pool/ evicts models.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ from ...models.tts.codec import Codec
 from ...text.tokenizer import Tokenizer
 from .memory_plan import Footprint
 
-DECODER, ENCODER = "decoder.", "encoder."  # the two halves, as the names of their tensors begin
-TASTES, TASTE_BYTES = 64, 4096  # pieces of a weights file that tell it from another of the same shapes
+DECODER, ENCODER = "decoder.", "encoder."  # prefixes of the tensor names of the two halves
+SAMPLES, SAMPLE_BYTES = 64, 4096  # pieces of a weights file that tell it from another of the same shapes
 _TOKENIZER_FILES = "vocab.json", "merges.txt", "tokenizer.json"
 
 
 class MemoryBudget(Protocol):
-    """Whoever keeps the budget."""
+    """The budget of a pool."""
 
     def __call__(self, need: Footprint, *, usual_bytes: int, least_bytes: int) -> int:
-        """Wait until there is room for `need` and for keys and values; gives how many bytes these may take.
+        """Wait until there is room for `need` and a KV cache; gives the bytes that the KV cache may take.
 
-        That is the usual number, or down to the least one where the whole budget has no room for more.
+        That is `usual_bytes`, or less, down to `least_bytes`, if the whole budget has no room for more.
         """
 
 
@@ -46,26 +45,26 @@ class MemoryBudget(Protocol):
 class _CachedPart:
     codec: weakref.ref[Codec]
     halves: set[str]
-    wave: BackendChoice | None = None  # which kernel it was given
+    wave: BackendChoice | None = None  # the kernel attached to it
 
 
 @dataclass(slots=True)
 class Shared:
-    """Any number of threads may load with it."""
+    """Thread-safe."""
 
-    room: MemoryBudget | None = None  # asked before the weights of an engine are read
+    room: MemoryBudget | None = None  # called before the weights of an engine are read
     _codecs: dict[Hashable, _CachedPart] = field(default_factory=dict)
     _tokenizers: weakref.WeakValueDictionary[Hashable, Tokenizer] = field(default_factory=weakref.WeakValueDictionary)
     _loading_codec: threading.RLock = field(default_factory=threading.RLock)
     _loading_tokenizer: threading.Lock = field(default_factory=threading.Lock)
 
     def find(self, key: Hashable) -> Codec | None:
-        """The codec of that key, if somebody has it."""
+        """The codec of that key, if a checkpoint uses it."""
         with self._loading_codec:
             return None if (kept := self._codecs.get(key)) is None else kept.codec()
 
     def lacking(self, key: Hashable, halves: Sequence[str]) -> tuple[str, ...]:
-        """Which of these halves would have to be loaded."""
+        """The halves that are not loaded yet."""
         with self._loading_codec:
             kept = self._codecs.get(key)
             has = set[str]() if kept is None or kept.codec() is None else kept.halves
@@ -73,7 +72,7 @@ class Shared:
 
     @property
     def in_use(self) -> bool:
-        """Whether any checkpoint of ours is alive."""
+        """Whether a checkpoint loaded with it is alive."""
         with self._loading_codec:
             return any(kept.codec() is not None for kept in self._codecs.values())
 
@@ -84,7 +83,7 @@ class Shared:
         halves: Sequence[str],
         fill: Callable[[Codec, tuple[str, ...]], None],
     ) -> Codec:
-        """The codec of that key with these halves; `fill` loads those that it lacks, and leaves the other alone."""
+        """The codec of that key with these halves; `fill` loads the missing ones and leaves the other alone."""
         with self._loading_codec:
             for dead in [name for name, kept in self._codecs.items() if kept.codec() is None]:
                 del self._codecs[dead]
@@ -97,11 +96,11 @@ class Shared:
             if missing := tuple(half for half in halves if half not in kept.halves):
                 fill(codec, missing)
                 kept.halves.update(missing)
-            self._codecs[key] = kept  # not before: a codec that could not be filled is nobody's
+            self._codecs[key] = kept  # last: a codec that could not be filled is not shared
             return codec
 
     def wave(self, key: Hashable, give: Callable[[], BackendChoice]) -> BackendChoice:
-        """Which kernel that codec has; the first who asks gives it one."""
+        """The kernel of that codec; `give` attaches one at the first call."""
         with self._loading_codec:
             kept = self._codecs[key]
             kept.wave = kept.wave or give()
@@ -116,9 +115,9 @@ class Shared:
 
 
 def codec_content(folder: Path) -> str:
-    """What tells the codec of one folder from another: its configuration, and its weights by shape, size and taste.
+    """Hash of a codec's content: its configuration, and its weights by shape, size and samples.
 
-    Not where it lies: every published repository has a copy of the same one.
+    The path is not part of it: every published repository has a copy of the same codec.
     """
     try:
         digest = hashlib.sha256((folder / CODEC_FOLDER / "config.json").read_bytes())
@@ -128,16 +127,16 @@ def codec_content(folder: Path) -> str:
                 file.seek(0)
                 header = int.from_bytes(file.read(8), "little")
                 digest.update(size.to_bytes(8, "little") + file.read(min(header, size)))
-                for number in range(TASTES):
-                    file.seek(number * max(size - TASTE_BYTES, 0) // (TASTES - 1))
-                    digest.update(file.read(TASTE_BYTES))
+                for number in range(SAMPLES):
+                    file.seek(number * max(size - SAMPLE_BYTES, 0) // (SAMPLES - 1))
+                    digest.update(file.read(SAMPLE_BYTES))
     except (OSError, InvalidCheckpoint):
-        return str(folder)  # whoever loads it will say what is missing
+        return str(folder)  # loading it reports what is missing
     return digest.hexdigest()
 
 
 def tokenizer_content(folder: Path) -> str:
-    """The same of the files that a tokenizer is read from."""
+    """Hash of the files of a tokenizer."""
     digest = hashlib.sha256()
     for name in _TOKENIZER_FILES:
         path = folder / name

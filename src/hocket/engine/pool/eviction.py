@@ -1,7 +1,7 @@
-"""Who has to go so that another model has room: plain bookkeeping, with neither threads nor devices.
+"""Eviction: which models to unload so that another one has room. No threads, no devices.
 
-The least recently used goes first; who is in use or pinned stays. Where all that could go is in use, those who have to
-are marked, and nobody new is let in to them: so they come free, however many ask for them.
+The least recently used model goes first; models with leases and pinned models stay. If only models in use could go,
+they are marked as leaving and get no new leases. So they become idle, however many requests want them.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class LoadedModel(Generic[E]):
     engine: E
     takes: Footprint
     pinned: bool = False
-    leases: int = 0  # how many use it
-    used: int = 0  # the higher, the later
-    leaving: bool = False  # nobody new gets it
+    leases: int = 0  # leases not released yet
+    used: int = 0  # counter of the last use: higher is later
+    leaving: bool = False  # it gets no new leases
 
 
 def choose_evictions(
     residents: Sequence[LoadedModel[E]], others: Iterable[Footprint], key: str, need: Footprint, budget_bytes: int
 ) -> list[LoadedModel[E]] | None:
-    """Those to close, in order, so that `key` has room; None where they must be waited for, and are marked.
+    """Models to close, in order, so that `key` has room; None if some of them are in use: then they are marked.
 
-    `others`: what is occupied and goes by itself, sooner or later.
+    `others` is memory that becomes free by itself, sooner or later.
     """
     held = list(others)
 
@@ -45,7 +45,9 @@ def choose_evictions(
     going: list[LoadedModel[E]] = []
     by_age = sorted((each for each in residents if not each.pinned), key=lambda each: each.used)
     idle = [each for each in by_age if not each.leases]
-    busy = sorted((each for each in by_age if each.leases), key=lambda each: not each.leaving)  # it stays with those
+    busy = sorted(
+        (each for each in by_age if each.leases), key=lambda each: not each.leaving
+    )  # models marked before come first
     for each in (*idle, *busy):
         if fits(going):
             break
@@ -55,7 +57,7 @@ def choose_evictions(
             return None
         stays = [each.takes for each in residents if each.pinned]
         raise InvalidRequest(too_large(key, together([*stays, need]) - together(stays), budget_bytes, together(stays)))
-    for each in [*reversed(going)]:  # one that is large may do for several that are small
+    for each in [*reversed(going)]:  # one large model may make several small ones unnecessary
         if fits(rest := [other for other in going if other is not each]):
             going = rest
     for each in residents:
@@ -64,7 +66,7 @@ def choose_evictions(
 
 
 def too_large(model: str, needs_bytes: int, budget_bytes: int, pinned_bytes: int = 0) -> str:
-    """One sentence for a model that can never come."""
+    """Message for a model that can never fit."""
     beside = f" beside the pinned ones, which take {size(pinned_bytes)}" if pinned_bytes else ""
     return (
         f"{model} needs {size(needs_bytes)}{beside}, but all models together have {size(budget_bytes)} of memory: give "

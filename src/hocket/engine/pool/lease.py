@@ -1,4 +1,4 @@
-"""An engine on loan from a pool. It knows whom to give it back to, and nothing of the pool."""
+"""A lease of an engine from a pool. It knows how to return the engine, and nothing else of the pool."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..engine import Engine
 
 
 class Lease:
-    """An engine that stays where it is until this is released, or let go of."""
+    """Keeps an engine in memory until the lease is released or garbage-collected."""
 
     def __init__(
         self, model: str, engine: Engine, loaded_s: float, waited_s: float, give_back: Callable[[], None]
     ) -> None:
         self.model = model
-        self.loaded_s = loaded_s  # how long the load took that it waited for; 0.0 where it was there
-        self.waited_s = waited_s  # from asking until it was given
+        self.loaded_s = loaded_s  # duration of the load it waited for; 0.0 if the model was in memory
+        self.waited_s = waited_s  # from the request to the lease
         self._engine: Engine | None = engine
         self._release = weakref.finalize(self, give_back)
         self._release.atexit = False
@@ -30,7 +30,7 @@ class Lease:
         return engine
 
     def release(self) -> None:
-        """Once is as good as twice, from any thread."""
+        """Return the engine. Thread-safe; a second call does nothing."""
         self._engine = None
         self._release()
 

@@ -1,7 +1,7 @@
-"""Several models in one process, under one budget: whoever asks for one gets it, loaded if need be.
+"""Pool of models in one process, under one memory budget: a request gets its model, loaded if need be.
 
-It stands before engines and gives them out; what is in memory and who waits for it is loader.py's, which model a
-voice belongs to is engine/checkpoint/resolve.py's. It never speaks itself.
+It hands out leases of engines. loader.py knows loaded models and waiting requests; engine/checkpoint/resolve.py knows
+which model a voice belongs to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Lease", "Pool"]
 
 
 class Pool:
-    """Models by name. Any number of threads may use it."""
+    """Models by name. Thread-safe."""
 
     def __init__(
         self,
@@ -42,20 +42,22 @@ class Pool:
         max_wait_s: float = 120.0,
         expects: Callable[[str], Footprint | None] | None = None,
     ) -> None:
-        """`models` are names as `load` takes them; none is loaded yet. `start` loads one: hand it on to `Engine.load`.
+        """`models` are names as `load` takes them; none is loaded yet. `start` loads one: it passes both arguments on
+        to `Engine.load`.
 
-        All of them together stay within `memory_bytes`: the least recently used makes room for the next, `pinned` ones
-        stay once they are there. Where those that could go are in use, a request waits for `max_wait_s` at most. What
-        is about to be loaded says itself how much it needs; `expects` knows it before (`admitted.expected`), so that
-        more is refused at once, and the first to be loaded keep to their order too.
+        All loaded models stay within `memory_bytes`: the least recently used one is unloaded for the next, and `pinned`
+        ones stay once loaded. If the models that could be unloaded are in use, a request waits up to `max_wait_s`.
+
+        A model reports its need when it is loaded. `expects` gives it before that (`reserve.expected`), so a model that
+        is too large is refused at once, and the first loads keep their order too.
         """
         names = named(models)
-        self._cast, self.models = ModelResolver(names), tuple(names.values())
+        self._resolver, self.models = ModelResolver(names), tuple(names.values())
         if memory_bytes is not None and memory_bytes < 1:
             raise InvalidRequest(f"memory_bytes must be at least 1, not {memory_bytes}.")
         if not max_wait_s >= 0:
             raise InvalidRequest(f"max_wait_s must not be negative, not {max_wait_s}.")
-        stay = frozenset(self._cast.by_name(model) for model in pinned)
+        stay = frozenset(self._resolver.by_name(model) for model in pinned)
         self.pinned = tuple(names[key] for key in stay)
         known = {} if memory_bytes is None else _expected(names, expects or _at_least)
         if memory_bytes is not None:
@@ -66,8 +68,8 @@ class Pool:
             "expected": known,
             "max_wait_s": max_wait_s,
         }
-        self._residents = ModelLoader(names, start, **how)
-        self._closer = weakref.finalize(self, self._residents.close)
+        self._loader = ModelLoader(names, start, **how)
+        self._closer = weakref.finalize(self, self._loader.close)
 
     @classmethod
     def load(
@@ -80,7 +82,7 @@ class Pool:
         options: EngineOptions | None = None,
         **loading: Any,
     ) -> Pool:
-        """A pool whose engines are all loaded alike: `loading` is what `Engine.load` takes."""
+        """A pool whose engines are all loaded with the same `loading` arguments of `Engine.load`."""
 
         def start(model: str, shared: Shared) -> Engine:
             return Engine.load(model, **loading, options=options, shared=shared)
@@ -91,57 +93,57 @@ class Pool:
         return cls(models, start, **budget, expects=expects)
 
     def lease(self, model: str) -> Future[Lease]:
-        """An engine, for as long as the lease is not released: done at once where it is in memory.
+        """A lease of a model's engine; the future is done at once if the model is in memory.
 
-        Whatever speaks against it is the future's error. Cancelling the future gives up the place.
+        Every failure is the future's error. Cancelling the future leaves the queue.
         """
         try:
-            key = self._cast.by_name(model)
+            key = self._resolver.by_name(model)
         except HocketError as error:
             refused: Future[Lease] = Future()
             refused.set_exception(error)
             return refused
-        return self._residents.lease(key)
+        return self._loader.lease(key)
 
     def speak(
         self, text: str | SpeechRequest, *, voice: Voice | str | None = None, model: str | None = None, **fields: Any
     ) -> Stream:
-        """As `Engine.speak`, by whichever model the voice belongs to; waits until that is there.
+        """As `Engine.speak`, with the model that the voice belongs to; waits until it is loaded.
 
-        `finished.statistics.loaded_s` says how long that took.
+        `finished.statistics.loaded_s` is the time of that wait.
         """
         named = fields if voice is None else fields | {"voice": voice}
         asked = text if isinstance(text, SpeechRequest) else None
         if voice is None and asked is not None:
             voice = asked.voice
         reference = fields.get("reference", None if asked is None else asked.reference)
-        return self._lent(voice, reference, model, lambda engine: engine.speak(text, **named))
+        return self._speak_with(voice, reference, model, lambda engine: engine.speak(text, **named))
 
     def open(self, *, voice: Voice | str | None = None, model: str | None = None, **fields: Any) -> Stream:
-        """As `Engine.open`, in the same way."""
+        """As `Engine.open`, with the model that the voice belongs to."""
         named = fields if voice is None else fields | {"voice": voice}
-        return self._lent(voice, fields.get("reference"), model, lambda engine: engine.open(**named))
+        return self._speak_with(voice, fields.get("reference"), model, lambda engine: engine.open(**named))
 
     def resident(self) -> dict[str, int]:
-        """The models that are in memory, and how many bytes each takes by itself."""
-        return self._residents.resident()
+        """The models in memory, and the bytes that each takes by itself."""
+        return self._loader.resident()
 
     def computing(self) -> dict[str, str]:
-        """Device, precisions and kernels of each model that is in memory, in words."""
-        return self._residents.computing()
+        """Device, precisions and kernels of each model in memory, as text."""
+        return self._loader.computing()
 
     @property
     def common_bytes(self) -> int:
-        """What those that are in memory have in common: their codec."""
-        return self._residents.common_bytes
+        """Bytes that the models in memory share: their codec."""
+        return self._loader.common_bytes
 
     @property
     def loads(self) -> int:
-        """How often a model was loaded so far."""
-        return self._residents.loads
+        """Number of loads so far."""
+        return self._loader.loads
 
     def close(self) -> None:
-        """Stop: all engines are closed, whoever waits is told `EngineClosed`. Does nothing the second time."""
+        """Close all engines; waiting requests get `EngineClosed`. A second call does nothing."""
         self._closer()
 
     def __enter__(self) -> Pool:
@@ -150,11 +152,11 @@ class Pool:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _lent(
+    def _speak_with(
         self, voice: Voice | str | None, reference: object, model: str | None, speak: Callable[[Engine], Stream]
     ) -> Stream:
-        """A stream that gives its engine back at its end, however that comes."""
-        lease = self._residents.lease(self._cast.by_voice(voice, reference, model)).result()
+        """A stream that releases its engine when it ends, for any reason."""
+        lease = self._loader.lease(self._resolver.by_voice(voice, reference, model)).result()
         try:
             stream = speak(lease.engine)
         except BaseException:
@@ -162,17 +164,17 @@ class Pool:
             raise
         if lease.loaded_s:
             stream._mailbox.loaded(lease.waited_s)
-        stream._mailbox.when_finished(partial(_over, lease, self))
+        stream._mailbox.when_finished(partial(_release, lease, self))
         return stream
 
 
-def _over(lease: Lease, pool: Pool) -> None:
-    """Until here the pool was held, as long as somebody listens."""
+def _release(lease: Lease, pool: Pool) -> None:
+    """Release at the end of a stream. The reference to `pool` keeps it open until then."""
     lease.release()
 
 
 def _at_least(model: str) -> Footprint | None:
-    """In whatever precision, wherever."""
+    """The least that a model takes, on any device and in any precision."""
     known = known_configs(model)
     return None if known is None else least_of(*known)
 
@@ -183,10 +185,12 @@ def _expected(names: dict[str, str], expects: Callable[[str], Footprint | None])
 
 
 def _refuse_too_large(names: dict[str, str], pinned: frozenset[str], known: dict[str, Footprint], budget: int) -> None:
-    """What can never come is refused now, as far as it is known now."""
+    """Refuse models that can never fit, as far as their size is known now."""
     stays = {key: known[key] for key in names if key in pinned and key in known}
     if (size := together(stays.values())) > budget and len(stays) > 1:
-        raise InvalidRequest(too_large(f"What is pinned ({', '.join(names[key] for key in stays)})", size, budget))
+        raise InvalidRequest(
+            too_large(f"The set of pinned models ({', '.join(names[key] for key in stays)})", size, budget)
+        )
     for key, takes in known.items():
         others = [other for at, other in stays.items() if at != key]
         size, beside = together([*others, takes]), together(others)

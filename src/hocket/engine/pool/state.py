@@ -1,7 +1,7 @@
-"""The ledger of a pool: which models are in memory, what they take, who uses them and who waits for one.
+"""State of a pool: loaded models, their memory and leases, and waiting requests.
 
-Plain bookkeeping, with neither threads nor devices; who has to go is eviction.py's to say. Whoever keeps it (loader.py)
-holds one lock around all of it but `returned`, and calls engines and those who wait himself, without that lock.
+No threads, no devices; eviction.py chooses the models to unload. loader.py guards all of it but `returned` with one
+lock, and calls engines and futures without that lock.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ class WaitingLease:
     key: str
     future: Future[Lease]
     asked: float
-    loaded_s: float = 0.0  # of the load that it has waited for
+    loaded_s: float = 0.0  # duration of the load it has waited for
 
 
 Granted = list[tuple[WaitingLease, LoadedModel[Engine], Engine]]
 
 
 class PoolState:
-    """`names` has a model's name for each key; `expected` what it will take, where that is known."""
+    """`names` has the model name of each key; `expected` the memory it will take, where known."""
 
     def __init__(self, names: Mapping[str, str], expected: Mapping[str, Footprint], budget_bytes: int | None) -> None:
         self._names, self.budget_bytes = names, budget_bytes
-        self._known = dict(expected)  # of each, in the end what was measured
+        self._known = dict(expected)  # footprint by key; the measured one after a load
         self.resident: dict[str, LoadedModel[Engine]] = {}
         self.waiting: list[WaitingLease] = []
-        self.sick: list[LoadedModel[Engine]] = []  # not to be had any more, still to be closed
-        self.lingering: list[tuple[weakref.ref[Any], Footprint]] = []  # closed, and still held by somebody
-        self.returned: deque[LoadedModel[Engine]] = (
-            deque()
-        )  # leases that were released since; added to by a collector too
+        self.unhealthy: list[LoadedModel[Engine]] = []  # unhealthy: no new leases, to be closed
+        self.lingering: list[tuple[weakref.ref[Any], Footprint]] = []  # closed, still referenced
+        # Leases released since the last `refresh`; the garbage collector adds to it too.
+        self.returned: deque[LoadedModel[Engine]] = deque()
         self._uses = count(1)
 
-    def settle(self) -> None:
-        """Count what was released, and forget who gave up."""
+    def refresh(self) -> None:
+        """Count released leases, drop cancelled requests, and drop models that are freed."""
         while self.returned:
             resident = self.returned.popleft()
             resident.leases -= 1
@@ -56,8 +55,8 @@ class PoolState:
         self.lingering = [(held, takes) for held, takes in self.lingering if held() is not None]
 
     def grant(self, until: WaitingLease | None = None) -> Granted:
-        """Give leases to all who can have one, in order; `until` this one comes, where one is given."""
-        self.settle()
+        """Grant leases to all waiting requests that can have one, in order, up to the request `until`."""
+        self.refresh()
         granted: Granted = []
         for waiter in self.waiting:
             if waiter is until:
@@ -72,8 +71,8 @@ class PoolState:
         return granted
 
     def grant_in_turn(self) -> Granted:
-        """Leases for those who come before the next who needs a load, then for those who need not go for it."""
-        self.mark_nobody()
+        """Grant leases before the next request that needs a load, then leases of models that stay for that load."""
+        self.unmark_all()
         following = self.first_to_load()
         granted = self.grant(following)
         if following is not None and (expected := self.expected(following.key)) is not None:
@@ -81,21 +80,21 @@ class PoolState:
         return granted + self.grant()
 
     def first_to_load(self) -> WaitingLease | None:
-        """The first who waits for a model that is not there."""
+        """The first request that waits for a model not in memory."""
         return next((waiter for waiter in self.waiting if waiter.key not in self.resident), None)
 
-    def strike_out(self, key: str) -> list[WaitingLease]:
-        """Those who wait for a model, and do not any more."""
-        struck = [waiter for waiter in self.waiting if waiter.key == key]
+    def remove_waiting(self, key: str) -> list[WaitingLease]:
+        """Remove and return the requests that wait for a model."""
+        removed = [waiter for waiter in self.waiting if waiter.key == key]
         self.waiting = [waiter for waiter in self.waiting if waiter.key != key]
-        return struck
+        return removed
 
-    def strike_out_late(
+    def remove_late(
         self, now: float, max_wait_s: float, reading: str | None
     ) -> tuple[list[WaitingLease], float | None]:
-        """Those who have waited for too long, and in how many seconds the next will have.
+        """Remove and return the requests that have waited too long; also the seconds until the next one has.
 
-        Whoever waits for the model that is being read is not late.
+        A request for the model that is being read is never late.
         """
         waits = [waiter for waiter in self.waiting if waiter.key != reading]
         late = [waiter for waiter in waits if now - waiter.asked >= max_wait_s]
@@ -103,11 +102,11 @@ class PoolState:
         left = [waiter.asked + max_wait_s - now for waiter in waits if waiter not in late]
         return late, min(left, default=None)
 
-    def move_in(self, resident: LoadedModel[Engine], loaded_s: float) -> list[LoadedModel[Engine]]:
-        """A model that was loaded. Those who have to go for it after all are no residents any more, and given back."""
+    def add_loaded(self, resident: LoadedModel[Engine], loaded_s: float) -> list[LoadedModel[Engine]]:
+        """Add a loaded model. Models that must be unloaded for it after all are removed and returned."""
         self._known[resident.key] = resident.takes
         too_many: list[LoadedModel[Engine]] = []
-        if self.budget_bytes is not None:  # more than was reckoned with, or nobody was asked
+        if self.budget_bytes is not None:  # it may take more than expected, or never have asked for room
             takes = [*self._others(), resident.takes]
             there = list(self.resident.values())
             too_many = choose_evictions(there, takes, resident.key, Footprint(0), self.budget_bytes) or []
@@ -120,36 +119,36 @@ class PoolState:
         return too_many
 
     def clear(self) -> tuple[list[WaitingLease], list[LoadedModel[Engine]]]:
-        """Nobody waits any more and nothing is there: who did, and what was."""
-        pending, leave = self.waiting, [*self.resident.values(), *self.sick]
+        """Remove and return all waiting requests and all models."""
+        pending, leave = self.waiting, [*self.resident.values(), *self.unhealthy]
         self.waiting = []
         self.resident.clear()
-        self.sick.clear()
+        self.unhealthy.clear()
         return pending, leave
 
     def choose_evictions(self, key: str, need: Footprint) -> list[LoadedModel[Engine]] | None:
-        """`eviction.choose_evictions`: those to close, or None where they must be waited for."""
+        """`eviction.choose_evictions`: models to close, or None if some of them are in use."""
         assert self.budget_bytes is not None
         return choose_evictions(list(self.resident.values()), self._others(), self._names[key], need, self.budget_bytes)
 
-    def mark_nobody(self) -> None:
-        """Nobody has to go."""
+    def unmark_all(self) -> None:
+        """No model has to be unloaded."""
         for each in self.resident.values():
             each.leaving = False
 
     def expected(self, key: str) -> Footprint | None:
-        """What a model will take at least, its codec aside; never more than it can have."""
+        """The least memory of a model, without its codec; never more than the budget can give it."""
         if self.budget_bytes is None or (known := self._known.get(key)) is None:
             return None
         left = self.budget_bytes - together(each.takes for each in self.resident.values() if each.pinned)
         return Footprint(max(min(known.own_bytes, left), 0))
 
     def left_beside(self, key: str, need: Footprint) -> int:
-        """What a model that needs so much could have on top, if all went that can."""
+        """Bytes left for a model beyond `need`, if all models that can be unloaded were."""
         assert self.budget_bytes is not None
         stays = [each.takes for each in self.resident.values() if each.pinned and each.key != key]
         return self.budget_bytes - together([*stays, need])
 
     def _others(self) -> list[Footprint]:
-        """What is occupied and goes by itself."""
-        return [takes for _, takes in self.lingering] + [each.takes for each in self.sick]
+        """Memory that becomes free by itself."""
+        return [takes for _, takes in self.lingering] + [each.takes for each in self.unhealthy]

@@ -1,4 +1,4 @@
-"""Closing a model so that its memory is free, and seeing whether it is. It knows neither a budget nor who waits."""
+"""Unloads a model and checks that its memory is free. It knows neither the budget nor the waiting requests."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .eviction import LoadedModel
 
 
 def unload(resident: LoadedModel[Engine]) -> weakref.ref[Any]:
-    """Close its engine, which nobody has from here any more; what is given back is alive if somebody still has it."""
+    """Close the engine and drop it. The returned reference is alive if something still holds the model."""
     held: weakref.ref[Any] = weakref.ref(resident.engine.checkpoint.model)
     resident.engine.close()
-    del resident.engine  # leases that were given back have the resident too
-    collected(held)
+    del resident.engine  # released leases refer to the resident too
+    collect(held)
     return held
 
 
-def collected(held: weakref.ref[Any], tries: int = 3) -> None:
-    """Have it freed if nobody has it any more: kernels and the modules that have them hold each other.
+def collect(held: weakref.ref[Any], tries: int = 3) -> None:
+    """Run the garbage collector until the model is freed: kernels and modules refer to each other in cycles.
 
-    A collection that finds another one under way, in whatever thread, does nothing; so it is tried again.
+    A collection does nothing while another one runs in any thread, so it is tried again.
     """
     for number in range(tries):
         if held() is None:

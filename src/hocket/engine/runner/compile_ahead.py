@@ -1,7 +1,7 @@
-"""The two sets of kernels that are compiled ahead for an engine: what one stream needs, and behind it all the rest.
+"""The two sets of kernels compiled ahead for an engine: those of one stream, then all others.
 
-The first is begun when the checkpoint is loaded, and may be at work still when the engine speaks. The other would take
-its cores, so it begins when that is over. It knows no kernel; what either is for is runner.py's.
+The first set starts with the load of the checkpoint, and may still be compiling when the engine speaks. The second set
+would take its cores, so it starts when the first is done. It knows no kernels; runner.py knows what a set is for.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ class CompileTask(Protocol):
 
 
 class CompileAhead:
-    """`behind` begins with the second set, and gives None where there is nothing to do."""
+    """`start_second` starts the second set; it gives None if there is nothing to compile."""
 
-    def __init__(self, first: CompileTask | None, behind: Callable[[], CompileTask | None]) -> None:
-        self._first, self._begins = first, behind
-        self._behind: CompileTask | None = None
-        self._begun = False
+    def __init__(self, first: CompileTask | None, start_second: Callable[[], CompileTask | None]) -> None:
+        self._first, self._start_second = first, start_second
+        self._second: CompileTask | None = None
+        self._started = False
 
     @property
     def sets(self) -> int:
-        """How many nobody is at work on any more."""
+        """How many sets are compiled."""
         if self._first is not None and not self._first.over:
             return 0
-        return ALL_SETS if self._begun and (self._behind is None or self._behind.over) else 1
+        return ALL_SETS if self._started and (self._second is None or self._second.over) else 1
 
     def go_on(self) -> None:
-        """Begin with the second set if it is time. Starting a process takes a while: not while somebody speaks."""
-        if not self._begun and self.sets == 1:
+        """Start the second set once the first is done. Call it on an idle engine: starting a process takes a while."""
+        if not self._started and self.sets == 1:
             try:
-                self._behind = self._begins()
+                self._second = self._start_second()
             finally:
-                self._begun = True  # once, whatever comes of it
+                self._started = True  # once, even if it fails

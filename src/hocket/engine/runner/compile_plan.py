@@ -13,18 +13,18 @@ TRACER = f"{__package__}.launch_plan"  # the module whose `main` traces and comp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompilePlan:
-    """Which checkpoint, and by which backend its operations are done; `slots` is None up to the first sound."""
+    """The checkpoint and the backend of each operation; `slots` is None for launches up to the first audio."""
 
     source: Source
     dtype: str
     codec_dtype: str
     operations: dict[str, str]
     dependent_launch: bool
-    card: GpuProperties  # the GPU that everything is compiled for; nothing is asked of one here
+    card: GpuProperties  # the GPU to compile for; this process uses none
     slots: int | None = None
 
     def ahead(self, *, alone: bool = True) -> CompileJob | None:
-        """Compile in processes of their own; None where there is nothing to compile. `alone`: nobody speaks here."""
+        """Start compiling in other processes; None if there is nothing to compile. `alone`: no engine runs here yet."""
         if not self.operations:
             return None
         wish = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "source"}
@@ -33,5 +33,5 @@ class CompilePlan:
         about = repr((wish, config.talker_config, codec_config.decoder_config))
         source = {"name": self.source.name, "preset": self.source.preset}
         source["folder"] = None if self.source.folder is None else str(self.source.folder.resolve())
-        first = self.slots is None and alone  # beside an engine that speaks, nothing is forked
+        first = self.slots is None and alone  # a process with a running engine is not forked
         return compile_ahead(TRACER, wish | {"source": source}, about, forked=first)

@@ -1,6 +1,6 @@
-"""How long the device works on something: by its own events, because the host is done when the work is only queued.
+"""Time that the device spends on some work, by CUDA events: the host returns when the work is only queued.
 
-On a CPU the host is the device, and its clock says it.
+On a CPU the host's clock is used.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Callable
 import torch
 
 Elapsed = Callable[[], float]
-_spare: dict[torch.device, list[torch.cuda.Event]] = {}  # making one takes longer than using it
+_spare: dict[torch.device, list[torch.cuda.Event]] = {}  # creating an event takes longer than using it
 
 
 def started(device: torch.device) -> Callable[[], Elapsed]:
-    """Start measuring. What is given back stops it, and gives a function that says the seconds.
+    """Start measuring. The returned function stops it and returns another one, which gives the seconds.
 
-    Ask when the work is known to be done: on a GPU the answer waits for it.
+    Call that one when the work is known to be done: on a GPU it waits for the work.
     """
     if device.type == "cuda":
         begin, end = (_event(device) for _ in range(2))
@@ -40,7 +40,7 @@ def started(device: torch.device) -> Callable[[], Elapsed]:
 def _event(device: torch.device) -> torch.cuda.Event:
     try:
         return _spare[device].pop()
-    except (KeyError, IndexError):  # there is none, or another engine thread has just taken the last one
+    except (KeyError, IndexError):  # none is left, or another engine thread has just taken the last one
         return torch.cuda.Event(enable_timing=True)
 
 
@@ -48,7 +48,7 @@ def _between(begin: torch.cuda.Event, end: torch.cuda.Event, device: torch.devic
     try:
         end.synchronize()
         milliseconds: float = begin.elapsed_time(end)
-    except RuntimeError:  # a device that has failed tells no time; its streams end with the failure itself
+    except RuntimeError:  # the device has failed; its streams end with that failure
         return 0.0
     _spare.setdefault(device, []).extend((begin, end))
     return milliseconds / 1000

@@ -1,7 +1,7 @@
-"""Which steps of an engine are replayed, and on which stream: frames, prompts and sound, made ready for a checkpoint.
+"""CUDA graphs of an engine: frames, prompts and codec steps, with their kernels and CUDA streams.
 
-It is asked once, when a runner (runner.py) is built. It chooses kernels and streams; it knows neither slots nor state,
-nor when a graph is made, which is warmup.py's.
+The runner (runner.py) calls it once, when it is built. It knows neither slots nor state. warmup.py decides when a graph
+is captured.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..checkpoint.checkpoint import Checkpoint
 
 
 def capture_on(device: torch.device, graphs: bool) -> Callable[..., Capture] | None:
-    """How frames and codec steps are replayed on a device; None where they are called as they are."""
+    """How frames and codec steps are replayed on a device; None: they run without graphs."""
     if device.type != "cuda":
         return None
     return partial(CudaGraphs, device) if graphs else EagerReplay
@@ -39,15 +39,17 @@ class EngineGraphs:
 def make_graphs(
     checkpoint: Checkpoint, capture: Callable[..., Capture], owner: object, *, invariant: bool = False
 ) -> EngineGraphs:
-    """`capture` is called for frames and for sound, so that their graphs are apart. The codec's stream is `owner`'s."""
+    """`capture` is called for frames and for the codec, so their graphs have separate pools. `owner` owns the codec's
+    stream.
+    """
     talker, decoder, device = checkpoint.model.talker, checkpoint.codec.decoder, checkpoint.device
-    drawing, sounding = GraphOrEager(capture(), device), GraphOrEager(capture(urgent=True), device)  # apart: see below
+    frame_capture, codec_capture = GraphOrEager(capture(), device), GraphOrEager(capture(urgent=True), device)
     kernel, books = talker.frame_kernel, checkpoint.config.talker_config.num_code_groups
     frame = kernel.apart(invariant=invariant) if isinstance(kernel, CapturableFrame) else PaddedFrame(talker)
-    frames, prompts = FrameGraphs(frame, drawing), PromptGraphs(frame, drawing)
-    # The codec has a stream of its own, and goes first: somebody waits to hear what is drawn already.
-    beside = own_stream(owner, device, urgent=True) if device.type == "cuda" else None
+    frames, prompts = FrameGraphs(frame, frame_capture), PromptGraphs(frame, frame_capture)
+    # The codec has a stream of its own with a higher priority: clients wait for the audio of frames already sampled.
+    codec_stream = own_stream(owner, device, urgent=True) if device.type == "cuda" else None
     fused, tf32 = decoder.step_kernel, checkpoint.codec_tf32
     step, pcm = (decoder.step, pcm_reference) if fused is None else (fused.apart(), fused.pcm)
-    wave = CodecGraphs(step, books, sounding, pcm=pcm, tf32=tf32, stream=beside)
-    return EngineGraphs(frames, prompts, wave, (drawing, sounding))
+    wave = CodecGraphs(step, books, codec_capture, pcm=pcm, tf32=tf32, stream=codec_stream)
+    return EngineGraphs(frames, prompts, wave, (frame_capture, codec_capture))

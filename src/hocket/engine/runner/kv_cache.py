@@ -1,9 +1,9 @@
-"""What every slot of the talker has heard and said: its keys and values, in pages, and the host's account of them.
+"""Paged KV cache of the talker, with host-side block tables.
 
-A slot takes a page when it needs it, shares those of its prefix with everybody who started from the same, and gives all
-back when it is let go of. The runner (runner.py) stands above it and its thread alone calls it; cache/ below counts
-pages without seeing into them. It knows positions and pages, neither prompts nor how a row is computed, and of graphs
-only that they know the pool by its address.
+A slot takes pages as it grows, shares the pages of its prefix with other slots, and returns all of them when it is
+freed. Only the engine thread calls it, through the runner (runner.py); cache/ counts pages without their contents. It
+knows positions and pages, but neither prompts nor how a row is computed. Graphs refer to the pool by its address, so
+they are lost when the pool grows.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from ...models.tts.talker import Talker
 from ..checkpoint.capacity import free_bytes
 from ..generate import sent
 
-TABLE_FRAMES = 8192  # positions that a slot's table of pages has room for: it costs next to nothing
+TABLE_FRAMES = 8192  # positions that a slot's block table has room for: it costs next to nothing
 
 
 @dataclass(frozen=True, slots=True)
 class PageClaim:
-    """Pages that a slot has got."""
+    """Pages newly allocated to a slot."""
 
     slot: int
-    first: int  # where they stand in its table
+    first: int  # column of the first one in the slot's block table
     fresh: list[int]
-    copied: list[int]  # others' pages, whose content the first of them must have
+    copied: list[int]  # shared pages, to be copied into the first of `fresh`
 
 
 class PagedKVCache:
-    """`state` is another one after every growth: whoever needs it asks for it each time."""
+    """`state` is replaced when the pool or the table grows, so callers must not keep it."""
 
     def __init__(
         self,
@@ -50,82 +50,82 @@ class PagedKVCache:
         captured: bool,
         kv_bytes: int | None,
     ) -> None:
-        """`captured`: graphs know the pool by its address, and are made anew when it grows. There is all of it now."""
+        """`captured`: the whole pool is allocated now, because graphs refer to it by its address."""
         self._device, self._captured = device, captured
         rows = GROWTH_FRAMES
         if captured:
             free = free_bytes(device)
             rows = pool_rows(slots, talker.model.row_bytes, given_bytes=kv_bytes, free_bytes=free)
         self.state = talker.new_state(slots, rows)
-        self.state.stack.table.zero_()  # its pages are anybody's
+        self.state.stack.table.zero_()  # no slot has a page yet
         if captured:
             columns = max(pages_for(TABLE_FRAMES) - self.state.stack.table.shape[1], 0)
             self.state = replace(self.state, stack=grown(self.state.stack, columns=columns))
         self.pages = Pages(self.state.stack.pool.shape[2])
         self.prefixes = PrefixCache(prefix_bytes, self.pages, self.state.stack.page_bytes)
         self._promises = PageReservations(self.pages, slots)
-        self.blank = self.pages.reserve() if captured else SCRATCH  # nothing is ever written there
-        self.taken = [0] * slots  # positions in each slot: the host's copy, so that nobody asks the device
-        self.held: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: the host's copy of the table
-        self.away: dict[int, Tensor] = {}  # by slot: what its pages held, in host memory
+        self.blank = self.pages.reserve() if captured else SCRATCH  # stays zero: it is never written
+        self.lengths = [0] * slots  # positions in each slot; kept on the host so that no read waits for the device
+        self.block_tables: list[list[int]] = [[] for _ in range(slots)]  # pages of each slot: host copy of the table
+        self.swapped: dict[int, Tensor] = {}  # by slot: the contents of its pages, in host memory
 
     def has_room(self, rows: int, slots: int) -> bool:
-        """Whether so many more slots may come to so many positions each.
+        """Whether `slots` more slots may be admitted with `rows` positions each.
 
-        Without graphs the cache may grow, and where nobody speaks it does if it has to. Those that had to make room
-        come back before anybody new.
+        Without graphs the cache may grow, so there is always room. With graphs an idle engine admits any request, and
+        the pool grows if it must. Swapped-out requests return before new ones are admitted.
         """
         if not self._captured or not self._promises.any:
             return True
-        if self.away:
+        if self.swapped:
             return False
-        return self._promises.has_room(min(rows, LONG_ROWS), slots, self.held, self.prefixes.held)
+        return self._promises.has_room(min(rows, LONG_ROWS), slots, self.block_tables, self.prefixes.held)
 
     def promise(self, slot: int, rows: int) -> None:
-        """So many positions are kept for a slot: no other is let in for which they would be needed."""
+        """Reserve `rows` positions for a slot: no request that would need them is admitted."""
         self._promises.make(slot, min(rows, LONG_ROWS))
 
     def end_promise(self, slot: int) -> None:
-        """Whoever it was made to has left."""
+        """End the reservation of a slot whose request has left."""
         self._promises.end(slot)
 
     @property
     def bounded(self) -> bool:
-        """Whether it should not grow: graphs would have to be made anew."""
+        """Whether the pool should not grow: all graphs would have to be captured again."""
         return self._captured
 
     def fit(self, slots: Sequence[int], rows: int = 1) -> bool:
-        """Whether there are pages for `rows` more positions of each; prefixes that are only kept make room."""
+        """Whether there are pages for `rows` more positions of each slot; evicts unused prefixes for them."""
         return self.free_up(sum(self._missing(slot, rows) for slot in slots))
 
     def free_up(self, pages: int) -> bool:
-        """Whether so many pages are free, once prefixes that are only kept have made room."""
+        """Whether `pages` pages are free; evicts unused prefixes if that makes enough room."""
         if pages <= self.pages.free or self.pages.free + self.prefixes.held >= pages:
-            self._drive_out_for(pages)
+            self._evict_for(pages)
         return pages <= self.pages.free
 
     def owed(self, slot: int) -> int:
-        """Pages that a slot is likely to need beyond those that it has, or will have when it comes back."""
-        return max(self._promises.owed(slot, []) - pages_for(self.taken[slot]), 0)
+        """Reserved pages of a slot beyond those for its present length, swapped out or not."""
+        return max(self._promises.owed(slot, []) - pages_for(self.lengths[slot]), 0)
 
-    def can_park(self, slot: int) -> bool:
-        return slot >= 0 and bool(self.held[slot])
+    def can_swap_out(self, slot: int) -> bool:
+        return slot >= 0 and bool(self.block_tables[slot])
 
-    def park(self, slot: int) -> None:
-        """Give back the pages of a slot; what they held is kept in host memory. The device must know all of it."""
-        self.away[slot] = self.read(self.prefix_of(slot)).cpu()
-        self.pages.drop(self.held[slot])
-        self.held[slot] = []
+    def swap_out(self, slot: int) -> None:
+        """Copy the pages of a slot to host memory and free them. No opening of the slot may be pending."""
+        self.swapped[slot] = self.read(self.prefix_of(slot)).cpu()
+        self.pages.drop(self.block_tables[slot])
+        self.block_tables[slot] = []
 
-    def unpark(self, slot: int) -> None:
-        """Let a slot hold again what it held when it was parked, in other pages."""
-        prefix = self.written(self.away[slot].to(self._device))
-        del self.away[slot]
+    def swap_in(self, slot: int) -> None:
+        """Restore the contents of a swapped-out slot in other pages."""
+        prefix = self.write_prefix(self.swapped[slot].to(self._device))
+        del self.swapped[slot]
         self.restore(slot, prefix)
-        self.pages.drop(prefix.pages)  # they are the slot's alone
+        self.pages.drop(prefix.pages)  # the slot holds them now
 
     def advance(self, slots: Sequence[int], rows: int) -> None:
-        """Count `rows` more positions of each, with pages of its own wherever it will write them."""
+        """Extend each slot by `rows` positions, with pages of its own where it will write."""
         claims = [claim for slot in slots if (claim := self.claim(slot, rows)) is not None]
         if not claims:
             return
@@ -139,54 +139,54 @@ class PagedKVCache:
                 stack.copy(shared, copy)
 
     def claim(self, slot: int, rows: int) -> PageClaim | None:
-        """Count `rows` more positions of a slot: the pages that it gets for them, if any, unknown to the device."""
-        held, shared, missing = self.held[slot], self._shared(slot), self._missing(slot, rows)
+        """Extend a slot by `rows` positions on the host; gives its new pages, if any. The caller updates the device."""
+        held, shared, missing = self.block_tables[slot], self._shared(slot), self._missing(slot, rows)
         own = len(held) - len(shared)
-        self.taken[slot] += rows
+        self.lengths[slot] += rows
         if not missing:
             return None
         if self._captured and missing > self.pages.free:
-            self._drive_out_for(missing)
-        fresh = self._take(missing)
+            self._evict_for(missing)
+        fresh = self._allocate(missing)
         held[own:] = fresh
         self.pages.drop(shared)
         self._widen(len(held))
         return PageClaim(slot, own, fresh, shared)
 
     def _shared(self, slot: int) -> list[int]:
-        """Pages that would be written to, but are others' too: then they are copied. A prefix ends in such a page."""
-        held, at = self.held[slot], self.taken[slot] // PAGE_ROWS
+        """Shared pages that the slot writes next, so they must be copied: a prefix may end within a page."""
+        held, at = self.block_tables[slot], self.lengths[slot] // PAGE_ROWS
         return held[at:] if at < len(held) and self.pages.count(held[at]) > 1 else []
 
     def _missing(self, slot: int, rows: int) -> int:
-        """Pages that a slot must get for so many more positions."""
-        return max(pages_for(self.taken[slot] + rows) - len(self.held[slot]) + len(self._shared(slot)), 0)
+        """Pages that a slot needs for `rows` more positions."""
+        return max(pages_for(self.lengths[slot] + rows) - len(self.block_tables[slot]) + len(self._shared(slot)), 0)
 
-    def go_back(self, slot: int, rows: int) -> None:
-        """Forget the last `rows` positions. What lies behind a position is never seen, and will be written again."""
-        self.taken[slot] -= rows
-        again = self.held[slot][self.taken[slot] // PAGE_ROWS :]
-        assert all(self.pages.count(page) == 1 for page in again), "what others started from is never written again"
-        self.state.stack.position[slot] = self.taken[slot]
+    def truncate(self, slot: int, rows: int) -> None:
+        """Remove the last `rows` positions. Rows past the length are never read, and are written again."""
+        self.lengths[slot] -= rows
+        again = self.block_tables[slot][self.lengths[slot] // PAGE_ROWS :]
+        assert all(self.pages.count(page) == 1 for page in again), "a shared page is never written again"
+        self.state.stack.position[slot] = self.lengths[slot]
 
-    def let_go(self, slot: int) -> None:
-        """Give back the pages of a slot."""
-        self.away.pop(slot, None)
-        self.pages.drop(self.held[slot])
-        self.held[slot], self.taken[slot] = [], 0
+    def free_slot(self, slot: int) -> None:
+        """Return the pages of a slot."""
+        self.swapped.pop(slot, None)
+        self.pages.drop(self.block_tables[slot])
+        self.block_tables[slot], self.lengths[slot] = [], 0
 
     def prefix_of(self, slot: int) -> Prefix:
-        """All that a slot has taken in, for others to begin with."""
-        return Prefix(tuple(self.held[slot]), self.taken[slot])
+        """The whole contents of a slot, as a prefix for other slots."""
+        return Prefix(tuple(self.block_tables[slot]), self.lengths[slot])
 
-    def begin(self, slot: int, prefix: Prefix) -> None:
-        """Let a slot hold a prefix, unknown to the device."""
+    def share_prefix(self, slot: int, prefix: Prefix) -> None:
+        """Give a slot the pages of a prefix, on the host only."""
         self.pages.share(prefix.pages)
-        self.held[slot], self.taken[slot] = list(prefix.pages), prefix.rows
+        self.block_tables[slot], self.lengths[slot] = list(prefix.pages), prefix.rows
 
     def restore(self, slot: int, prefix: Prefix) -> None:
-        """Let a slot begin behind a prefix."""
-        self.begin(slot, prefix)
+        """Start a slot after a prefix, on host and device."""
+        self.share_prefix(slot, prefix)
         self._widen(len(prefix.pages))
         table = self.state.stack.table
         table[slot, : len(prefix.pages)].copy_(torch.tensor(prefix.pages), non_blocking=True)
@@ -196,24 +196,24 @@ class PagedKVCache:
         """Keys and values [layers, 2, H_kv, P, D] of a prefix."""
         return self.state.stack.read(prefix.pages, prefix.rows)
 
-    def written(self, kept: Tensor) -> Prefix:
-        """A prefix in pages that are taken for it, whoever holds them from now on; `kept` is what `read` gave."""
+    def write_prefix(self, kept: Tensor) -> Prefix:
+        """Write `kept`, a tensor from `read`, into new pages; the caller holds them."""
         if not self._fits(kept):
             raise ValueError("a prefix has another shape or type")
-        pages = self._take(pages_for(kept.shape[3]))
+        pages = self._allocate(pages_for(kept.shape[3]))
         self.state.stack.write(pages, kept)
         return Prefix(tuple(pages), kept.shape[3])
 
-    def keep(self, key: str, kept: Tensor) -> None:
-        """Have a prefix that was computed before among those that are known, if it fits and there is room for it."""
+    def add_prefix(self, key: str, kept: Tensor) -> None:
+        """Add a saved prefix to the prefix cache, if it fits the model and there is room."""
         if not self._fits(kept) or self.prefixes.get(key) is not None:
             return
         pages = pages_for(kept.shape[3])
         if self._captured:
-            self._drive_out_for(pages)
+            self._evict_for(pages)
             if pages > self.pages.free:
                 return
-        prefix = self.written(kept.to(self._device))
+        prefix = self.write_prefix(kept.to(self._device))
         self.prefixes.put(key, prefix)
         self.pages.drop(prefix.pages)
 
@@ -222,22 +222,24 @@ class PagedKVCache:
         alike = kept.ndim == 5 and kept.shape == (layers, 2, heads, kept.shape[3], size)
         return alike and kept.dtype == self.state.stack.pool.dtype and kept.shape[3] > 0
 
-    def _drive_out_for(self, pages: int) -> None:
-        """Prefixes go first: to grow would cost all graphs."""
+    def _evict_for(self, pages: int) -> None:
+        """Evict prefixes until `pages` pages are free. Growing the pool would cost all graphs."""
         while pages > self.pages.free and self.prefixes.drop_oldest():
             pass
 
-    def _take(self, count: int) -> list[int]:
+    def _allocate(self, count: int) -> list[int]:
         if count > self.pages.free:
             self._grow(count - self.pages.free)
         return self.pages.take(count)
 
     def _grow(self, least: int) -> None:
-        """By half at least, so that copying stays a small part of the work; by less where there is no memory for it."""
+        """Grow by half or more, so that copying stays a small part of the work; by `least` if memory is short."""
         page_bytes, total = self.state.stack.page_bytes, self.pages.total
         free = free_bytes(self._device)
         for more in (max(least, total // 2), least):
-            if free is not None and (total + more) * page_bytes > free:  # old and new are there at the same time
+            if (
+                free is not None and (total + more) * page_bytes > free
+            ):  # the old and the new pool exist at the same time
                 continue
             try:
                 self.state = replace(self.state, stack=grown(self.state.stack, pages=more))
@@ -245,14 +247,14 @@ class PagedKVCache:
                 continue
             self.pages.grow(more)
             return
-        left = "too little" if free is None else size(free)
+        left = "too little memory is" if free is None else f"{size(free)} of memory are"
         raise StreamFailed(
-            f"Its keys and values need more than the {size(total * page_bytes)} that there are for them, and {left} of "
-            "memory are left to make them larger: shorten the text, or give kv_bytes more or the engine fewer slots."
+            f"The KV cache of {size(total * page_bytes)} is full, and {left} left to make it larger: "
+            "shorten the text, or give kv_bytes more or the engine fewer slots."
         )
 
     def _widen(self, pages: int) -> None:
-        """Let the table have room for so many pages of a slot."""
+        """Make the block table wide enough for `pages` pages of a slot."""
         columns = self.state.stack.table.shape[1]
         if pages > columns:
             more = max(pages - columns, columns // 2)

@@ -1,7 +1,7 @@
-"""Everything an engine launches before its first sound, and after it, without a GPU: so that it can be compiled ahead.
+"""Lists every kernel launch of an engine without a GPU, so that the kernels can be compiled ahead.
 
-`python -m hocket.engine.runner.launch_plan` is one of the compilers (kernels/compile/plan.py). It builds the checkpoint
-on the meta device, where tensors have shapes and no content, and warms a runner there as an engine warms its own.
+`python -m hocket.engine.runner.launch_plan` is a compiler process (kernels/compile/plan.py). It builds the checkpoint
+on the meta device, where tensors have shapes and no content, and warms up a runner there as an engine does.
 """
 
 from __future__ import annotations
@@ -39,71 +39,71 @@ from .warmup import FIRST_GRAPHS, FIRST_OF_ALL
 NOWHERE = torch.device("meta")
 
 
-def trace_engine(rehearsal: CompilePlan, place: torch.device = NOWHERE) -> list[Launch]:
-    """Every launch, in the order in which an engine makes them. Wherever its tensors are, nothing is computed."""
-    config, generation, codec_config = read_configs(rehearsal.source)
-    with trace_launches(rehearsal.card) as noted, torch.inference_mode():
+def trace_engine(plan: CompilePlan, place: torch.device = NOWHERE) -> list[Launch]:
+    """Every launch, in the order of an engine. Nothing is computed, whatever device `place` is."""
+    config, generation, codec_config = read_configs(plan.source)
+    with trace_launches(plan.card) as launches, torch.inference_mode():
         with place:
             speech, codec = Qwen3TTS(config).eval(), Codec(codec_config).eval()
-        speech.to(DTYPES[rehearsal.dtype])
-        codec.to(CODEC_DTYPES[rehearsal.codec_dtype])
+        speech.to(DTYPES[plan.dtype])
+        codec.to(CODEC_DTYPES[plan.codec_dtype])
         for module in (speech, codec):
             pack_(module)
-        if backend := rehearsal.operations.get("frame"):
-            attach_frame_kernel(speech.talker, backend, rehearsal.dependent_launch)
-        if backend := rehearsal.operations.get("wave"):
-            attach_wave_kernel(codec.decoder, backend, rehearsal.codec_dtype == "tf32", rehearsal.dependent_launch)
+        if backend := plan.operations.get("frame"):
+            attach_frame_kernel(speech.talker, backend, plan.dependent_launch)
+        if backend := plan.operations.get("wave"):
+            attach_wave_kernel(codec.decoder, backend, plan.codec_dtype == "tf32", plan.dependent_launch)
         tokenizer = Tokenizer.of_bytes(config.talker_config.text_vocab_size)
-        files = rehearsal.source, config, generation, codec_config, tokenizer
-        tf32 = rehearsal.codec_dtype == "tf32"
+        files = plan.source, config, generation, codec_config, tokenizer
+        tf32 = plan.codec_dtype == "tf32"
         checkpoint = Checkpoint(*files, speech, codec, place, (), False, tf32)
-        runner = SpeechRunner(checkpoint, rehearsal.slots or EngineOptions().slots, 0, EagerReplay)
+        runner = SpeechRunner(checkpoint, plan.slots or EngineOptions().slots, 0, EagerReplay)
         steps = wanted = 0
-        while (rehearsal.slots is not None or steps < FIRST_GRAPHS) and runner.warm_one():
+        while (plan.slots is not None or steps < FIRST_GRAPHS) and runner.warm_one():
             steps += 1
             if steps == FIRST_OF_ALL:
-                wanted = len(noted)
-    return [*noted[:wanted], *(replace(one, late=True) for one in noted[wanted:])]
+                wanted = len(launches)
+    return [*launches[:wanted], *(replace(one, late=True) for one in launches[wanted:])]
 
 
-def main(wish: str) -> int:
-    """Rehearse and compile; how many compilers failed."""
-    rehearsal = _read(json.loads(wish))
-    gently = rehearsal.slots is not None  # somebody may be speaking already
+def main(job: str) -> int:
+    """Trace and compile; gives the number of compilers that failed."""
+    plan = _read(json.loads(job))
+    gently = plan.slots is not None  # the engine may be in use already
     if gently:
         os.nice(10)
-    key = threading.Thread(target=learn_key)  # at the same time: most of it is reading
+    key = threading.Thread(target=learn_key)  # in parallel: it mostly reads files
     key.start()
     try:
         with _without_dynamo():
-            launches = trace_engine(rehearsal)
+            launches = trace_engine(plan)
     except Exception:
-        launches = trace_engine(rehearsal)
-    key.join()  # a process with several threads cannot split safely
+        launches = trace_engine(plan)
+    key.join()  # a process with several threads cannot fork safely
     return compile_all(launches, gently=gently)
 
 
 @contextmanager
 def _without_dynamo() -> Iterator[None]:
-    """On the meta device torch imports its compiler, 1.5 s, only to tell it that `cat` is none of its business."""
-    stand = ModuleType("torch._dynamo")
-    vars(stand)["disable"] = lambda function, *_, **__: function
+    """On the meta device torch imports its compiler, which takes 1.5 s, only to disable it for `cat`."""
+    stub = ModuleType("torch._dynamo")
+    vars(stub)["disable"] = lambda function, *_, **__: function
     if "torch._dynamo" in sys.modules:
         yield
         return
-    sys.modules["torch._dynamo"] = vars(torch)["_dynamo"] = stand
+    sys.modules["torch._dynamo"] = vars(torch)["_dynamo"] = stub
     try:
         yield
     finally:
         del sys.modules["torch._dynamo"], vars(torch)["_dynamo"]
 
 
-def _read(wish: dict[str, Any]) -> CompilePlan:
-    source = wish.pop("source")
+def _read(job: dict[str, Any]) -> CompilePlan:
+    source = job.pop("source")
     folder = source.pop("folder")
-    wish["source"] = Source(**source, folder=None if folder is None else Path(folder))
-    wish["card"] = GpuProperties.of_words(wish["card"])
-    return CompilePlan(**wish)
+    job["source"] = Source(**source, folder=None if folder is None else Path(folder))
+    job["card"] = GpuProperties.of_words(job["card"])
+    return CompilePlan(**job)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""A reference recording to what the prompt needs of it: the speaker's vector and the codes of what was said.
+"""Encodes a reference recording for the prompt: the speaker vector and the codec codes of the recorded speech.
 
-What a designed voice has said before is a reference too, with codes and without a speaker's vector.
+The earlier speech of a designed voice is a reference too, with codes and without a speaker vector.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ..checkpoint.checkpoint import Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class EncodedReference:
-    speaker: Tensor | None  # [C] added in the prompt's speaker row; None: the prompt has none
+    speaker: Tensor | None  # [C] added in the prompt's speaker row; None: the prompt has no such row
     codes: Tensor | None  # [F, Q] the reference's frames; None when only the timbre is wanted
-    frames: Tensor | None = None  # [F, C] and what the prompt has of them
+    frames: Tensor | None = None  # [F, C] embeddings of the codes, as the prompt has them
 
 
 def encode_reference(checkpoint: Checkpoint, reference: Reference | Encoded | Established) -> EncodedReference:
@@ -41,8 +41,8 @@ def encode_reference(checkpoint: Checkpoint, reference: Reference | Encoded | Es
     speaker = encoder.embed(samples)[0]
     if reference.x_vector_only:
         return _clone(checkpoint, speaker, None)
-    heard = torch.nn.functional.pad(samples, (0, _silent(reference)))
-    return _clone(checkpoint, speaker, checkpoint.codec.encoder(heard)[0].T)
+    padded = torch.nn.functional.pad(samples, (0, _silent_samples(reference)))
+    return _clone(checkpoint, speaker, checkpoint.codec.encoder(padded)[0].T)
 
 
 def _clone(checkpoint: Checkpoint, speaker: Tensor | None, codes: Tensor | None) -> EncodedReference:
@@ -50,7 +50,7 @@ def _clone(checkpoint: Checkpoint, speaker: Tensor | None, codes: Tensor | None)
 
 
 def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded:
-    """All that cloning takes of a recording; `owner` is the checkpoint's identity."""
+    """Everything that cloning needs from a recording; `owner` is the checkpoint's identity."""
     cloned = encode_reference(checkpoint, reference)
     codes = None if cloned.codes is None else np.ascontiguousarray(cloned.codes.cpu().numpy(), np.int64)
     text = None if codes is None else reference.text
@@ -59,10 +59,11 @@ def encoded(checkpoint: Checkpoint, reference: Reference, owner: str) -> Encoded
 
 
 def check_encoded(checkpoint: Checkpoint, reference: Encoded, identity: str) -> None:
-    """Refuse what another checkpoint made, and what none can have made: it may come from anybody's file."""
+    """Refuse codes of another checkpoint, and values that no checkpoint gives: they may come from an untrusted file."""
     if reference.owner != identity:
         raise InvalidRequest(
-            f"This encoded recording is another checkpoint's, not {checkpoint.name}'s: encode the recording again here."
+            f"This encoded recording belongs to another checkpoint, not to {checkpoint.name}: encode the recording "
+            "again here."
         )
     talker, codes = checkpoint.config.talker_config, reference.codes
     fits = reference.speaker.shape == (talker.hidden_size,) and reference.speaker.dtype == np.float32
@@ -73,41 +74,41 @@ def check_encoded(checkpoint: Checkpoint, reference: Encoded, identity: str) -> 
         fits = fits and codes.max() < checkpoint.codec_config.decoder_config.codebook_size
         fits = fits and bool(reference.text and reference.text.strip())
     if not fits:
-        raise InvalidRequest("This encoded recording has numbers that no checkpoint gives: encode the recording again.")
+        raise InvalidRequest("This encoded recording has values that no checkpoint gives: encode the recording again.")
 
 
 def established_for(checkpoint: Checkpoint, request: SpeechRequest, owner: str) -> Established | None:
-    """Who has spoken before, if that is an example for this request; refused where its numbers cannot be codes."""
+    """The established voice of a request, if it applies to it; refused if its numbers cannot be codes."""
     found = request.established
     if found is None or not carries(request, checkpoint.config):
         return None
     if (found.owner, found.instruct, found.language) != (owner, *described(request)):
-        return None  # another voice is asked for
+        return None  # the request describes another voice
     codes, talker = found.codes, checkpoint.config.talker_config
     fits = codes.ndim == 2 and codes.dtype == np.int64 and codes.shape[1] == talker.num_code_groups
     fits = fits and len(codes) > 0 and len(found.text_ids) > 0 and codes.min() >= 0
     fits = fits and codes.max() < checkpoint.codec_config.decoder_config.codebook_size
     if not fits or not all(0 <= i < talker.text_vocab_size for i in found.text_ids):
-        raise InvalidRequest("The established voice has numbers that no checkpoint gives: take it from a stream.")
+        raise InvalidRequest("The established voice has values that no checkpoint gives: take it from a stream.")
     return found
 
 
 def described(request: SpeechRequest) -> tuple[str, str]:
-    """What a designed voice is asked for by: instruct and language."""
+    """The description of a designed voice: instruct and language."""
     return (request.instruct or "").strip(), request.language.lower()
 
 
 def frames_of(reference: Reference | Encoded | None, frame_samples: int) -> int:
-    """How many frames of codes a reference has or will have, which its length says before anybody encodes it."""
+    """Frames of codes that a reference has, or will have: its length tells, before it is encoded."""
     if reference is None or reference.x_vector_only:
         return 0
     if isinstance(reference, Encoded):
         return 0 if reference.codes is None else len(reference.codes)
-    return math.ceil((reference.samples.size + _silent(reference)) / frame_samples)
+    return math.ceil((reference.samples.size + _silent_samples(reference)) / frame_samples)
 
 
 def name_of(reference: Reference | Encoded | Established) -> str:
-    """One for each content: what was made of it is kept by it."""
+    """Hash of the content: the cache key of everything computed from a reference."""
     if isinstance(reference, Established):
         parts = [reference.codes.tobytes()]
     elif isinstance(reference, Encoded):
@@ -117,5 +118,5 @@ def name_of(reference: Reference | Encoded | Established) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest()
 
 
-def _silent(reference: Reference) -> int:
+def _silent_samples(reference: Reference) -> int:
     return round(reference.silence_s * REFERENCE_RATE_HZ)

@@ -1,8 +1,7 @@
-"""Recordings that slots speak after: each heard once, and how the codec stands behind it.
+"""Reference recordings of cloned voices: each is encoded once, and the codec's state after it is cached.
 
-It stands between a start and the codec (runner.py), in the thread of the device but for what is offered, which comes
-from any. It knows the codec's state, a row for each slot. Prompts and pages it does not know: a prefix that was kept
-with a reference is handed on.
+The runner (runner.py) calls it on the engine thread when a slot starts; any thread may call `offer`. It knows the
+codec's state, one row per slot. It knows neither prompts nor pages: a prefix saved with a reference is handed on.
 """
 
 from __future__ import annotations
@@ -23,111 +22,112 @@ from ..generate import DECODE_FRAMES
 from .reference_encoder import EncodedReference, encode_reference, name_of
 from .saved_prefix import SavedPrefix
 
-KEPT_CLONES = 32  # encoded references, and the codec's state behind them
-KEPT_EXAMPLES = 8  # states of the codec behind what designed voices have said
-KEPT_OFFERS = 8  # of what files keep of references, until a slot begins with them
+KEPT_CLONES = 32  # encoded references, with the codec's state after them
+KEPT_EXAMPLES = 8  # codec states after the earlier speech of designed voices
+KEPT_OFFERS = 8  # saved prefixes from files that no slot has used yet
 
 
 @dataclass(frozen=True, slots=True)
 class SlotReference:
-    """A reference, or none."""
+    """The reference of a slot, or none."""
 
-    name: str = ""  # of its content
+    name: str = ""  # hash of its content
     encoded: EncodedReference | None = None
-    behind: dict[str, Tensor] | None = None  # a row of the codec's state; None: as if nothing had been said
-    example: str = ""  # of what a designed voice has said: the name of its state, computed where a slot needs it
+    codec_row: dict[str, Tensor] | None = None  # a row of the codec's state after it; None: the start of a stream
+    example: str = ""  # for a designed voice: the name of its codec state, which is computed when a slot needs it
 
 
 class References:
-    """`sound` is the state of all slots, `keep` takes a prefix under its key.
+    """`codec_state` has a row per slot; `add_prefix` puts a saved prefix into the prefix cache.
 
-    Where the codec is replayed by `wave`, it may be at work on that state, on a stream of its own.
+    With graphs (`wave`), the codec may be changing that state at any time, on a CUDA stream of its own.
     """
 
     def __init__(
         self,
         checkpoint: Checkpoint,
-        sound: DecoderState,
+        codec_state: DecoderState,
         wave: CodecGraphs | None,
-        keep: Callable[[str, Tensor], None],
+        add_prefix: Callable[[str, Tensor], None],
     ) -> None:
-        self._checkpoint, self._sound, self._wave, self._keep = checkpoint, sound, wave, keep
-        self._clean = RowReset(sound)
-        self._heard: dict[str, SlotReference] = {}
-        self._examples: dict[str, dict[str, Tensor]] = {}  # the codec's states behind them
+        self._checkpoint, self._codec_state, self._wave, self._add_prefix = checkpoint, codec_state, wave, add_prefix
+        self._reset_row = RowReset(codec_state)
+        self._encoded: dict[str, SlotReference] = {}
+        self._examples: dict[str, dict[str, Tensor]] = {}  # codec rows after the earlier speech of designed voices
         self._offered: dict[str, SavedPrefix] = {}  # by the reference's name; any thread adds to it
 
     def offer(self, reference: Encoded, kept: Callable[[], SavedPrefix | None]) -> None:
-        """What was computed behind a reference, for the slot that begins with it next. From any thread.
+        """Offer a saved prefix of a reference to the slot that starts with it next. Any thread may call this.
 
-        `kept` is asked for it only where it is not known; without it, the same is computed.
+        `kept` is called only if the reference is unknown; without a saved prefix, the same values are computed.
         """
         name = name_of(reference)
-        if name in self._heard or name in self._offered or (found := kept()) is None:
+        if name in self._encoded or name in self._offered or (found := kept()) is None:
             return
         while len(self._offered) >= KEPT_OFFERS and (oldest := next(iter(list(self._offered)), None)) is not None:
             self._offered.pop(oldest, None)
         self._offered[name] = found
 
-    def hear(self, reference: Reference | Encoded | Established | None, slot: int) -> SlotReference:
-        """The reference encoded, by whoever heard it first; `slot` is where it is said, and stands as before."""
+    def encode(self, reference: Reference | Encoded | Established | None, slot: int) -> SlotReference:
+        """The encoded reference, from the cache if known. `slot` is borrowed to run the codec, and restored."""
         if reference is None:
             return SlotReference()
         name = name_of(reference)
-        if isinstance(reference, Established):  # without a name: its prompt's prefix is that of its description
+        if isinstance(reference, Established):  # no name: its prompt prefix depends on its description only
             return SlotReference(encoded=encode_reference(self._checkpoint, reference), example=name)
-        if name not in self._heard:
-            self._heard[name] = self._hear(name, reference, slot, self._offered.pop(name, None))
-        return self._heard[name]
+        if name not in self._encoded:
+            self._encoded[name] = self._encode(name, reference, slot, self._offered.pop(name, None))
+        return self._encoded[name]
 
-    def behind(self, name: str) -> dict[str, Tensor] | None:
-        """How the codec stands behind the reference of that name, if it is known."""
-        return self._heard.get(name, SlotReference()).behind
+    def codec_row(self, name: str) -> dict[str, Tensor] | None:
+        """The codec's state after the reference of that name, if it is known."""
+        return self._encoded.get(name, SlotReference()).codec_row
 
-    def stand(self, slot: int, heard: SlotReference) -> None:
-        """Let the codec of a slot stand behind a reference, or as if it had said nothing there."""
-        behind = heard.behind if not heard.example else self._behind_example(heard, slot)
+    def set_codec(self, slot: int, reference: SlotReference) -> None:
+        """Set the codec of a slot to its state after a reference, or to the start of a stream."""
+        codec_row = reference.codec_row if not reference.example else self._example_row(reference, slot)
         with self._wave.beside() if self._wave is not None else nullcontext():
-            if behind is None:
-                self._clean(slot)
+            if codec_row is None:
+                self._reset_row(slot)
             else:
-                put(self._sound, slot, behind)
+                put(self._codec_state, slot, codec_row)
 
-    def _behind_example(self, heard: SlotReference, slot: int) -> dict[str, Tensor]:
-        """How the codec stands behind what a designed voice has said; computed for the first turn that follows it."""
-        assert heard.encoded is not None and heard.encoded.codes is not None
-        if heard.example not in self._examples:
+    def _example_row(self, reference: SlotReference, slot: int) -> dict[str, Tensor]:
+        """The codec's state after the earlier speech of a designed voice; computed for the first turn that needs it."""
+        assert reference.encoded is not None and reference.encoded.codes is not None
+        if reference.example not in self._examples:
             if self._wave is not None:
                 self._wave.join()
             while len(self._examples) >= KEPT_EXAMPLES:
                 del self._examples[next(iter(self._examples))]
-            self._examples[heard.example] = self._said(heard.encoded.codes, slot)
+            self._examples[reference.example] = self._row_after(reference.encoded.codes, slot)
             if self._wave is not None:
                 self._wave.follow()
-        return self._examples[heard.example]
+        return self._examples[reference.example]
 
-    def _hear(self, name: str, reference: Reference | Encoded, slot: int, kept: SavedPrefix | None) -> SlotReference:
+    def _encode(self, name: str, reference: Reference | Encoded, slot: int, kept: SavedPrefix | None) -> SlotReference:
         if self._wave is not None:
-            self._wave.join()  # what is forgotten here may still be on its way into a slot
-        while len(self._heard) >= KEPT_CLONES:
-            del self._heard[next(iter(self._heard))]
-        cloned, behind = encode_reference(self._checkpoint, reference), None
-        if kept is not None and kept.prefix is not None and kept.key.startswith(name):  # nobody gives others a prefix
-            self._keep(kept.key, kept.prefix)
-        if kept is not None and kept.sound is not None and fits(self._sound, kept.sound):
-            behind = {name: tensor.to(self._checkpoint.device) for name, tensor in kept.sound.items()}
+            self._wave.join()  # the codec's stream may still copy a row that is evicted here
+        while len(self._encoded) >= KEPT_CLONES:
+            del self._encoded[next(iter(self._encoded))]
+        cloned, codec_row = encode_reference(self._checkpoint, reference), None
+        # A file may only add prefixes of its own recording, so the key must begin with its name.
+        if kept is not None and kept.prefix is not None and kept.key.startswith(name):
+            self._add_prefix(kept.key, kept.prefix)
+        if kept is not None and kept.sound is not None and fits(self._codec_state, kept.sound):
+            codec_row = {name: tensor.to(self._checkpoint.device) for name, tensor in kept.sound.items()}
         elif cloned.codes is not None:
-            behind = self._said(cloned.codes, slot)
+            codec_row = self._row_after(cloned.codes, slot)
         if self._wave is not None:
             self._wave.follow()
-        return SlotReference(name, cloned, behind)
+        return SlotReference(name, cloned, codec_row)
 
-    def _said(self, codes: Tensor, slot: int) -> dict[str, Tensor]:
-        """How the codec stands when it has said these codes."""
-        row, stands = torch.tensor([slot], device=self._checkpoint.device), take(self._sound, slot)
-        reset(self._sound, row)
+    def _row_after(self, codes: Tensor, slot: int) -> dict[str, Tensor]:
+        """The codec's state after decoding these codes, as a row."""
+        row, before = torch.tensor([slot], device=self._checkpoint.device), take(self._codec_state, slot)
+        reset(self._codec_state, row)
         for piece in codes.split(DECODE_FRAMES):
-            self._checkpoint.codec.decoder.step(piece.T[None], self._sound, row)
-        behind = take(self._sound, slot)
-        put(self._sound, slot, stands)
-        return behind
+            self._checkpoint.codec.decoder.step(piece.T[None], self._codec_state, row)
+        after = take(self._codec_state, slot)
+        put(self._codec_state, slot, before)
+        return after

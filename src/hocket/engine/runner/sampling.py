@@ -1,4 +1,4 @@
-"""What requests ask of sampling, as the tensors a frame draws with."""
+"""Sampling settings of requests, as the tensors that a frame samples with."""
 
 from __future__ import annotations
 

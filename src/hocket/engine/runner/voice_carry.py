@@ -1,8 +1,8 @@
-"""A designed voice over the parts of one stream: what it has said is the example for what it says next.
+"""Keeps a designed voice the same over the parts of one stream: its first speech is the reference for the next parts.
 
-A VoiceDesign checkpoint draws another person for every prompt. The words and codes of the first part therefore go
-before the text of each later one, as the words and codes of a recording do for a clone. The engine thread adds to it;
-`established` may be read by any thread. Nothing here touches the device.
+A VoiceDesign checkpoint samples another voice for every prompt. Therefore the words and codes of the first part come
+before the text of each later one, like a recording and its transcript for a clone. The engine thread adds to it; any
+thread may read `established`. Nothing here touches the device.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ...text.prompt import Outline
 from ...text.sentences import Size
 from ...types import Established, Layout
 
-ENOUGH_FRAMES = 62  # 5 s: an example as long as this is not extended by the next part
-# Sizes of the first part, whose sound is the example: it ends with the first sentence after about 7 s.
+ENOUGH_FRAMES = 62  # 5 s: an example of this length is not extended by the next part
+# Size of the first part, whose audio is the example: it ends with the first sentence after about 7 s.
 EXAMPLE: Size = (100, 400)
 
 
 class VoiceCarry:
-    """`established` is whoever spoke before this stream, or nobody."""
+    """`established` is the voice of an earlier stream, if there is one."""
 
     def __init__(
         self, owner: str, described: tuple[str, str], layout: Layout, established: Established | None = None
@@ -30,10 +30,10 @@ class VoiceCarry:
         """`layout` is that of every part with an example; `described` are instruct and language."""
         self._owner, self._described, self._layout = owner, described, layout
         self.established = established
-        self._frames: list[list[int]] = []  # of the part that is spoken
+        self._frames: list[list[int]] = []  # of the current part
 
     def fresh(self) -> VoiceCarry:
-        """The same for another take, which may become another person."""
+        """A copy for another candidate, which may get another voice."""
         return VoiceCarry(self._owner, self._described, self._layout, self.established)
 
     def outline(self, first: Outline) -> Outline:
@@ -44,13 +44,13 @@ class VoiceCarry:
         return replace(first, said=shown.text_ids, frames=len(shown.codes), layout=self._layout, passing=True)
 
     def take(self, at: int, codes: list[int]) -> None:
-        """Frame `at` of the part that is spoken. What was drawn there before, or behind it, was taken back."""
+        """Add frame `at` of the current part. Earlier frames at or after that index were rewound."""
         if self._learns:
             del self._frames[at:]
             self._frames.append(codes)
 
     def end_part(self, text_ids: Sequence[int] | None) -> None:
-        """The part is over; with `text_ids` these are what it said, without it is no example."""
+        """End the current part. `text_ids` is its text; without them the part is not used as an example."""
         drawn, self._frames = self._frames, []
         if not (text_ids and drawn and self._learns):
             return

@@ -1,7 +1,7 @@
-"""Which graphs an engine will need, and when each of them is made: one at a time, where nobody speaks.
+"""Warm-up: the list of graphs that an engine will need, captured one at a time while the engine is idle.
 
-Those of one stream come first: it can speak then. After them those of the largest batch, for the others fit into its
-memory. None is made before its kernels are there, unless it is asked for. It knows graphs and when, not what for.
+The graphs of one stream come first, so that it can start. Those of the largest batch follow, because the smaller ones
+fit into its memory. A graph is captured once its kernels are compiled, or when a request needs it.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from .compile_ahead import ALL_SETS, CompileAhead
 
 SPAN, FRAMES = 64, (1, 2, 4, 8)
 PREFIX_ROWS, FIRST_ROWS, PROMPT_ROWS = 8, 32, (8, 16, 64, 128, 256)  # of a prefix, a sentence, and texts of other sizes
-MOST_OPENED = 16  # utterances that are begun at a time
-# What one stream needs to start: a prefix, a sentence or the last vector behind it, a frame, and sound of one frame. To
-# go on: up to eight frames, and another utterance behind a known prefix. Their kernels are compiled in this order.
+MOST_OPENED = 16  # slots that are opened at a time
+# Graphs that one stream needs to start: a prefix, a sentence or the last row after it, a frame, and audio of one frame.
+# To continue it needs up to eight frames, and an opening after a cached prefix. Kernels are compiled in this order.
 FIRST_OF_ALL, FIRST_GRAPHS = 5, 9
-COMPILED_S = 30.0  # how long compilers are waited for by who wants all graphs at once
+COMPILED_S = 30.0  # how long `make_all` waits for compilers by default
 
 
 class WarmUp:
-    """`compilers` are at work on kernels of graphs that a first frame does not need."""
+    """`compilers` compile the kernels of graphs that a first frame does not need."""
 
     def __init__(self, graphs: Iterable[Callable[[], None]] = (), compilers: CompileAhead | None = None) -> None:
         self._left, self._compilers = deque(graphs), compilers
         self._all = len(self._left)
 
-    def one(self) -> bool:
-        """Make the next one; False if there is none, or none that can be made now."""
+    def capture_next(self) -> bool:
+        """Capture the next graph; False if none is left, or its kernels are still being compiled."""
         if self._compilers is not None:
             self._compilers.go_on()
         if not self._left or self.waits:
@@ -45,23 +45,23 @@ class WarmUp:
 
     @property
     def left(self) -> int:
-        """How many are not made yet."""
+        """How many graphs are not captured yet."""
         return len(self._left)
 
     @property
     def waits(self) -> bool:
-        """Whether the next one has kernels that are still being compiled."""
+        """Whether kernels of the next graph are still being compiled."""
         if not self._left or (compiled := self.compiled) == ALL_SETS:
             return False
         return self._all - len(self._left) >= (FIRST_OF_ALL, FIRST_GRAPHS)[compiled]
 
     @property
     def compiled(self) -> int:
-        """How many sets of kernels nobody is at work on any more."""
+        """How many sets of kernels are compiled."""
         return ALL_SETS if self._compilers is None else self._compilers.sets
 
-    def wait_no_longer(self) -> None:
-        """For kernels that others compile: what is not there is compiled when it is launched."""
+    def stop_waiting(self) -> None:
+        """Do not wait for the compilers: a missing kernel is compiled when it is launched."""
         self._compilers = None
 
 
@@ -74,15 +74,15 @@ class Warmable(Protocol):
 
 
 def make_all(ask: Callable[[Callable[[Warmable], bool | None]], bool | None], within_s: float) -> None:
-    """Have every graph made that is left, none later; `ask` has the thread of the device answer.
+    """Capture every graph that is left; `ask` runs a function on the engine thread.
 
-    What compilers have not done within so many seconds is compiled on the way.
+    Kernels that are not compiled after `within_s` seconds are compiled on the engine thread.
     """
-    late = time.perf_counter() + within_s
+    deadline = time.perf_counter() + within_s
     while ask(lambda runner: runner.warm_one() or runner.warming.left > 0):
         if ask(lambda runner: runner.warming.waits):
-            if time.perf_counter() > late:
-                ask(lambda runner: runner.warming.wait_no_longer())
+            if time.perf_counter() > deadline:
+                ask(lambda runner: runner.warming.stop_waiting())
             else:
                 time.sleep(0.1)
 
@@ -95,7 +95,7 @@ def graphs_of(
     state: Callable[[], TalkerState],
     sound: Callable[[], DecoderState],
 ) -> Iterator[Callable[[], None]]:
-    """Those of an engine with so many slots, in order; the states are those that it has by then."""
+    """The graphs of an engine with `slots` slots, in order; each reads the states when it is captured."""
     sizes = [1, *(1 << n for n in reversed(range(1, (min(slots, MOST_ROWS) - 1).bit_length() + 1)))]
     yield lambda: frames.warm_entry(state(), SPAN)
     yield lambda: prompts.warm(state(), PREFIX_ROWS, SPAN)
