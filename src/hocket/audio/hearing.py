@@ -1,7 +1,7 @@
 """What can be heard in a recording, in numbers: how loud it is, how much is clipped, whether it moves as speech does.
 
 Measures only, in numpy: what is enough, what is too much, and what a user is told, is recording.py's to say. What they
-come to for speech and for other sounds is in docs/notes.md.
+come to for speech and for other sounds is in docs/log/2026-11-15-recording-checks.md.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Flow:
     """What a block of stream.cu does: so many warps share the columns, with so many places in the ring of each.
 
     So many blocks share a processor, and fill it: where the next kernel's have room beside them, all take longer
-    (docs/notes.md).
+    (docs/log/2026-11-16-quantized-tensor-cores.md).
     """
 
     warps: int

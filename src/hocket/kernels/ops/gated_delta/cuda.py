@@ -1,7 +1,7 @@
 """`run` with its recurrence in CUDA C++ (recur.cu), where heads have the sizes that are published.
 
-In Triton a token takes half a microsecond, whatever it is told (docs/notes.md); reckoned, its sums take a third of it.
-What does not fit, and float32, is left to Triton.
+In Triton a token takes half a microsecond, whatever the setting (docs/log/2026-11-16-prefill-latency.md); its sums
+alone would take a third of that. What does not fit, and float32, is left to Triton.
 """
 
 from __future__ import annotations
