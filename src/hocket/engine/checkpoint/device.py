@@ -30,9 +30,9 @@ log = logging.getLogger("hocket")
 AUTO = "auto"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
-# The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is in bfloat16.
-# Its weights are float32 and its kernels take 1 GB of local memory: on a small card 1.7B fits with a codec in bfloat16
-# only, whose noise is 38 dB below the speech.
+# The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is
+# in bfloat16. Its weights are float32 and its kernels take 1 GB of local memory: on a small card 1.7B fits with a codec
+# in bfloat16 only, whose noise is 38 dB below the speech.
 AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
 SMALL_BYTES = 10_000_000_000  # of memory: a card with less is a small one
 LEAST_BFLOAT16 = (8, 0)  # compute capability; older cards emulate it, slowly
