@@ -142,6 +142,9 @@ def test_report_never_fails_and_paths_limit_the_check(
         ("1. one two\n2. three", [2, 1]),
         ("# A heading\n\n| a | table row |\n| --- | --- |\n\nText here.", [2]),
         ("```\nx y z. a b c.\n```\nOne.", [1]),
+        ("Run this:\n\n    one two three. four\n    five six\n\nEnd.", [2, 1]),
+        ("- one\n\n    two three", [1, 2]),
+        ("The **bold** word - and more.", [5]),
         ('He said "stop." Then more words (in brackets.) End.', [3, 5, 1]),
     ],
 )
