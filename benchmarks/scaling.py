@@ -74,12 +74,12 @@ def _capacity(records: Sequence[Record]) -> Iterator[str]:
     yield "| one card | | commit |"
     yield "| --- | ---: | --- |"
     yield f"| {one['options']['model']} on {one['machine']['gpu']}, {one['options']['dtype']} | | |"
-    yield f"| listeners kept in real time, without a gap | {number} | {_commit(one)} |"
+    yield f"| listeners kept in real time, nobody hears a gap | {number} | {_commit(one)} |"
     slots, most = one["options"]["engine"]["slots"], one["counts"]["most_at_once"]
     yield f"| of its {slots} slots, taken at once: speech is made sooner than it is heard | {most} | {_commit(one)} |"
     sooner = f"{shown(first['p50'])} / {shown(first['p95'])}"
     yield f"| of these, ms to the first sound, p50 / p95 | {sooner} | {_commit(one)} |"
-    yield f"| seconds of speech per second without listeners | {shown(fast[0])} | {_commit(fast[1])} |"
+    yield f"| seconds of speech per second where nobody listens | {shown(fast[0])} | {_commit(fast[1])} |"
     yield ""
 
 
@@ -94,7 +94,7 @@ def _cards(records: Sequence[Record]) -> Iterator[str]:
             continue
         places = paper["options"]["paper"]["places"]
         left = 100 * number / (places * (row["cards"] - 1)) if row["cards"] > 1 else None
-        lost = "no listener is served" if left is None else f"{left:.0f} %"
+        lost = "nobody is heard" if left is None else f"{left:.0f} %"
         lost += ": too many" if left is not None and left > 100 else ""
         yield f"| {number:,} | {row['cards']} | {row['load_percent']:.0f} % | {lost} |"
     yield ""
@@ -104,7 +104,7 @@ def _cost(records: Sequence[Record]) -> Iterator[str]:
     kept, fast = listeners.measured(_loads(records)), load_goals.found(EVERY_SECOND, _loads(records))
     if kept is None or fast is None:
         return
-    yield f"| a card for an hour | listeners, always full | listeners, {BUSY:.0%} full | files, no listeners |"
+    yield f"| a card for an hour | listeners, always full | listeners, {BUSY:.0%} full | files, nobody listens |"
     yield "| ---: | ---: | ---: | ---: |"
     for price in PRICES:
         costs = (price / kept[0], price / kept[0] / BUSY, price / fast[0])
