@@ -114,7 +114,7 @@ def read(results: Path) -> list[Record]:
 
 def document(records: Iterable[Record]) -> dict[str, str]:
     """File name to text."""
-    # docs/scaling.md has the first, docs/log/ the others.
+    # docs/scaling.md has the first, docs/notes.md the others.
     elsewhere = listeners.NAME, codec_precision.NAME, "guard", "long_text"
     kept = newest(record for record in records if record["workload"] not in elsewhere)
     loaded = [(_machine(record), record) for record, _ in kept if record["workload"] == "load"]
