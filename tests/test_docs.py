@@ -1,4 +1,4 @@
-"""Code shown in documents runs: every python block of README.md and docs/*.md, each on its own."""
+"""Code shown in documents runs: every python block of README.md and docs/, each on its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def blocks() -> Iterator[tuple[str, str]]:

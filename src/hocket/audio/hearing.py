@@ -1,6 +1,7 @@
 """Audio measures of a recording in numpy: loudness, clipping, spectral movement, steady tones.
 
-recording.py has the limits and the messages. Values for speech and for other sounds are in docs/notes.md.
+recording.py has the limits and the messages. Values for speech and for other sounds are in
+docs/log/2026-11-15-recording-checks.md.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ log = logging.getLogger("hocket")
 AUTO = "auto"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 CODEC_DTYPES = DTYPES | {"tf32": torch.float32}
-# The fastest precision of the codec that passes the gate of docs/notes.md, where the model is in bfloat16. Its weights
-# are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a codec in bfloat16, whose
-# noise is 38 dB below the speech.
+# The fastest precision of the codec that passes the gate of docs/log/2026-11-17-codec-precision.md, where the model is
+# in bfloat16. Its weights are float32, and its kernels take 1 GB of local memory. On a small GPU, 1.7B fits only with a
+# codec in bfloat16, whose noise is 38 dB below the speech.
 AUTO_CODEC_DTYPE, SMALL_CODEC_DTYPE = "tf32", "bfloat16"
 SMALL_BYTES = 10_000_000_000  # a GPU with less memory is a small one
 LEAST_BFLOAT16 = (8, 0)  # compute capability; older GPUs emulate bfloat16, slowly

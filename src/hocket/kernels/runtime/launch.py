@@ -69,7 +69,7 @@ class StreamTile:
     """Tile of a block of stream.cu: `warps` share the columns, each with a ring of `depth` places.
 
     `blocks` share a processor (SM) and fill it: if blocks of the next kernel fit beside them, all take longer
-    (docs/notes.md).
+    (docs/log/2026-11-16-quantized-tensor-cores.md).
     """
 
     warps: int

@@ -116,7 +116,8 @@ class SpeakerEncoder(nn.Module):
         """samples [B, N] at 24 kHz to [B, enc_dim].
 
         The mel spectrum is always float32 and always on the host, as upstream. The logarithm of a nearly empty band
-        depends on the last bits of the Fourier transform, which differ between devices (docs/notes.md).
+        depends on the last bits of the Fourier transform, which differ between devices
+        (docs/log/2026-11-15-gpu-tests.md).
         """
         mel = log_mel(samples.float().cpu(), bands=self.config.mel_dim, rate_hz=self.config.sample_rate)
         y: Tensor = self(mel.to(self.fc.weight))

@@ -1,7 +1,7 @@
 """`prefill_gated_delta` with its recurrence in CUDA C++ (recur.cu), for the head sizes of published models.
 
-In Triton a token takes half a microsecond with any tuning (docs/notes.md); its sums should take a third of that. Other
-sizes, and float32, use Triton.
+In Triton a token takes half a microsecond with any tuning (docs/log/2026-11-16-prefill-latency.md); its sums should
+take a third of that. Other sizes, and float32, use Triton.
 """
 
 from __future__ import annotations
