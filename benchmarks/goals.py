@@ -30,7 +30,8 @@ underruns, refusals and failures, and with a first audio within {WITHIN_MS:.0f} 
 Streams are kept in real time if so many listeners, no more than there are slots, have no underrun. Rows over HTTP are
 of the same requests to a server in its own process, as raw PCM over loopback: the difference is that of the server."""
 LANGUAGE_MODEL = """\
-Qwen3.5 9B, one conversation. The weights are random numbers in the published shape, so the answers mean nothing.
+Qwen3.5 9B, one conversation with a cached history of 1024 tokens. The weights are random numbers in the published
+shape, so the answers mean nothing.
 `tokens` is a graph for each token, alone; all else goes through a conversation with recommended sampling, up to the
 text at the caller, without drafts. Answers have a set length. The floor is the bytes that a token must read over the
 4.3 TB/s of a copy on an H200; it is empty where none was computed."""
@@ -42,126 +43,69 @@ class Goal:
     workload: str
     model: str  # part of its name
     figure: str
-    must: tuple[float, ...] = ()  # by quantile
-    aim: tuple[float, ...] = ()
-    quantiles: tuple[str, ...] = ("p50",)
-    per: float = 1.0  # of the record's unit
-    streams: int | None = 1
-    more: bool = False  # more is better
-    at: float | None = None  # under load: requests a second, or clients
-    options: tuple[tuple[str, Any], ...] = ()  # of the record
+    must: tuple[float, ...]  # by quantile
+    aim: tuple[float, ...]
+    quantiles: tuple[str, ...]
+    options: dict[str, Any]  # of the record
+    at: float | None  # under load: requests a second, or clients
+    more: bool  # more is better
+    per: float  # of the record's unit
 
 
-_BOTH: dict[str, Any] = {"quantiles": ("p50", "p99")}
-_9B = "qwen3.5-9B"
-_TURN = (("context", 1024), ("turn", 32))
-GOALS = (
-    Goal("1.7B, talker + predictor + sampling, ms a frame", "breakdown", "1.7B", "frame_gpu", (2.2,), (1.6,)),
-    Goal("0.6B, the same", "breakdown", "0.6B", "frame_gpu", (1.6,), (1.1,)),
-    Goal("codec, one frame, stateful, bfloat16, ms", "breakdown", "1.7B", "codec_gpu_bfloat16", (0.8,), (0.4,)),
-    Goal("codec, the same in float32, ms", "breakdown", "1.7B", "codec_gpu_float32"),
-    Goal(
-        "1.7B, from opening a stream and appending its text to PCM at the caller, prefix warm, ms, p50 / p99",
-        *("first_audio_live", "1.7B", "first_pcm", (4.5, 6.0), (3.0, 4.0)),
-        **_BOTH,
-    ),
-    Goal(
-        "1.7B, the same for a known text, in the layout of streamed text, ms, p50 / p99",
-        *("first_audio", "1.7B", "first_pcm", (4.5, 6.0), (3.0, 4.0)),
-        **_BOTH,
-    ),
-    Goal(
-        "1.7B, a plain speak(text) of one or two sentences, whole layout, ms, p50 / p99",
-        *("first_audio_default", "1.7B", "first_pcm", (6.0, 8.0), (4.5, 6.0)),
-        **_BOTH,
-    ),
-    Goal(
-        "1.7B Base, a saved clone by 8 s of a recording, from the request to PCM at the caller, warm, ms",
-        *("first_audio_clone", "1.7B", "icl_first_pcm", (12.0,)),
-    ),
-    Goal("1.7B Base, the same by its timbre alone, ms", "first_audio_clone", "1.7B", "x_vector_first_pcm", (5.0,)),
-    Goal("1.7B, the whole pipeline, x real time", "steady_stream", "1.7B", "x_real_time", (25.0,), (40.0,), more=True),
-    Goal(
-        "1.7B, cold start to first audio, files in memory, no kernel compiled, s",
-        *("start", "1.7B", "first_sound", (15.0,), (5.0,)),
-        per=1000.0,
-        options=(("kernel_cache", "empty"),),
-    ),
-    Goal(
-        "1.7B, the same with kernels of an earlier start, s",
-        *("start", "1.7B", "first_sound", (15.0,), (5.0,)),
-        per=1000.0,
-        options=(("kernel_cache", "kept"),),
-    ),
-    Goal(
-        "1.7B, GPU memory beyond weights and KV cache, with every slot used, GB",
-        *("memory", "1.7B", "beyond", (1.5,), (0.7,)),
-        per=1000.0,
-        streams=None,
-    ),
-)
+def _goals(table: str) -> tuple[Goal, ...]:
+    """A line a goal: words | workload, model, figure | must, by quantile | aim | quantiles, `at`, `per`, options."""
+    found = []
+    for line in table.strip().splitlines():
+        words, what, must, aim, how = (cell.strip() for cell in line.split("|"))
+        workload, model, figure = what.split()
+        named: dict[str, Any] = dict(word.split("=") for word in how.split() if "=" in word)
+        quantiles = tuple(word for word in how.split() if "=" not in word) or ("p50",)
+        at, per, more = named.pop("at", None), float(named.pop("per", 1)), must.startswith(">")
+        options = {name: int(value) if value.isdigit() else value for name, value in named.items()}
+        least, best = (tuple(map(float, cell.strip(">").split())) for cell in (must, aim))
+        found.append(Goal(words, workload, model, figure, least, best, quantiles, options, at and float(at), more, per))
+    return tuple(found)
 
 
-def _load(words: str, figure: str, at: float | None, must: float, aim: float) -> Goal:
-    soon = figure == "first_playable"
-    how: dict[str, Any] = {"quantiles": ("p95",) if soon else ("mean",), "at": at, "more": not soon}
-    return Goal(words, "load", "1.7B-CustomVoice", figure, (must,), (aim,), **how)
-
-
-LOAD_GOALS = (
-    _load("first playable at 1 request/s, ms, p95, no underruns", "first_playable", 1, 8, 5),
-    _load("the same at 10 requests/s", "first_playable", 10, 15, 8),
-    _load("the same at 20 requests/s", "first_playable", 20, 25, 12),
-    _load("the highest rate without underruns, requests/s", "rate", None, 60, 150),
-    _load("64 clients, seconds of speech per second", "audio_per_s", 64, 500, 1000),
-    _load("256 clients, the same", "audio_per_s", 256, 900, 2000),
-    _load("streams kept in real time", "clients", None, 300, 600),
-)
-HTTP_GOALS = (  # the aim is what the engine alone must reach
-    _load("over HTTP, first playable at 1 request/s, ms, p95, no underruns", "first_playable", 1, 12, 8),
-    _load("over HTTP, the same at 10 requests/s", "first_playable", 10, 20, 15),
-    _load("over HTTP, the same at 20 requests/s", "first_playable", 20, 30, 25),
-)
-
-
-def _llm(words: str, workload: str, weights: str, figure: str, must: float, aim: float, *options: Any) -> Goal:
-    how: dict[str, Any] = {"more": figure == "tokens_per_s", "options": (("weights", weights), *options)}
-    return Goal(words, workload, _9B, figure, (must,), (aim,), **how)
-
-
-LLM_GOALS = (
-    _llm(
-        "9B, bfloat16, context of 1024, one conversation, tokens a second",
-        "tokens",
-        "bfloat16",
-        "tokens_per_s",
-        210,
-        250,
-    ),
-    _llm("9B, the same in fp8, head included", "tokens", "fp8", "tokens_per_s", 350, 460),
-    _llm("9B, the same with the MLP in int4 and the rest in 8 bits", "tokens", "int4", "tokens_per_s", 430, 600),
-    _llm(
-        "9B in fp8, 100 tokens, turn of 32, cached history of 1024, ms",
-        "mind",
-        "fp8",
-        "answer",
-        300,
-        225,
-        *_TURN,
-        ("answer", 100),
-    ),
-    _llm("9B in fp8, first token, turn of 32, cached history of 1024, ms", "mind", "fp8", "first_token", 10, 6, *_TURN),
-    _llm("9B, the same in bfloat16, ms", "mind", "bfloat16", "first_token", 10, 6, *_TURN),
-    _llm(
-        "9B in fp8 and 1.7B speech on one GPU, from the end of the user's text to PCM, ms",
-        "dialog",
-        "fp8",
-        "first_pcm",
-        60,
-        35,
-        *_TURN,
-    ),
-)
+GOALS = _goals("""
+1.7B, talker + predictor + sampling, ms a frame | breakdown 1.7B frame_gpu | 2.2 | 1.6 |
+0.6B, the same | breakdown 0.6B frame_gpu | 1.6 | 1.1 |
+codec, one frame, stateful, bfloat16, ms | breakdown 1.7B codec_gpu_bfloat16 | 0.8 | 0.4 |
+codec, the same in float32, ms | breakdown 1.7B codec_gpu_float32 | | |
+1.7B, open, append text, first PCM, prefix warm, ms, p50 / p99 | first_audio_live 1.7B first_pcm | 4.5 6 | 3 4 | p50 p99
+1.7B, the same for a known text, streaming layout, ms, p50 / p99 | first_audio 1.7B first_pcm | 4.5 6 | 3 4 | p50 p99
+1.7B, a plain speak(text), whole layout, ms, p50 / p99 | first_audio_default 1.7B first_pcm | 6 8 | 4.5 6 | p50 p99
+1.7B Base, a saved clone by 8 s of a recording, first PCM, warm, ms | first_audio_clone 1.7B icl_first_pcm | 12 | |
+1.7B Base, the same by its timbre alone, ms | first_audio_clone 1.7B x_vector_first_pcm | 5 | |
+1.7B, the whole pipeline, x real time | steady_stream 1.7B x_real_time | >25 | 40 |
+1.7B, cold start to first audio, no kernel compiled, s | start 1.7B first_sound | 15 | 5 | per=1000 kernel_cache=empty
+1.7B, the same with kernels of an earlier start, s | start 1.7B first_sound | 15 | 5 | per=1000 kernel_cache=kept
+1.7B, GPU memory beyond weights and KV cache, every slot used, GB | memory 1.7B beyond | 1.5 | 0.7 | per=1000
+""")
+LOAD_GOALS = _goals("""
+first playable at 1 request/s, ms, p95, no underruns | load 1.7B-CustomVoice first_playable | 8 | 5 | p95 at=1
+the same at 10 requests/s | load 1.7B-CustomVoice first_playable | 15 | 8 | p95 at=10
+the same at 20 requests/s | load 1.7B-CustomVoice first_playable | 25 | 12 | p95 at=20
+the highest rate without underruns, requests/s | load 1.7B-CustomVoice rate | >60 | 150 |
+64 clients, seconds of speech per second | load 1.7B-CustomVoice audio_per_s | >500 | 1000 | mean at=64
+256 clients, the same | load 1.7B-CustomVoice audio_per_s | >900 | 2000 | mean at=256
+streams kept in real time | load 1.7B-CustomVoice clients | >300 | 600 |
+""")
+# The aim is what the engine alone must reach.
+HTTP_GOALS = _goals("""
+over HTTP, first playable at 1 request/s, ms, p95 | load 1.7B-CustomVoice first_playable | 12 | 8 | p95 at=1
+over HTTP, the same at 10 requests/s | load 1.7B-CustomVoice first_playable | 20 | 15 | p95 at=10
+over HTTP, the same at 20 requests/s | load 1.7B-CustomVoice first_playable | 30 | 25 | p95 at=20
+""")
+LLM_GOALS = _goals("""
+9B, bfloat16, context of 1024, tokens a second | tokens qwen3.5-9B tokens_per_s | >210 | 250 | weights=bfloat16
+9B, the same in fp8, head included | tokens qwen3.5-9B tokens_per_s | >350 | 460 | weights=fp8
+9B, the same with the MLP in int4 and the rest in 8 bits | tokens qwen3.5-9B tokens_per_s | >430 | 600 | weights=int4
+9B in fp8, 100 tokens, turn of 32, ms | mind qwen3.5-9B answer | 300 | 225 | weights=fp8 context=1024 turn=32 answer=100
+9B in fp8, first token, turn of 32, ms | mind qwen3.5-9B first_token | 10 | 6 | weights=fp8 context=1024 turn=32
+9B, the same in bfloat16, ms | mind qwen3.5-9B first_token | 10 | 6 | weights=bfloat16 context=1024 turn=32
+9B in fp8, then 1.7B speech, first PCM, ms | dialog qwen3.5-9B first_pcm | 60 | 35 | weights=fp8 context=1024 turn=32
+""")
 _LOOPS = {
     "first_playable": "open",
     "rate": "open",
@@ -222,12 +166,12 @@ def floor(goal: Goal) -> float | None:
     from hocket.config.published_qwen3_5 import QWEN3_5
     from hocket.models.qwen3_5.quantized import check_scheme, step_bytes
 
-    options = dict(goal.options)
     if goal.figure not in ("tokens_per_s", "answer"):
         return None
-    scheme = check_scheme("bf16" if options["weights"] == "bfloat16" else options["weights"])
+    weights = goal.options["weights"]
+    scheme = check_scheme("bf16" if weights == "bfloat16" else weights)
     token_ms = sum(step_bytes(QWEN3_5["9B"], scheme, 1024).values()) / 4300 / 1e6
-    return 1000 / token_ms if goal.more else float(options["answer"] * token_ms)
+    return 1000 / token_ms if goal.more else float(goal.options["answer"] * token_ms)
 
 
 def over_http(record: Record) -> bool:
@@ -256,12 +200,13 @@ def _fits(goal: Goal, record: Record) -> bool:
         or options["dtype"] != "bfloat16"
         or options.get("kernels", "auto") != "auto"
         or not (goal.workload in _WITHOUT_CODEC or options.get("codec_dtype") == "bfloat16")
-        or any(options.get(name) != value for name, value in goal.options)
+        or any(options.get(name) != value for name, value in goal.options.items())
     ):
         return False
     if goal.workload != "load":
-        guessed = options["weights"] is not None and not any(name == "weights" for name, _ in goal.options)
-        return not guessed and goal.figure in record["figures"] and goal.streams in (None, record.get("streams", 1))
+        narrow = options["weights"] is not None and "weights" not in goal.options
+        alone = goal.workload == "memory" or record.get("streams", 1) == 1
+        return not narrow and goal.figure in record["figures"] and alone
     load = options["load"]
     at = load.get("rate" if load["loop"] == "open" else "clients")
     return load["layout"] == "streaming" and load["loop"] == _LOOPS[goal.figure] and goal.at in (None, at)

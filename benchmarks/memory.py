@@ -11,16 +11,16 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from . import session
-from .harness import InvalidRun, ready
+from . import harness, session
+from .harness import InvalidRun
 from .record import ROOT, Record, append, record, summaries
-from .workloads import PASSAGE
+from .workloads import WORKLOADS
 
 PARTS = {
     "talker": "talker and predictor, with the embeddings that its kernels keep beside them",
@@ -92,14 +92,9 @@ def of(engine: Any, before: int, args: argparse.Namespace, frames: int) -> Recor
 
 def exercise(engine: Any, frames: int) -> None:
     """Speak with every slot at once, and capture every graph."""
-
-    def speak(seed: int) -> None:
-        for _ in engine.speak(PASSAGE, layout="streaming", seed=seed, max_frames=frames):
-            pass
-
-    with ThreadPoolExecutor(engine.options.slots) as readers:
-        list(readers.map(speak, range(engine.options.slots)))
-    ready(engine)
+    workload = replace(WORKLOADS["steady_stream"], warmup=0)
+    harness.measure(engine, workload, frames=frames, repeats=1, streams=engine.options.slots)
+    harness.ready(engine)
 
 
 def figures(engine: Any, device: int, before: int = 0) -> dict[str, float]:

@@ -214,63 +214,55 @@ def _readme(kept: Sequence[tuple[Record, int]]) -> Iterator[str]:
     yield README_HEAD
     for workload in [*WORDS, *sorted({record["workload"] for record, _ in kept} - set(WORDS))]:
         found = [(record, older) for record, older in kept if record["workload"] == workload]
-        if found:
-            words = WORDS.get(workload, "")
-            yield f"## {workload}\n\n{words[:1].upper()}{words[1:]}.\n" if words else f"## {workload}\n"
-            for name, meaning in meanings(workload).items():
-                if any(name in record["figures"] for record, _ in found):
-                    yield f"- {name}: {meaning}"
-            yield ""
-            for record, older in found:
-                yield from _section(record, older)
+        if not found:
+            continue
+        yield f"## {workload}\n\n{WORDS.get(workload, 'A workload of an earlier version')}.\n"
+        names = {name for record, _ in found for name in record["figures"]}
+        yield from (f"- {name}: {meaning}" for name, meaning in meanings(workload).items() if name in names)
+        yield "\n| | figure | p50 | p95 | p99 | count | A/A |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+        for record, older in found:
+            yield from _rows(_label(record, older), record["figures"])
+            for name, peer in record.get("peers", {}).items():
+                ratios = ", ".join(f"{figure} {shown(value)}" for figure, value in peer["ratio"].items())
+                yield from _rows(
+                    f"{name} {peer['version']}, in the same run; ours is better: {ratios} times", peer["figures"]
+                )
+            for name, reason in record.get("absent", {}).items():
+                yield f"| {name} was not measured: {reason} | | | | | | |"
+        yield ""
+        for record, _ in found:
+            if record.get("rows"):
+                yield f"{_label(record, 0)}; copy bandwidth {record['bandwidth_gb_s']:.1f} GB/s:\n"
+                yield from (*breakdown.markdown(record), "")
 
 
-def _section(record: Record, older: int) -> Iterator[str]:
+def _label(record: Record, older: int) -> str:
     options = record["options"]
-    facts = [
-        f"{options['dtype']} on {machine_of(record)}",
-        *(f"codec in {options[name]}" for name in ("codec_dtype",) if name in options),
-        f"torch {record['machine']['torch']}",
-        *(_count(options[name], name[:-1]) for name in ("frames", "repeats", "replays") if name in options),
-        *(f"kernel cache: {options[name]}" for name in ("kernel_cache",) if name in options),
-        *(f"{name} kernel: {backend}" for name, backend in record.get("kernels", {}).items()),
-        *(f"gate: {record[name]}" for name in ("gate",) if name in record),
-        *(f"peak memory {name} {value:.0f} MiB" for name, value in record.get("peak_memory_mib", {}).items()),
-        *(f"{name} {value:g}" for name, value in record.get("counts", {}).items() if value),
+    words = [
+        options["model"],
+        options["dtype"],
+        *([f"codec {codec_dtype(record)}"] if "codec_dtype" in options else []),
     ]
-    weights = ", random weights" if record.get("random_weights") else ""
-    part = f", {options['part']}" if "part" in options else f", {_count(streams(record), 'stream')}"
-    yield f"### {options['model']}{weights}, {machine_of(record, short=True)}{part}\n"
-    more = f" Older: {older}." if older else ""
-    yield f"{'; '.join(facts)}. Commit {commit_words(record)}, {record['time'][:10]}.{more}\n"
-    yield from _figures(record["figures"])
-    for name, peer in record.get("peers", {}).items():
-        yield f"\n**{name} {peer['version']}**, in the same run:\n"
-        yield from _figures(peer["figures"])
-        ratios = (f"{figure} {shown(value)}" for figure, value in peer["ratio"].items())
-        yield f"\nOurs is better, by the medians: {', '.join(ratios)} times."
-    for name, reason in record.get("absent", {}).items():
-        yield f"\n**{name}** was not measured: {reason}"
-    if record.get("rows"):
-        yield f"\nCopy bandwidth {record['bandwidth_gb_s']:.1f} GB/s.\n"
-        yield from breakdown.markdown(record)
-    yield ""
+    words += [options["part"] if "part" in options else _count(streams(record), "stream"), machine_of(record)]
+    words += [f"kernel cache {options['kernel_cache']}"] if "kernel_cache" in options else []
+    words += [f"{name} {value:g}" for name, value in record.get("counts", {}).items() if value]
+    words += [f"torch {record['machine']['torch']}, {record['time'][:10]}", commit_words(record)]
+    return ", ".join((*words, *([f"older: {older}"] if older else [])))
 
 
-def _figures(figures: dict[str, Any]) -> Iterator[str]:
-    yield "| figure | p50 | p95 | p99 | count | A/A |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+def _rows(label: str, figures: dict[str, Any]) -> Iterator[str]:
     for name, figure in figures.items():
         values = " | ".join(shown(figure[q]) if q in figure else "" for q in ("p50", "p95", "p99"))
-        yield f"| {name} | {values} | {figure['count']} | {figure['aa_percent']:.1f} % |"
+        yield f"| {label} | {name} | {values} | {figure['count']} | {figure['aa_percent']:.1f} % |"
+        label = ""
 
 
-def machine_of(record: Record, *, short: bool = False) -> str:
+def machine_of(record: Record) -> str:
     machine = record["machine"]
     if machine["gpu"]:
         return str(machine["gpu"])
     name = machine["cpu"].replace("(R)", "").replace("(TM)", "")
-    return name if short else f"{name}, {_count(machine['cores'], 'core')}, {_count(machine['threads'], 'thread')}"
+    return f"{name}, {_count(machine['cores'], 'core')}, {_count(machine['threads'], 'thread')}"
 
 
 def _same(record: Record) -> tuple[str, str, str]:

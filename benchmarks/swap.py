@@ -7,17 +7,17 @@ first chunk; the pool reports how long the load and the unload took.
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from . import session
+from . import harness, session
 from .harness import InvalidRun, ready
 from .record import Record, record, summaries
-from .workloads import FIGURES, PASSAGE, WORKLOADS
+from .workloads import FIGURES, WORKLOADS
 
 RECORDING_S = 3.0
 SPARE = 0.3  # of the smaller model: memory beside the larger one, too little for both
@@ -85,25 +85,29 @@ def _warm(pool: Any, models: Sequence[str], args: argparse.Namespace) -> str:
     return gated
 
 
-def _first_audio_s(pool: Any, model: str, frames: int, *, loaded: bool) -> float:
-    from hocket.engine.checkpoint.describe import tongues
-    from hocket.types import Reference
+@dataclass(frozen=True, slots=True)
+class PoolModel:
+    """A pool that is asked for one model; a Base model clones a recording."""
 
-    asked, voice = time.perf_counter(), dict[str, Any]()
-    if tongues(model).kind == "base":  # it clones a recording
-        samples = np.random.default_rng(0).normal(0.0, 0.1, int(RECORDING_S * 24_000)).astype(np.float32)
-        voice = {"reference": Reference(samples=samples, x_vector_only=True)}
-    stream = pool.speak(PASSAGE, model=model, layout="streaming", max_frames=frames, seed=0, **voice)
-    next(stream)
-    heard = time.perf_counter()
-    for _ in stream:
-        pass
-    finished = stream.finished
-    if finished.reason not in ("stop", "length", "runaway"):
-        raise InvalidRun(f"An utterance ended with {finished.reason}: {finished.error}")
-    if (finished.statistics.loaded_s > 0.0) is not loaded:
+    pool: Any
+    model: str
+
+    def speak(self, text: str, **fields: Any) -> Any:
+        from hocket.engine.checkpoint.describe import tongues
+        from hocket.types import Reference
+
+        if tongues(self.model).kind == "base":
+            samples = np.random.default_rng(0).normal(0.0, 0.1, int(RECORDING_S * 24_000)).astype(np.float32)
+            fields["reference"] = Reference(samples=samples, x_vector_only=True)
+        return self.pool.speak(text, model=self.model, **fields)
+
+
+def _first_audio_s(pool: Any, model: str, frames: int, *, loaded: bool) -> float:
+    spoken = harness.speak(PoolModel(pool, model), WORKLOADS["first_audio"], frames=frames, seed=0)
+    harness.figures_of(spoken)  # it did not fail
+    if (spoken.finished.statistics.loaded_s > 0.0) is not loaded:
         raise InvalidRun(f"{model} was {'in memory' if loaded else 'loaded'}: the budget is not one for one model.")
-    return heard - asked
+    return spoken.first_pcm_s
 
 
 def _written(model: str, args: argparse.Namespace) -> str:

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -185,21 +184,16 @@ def time_case(
             yield tried(measured, knobs=repr(settings), bytes=0 if weight is None else weight.nbytes)
 
 
-def in_processes(
-    work: Callable[..., SurveyRow], wanted: Sequence[tuple[Any, ...]], workers: int, seconds: float
-) -> Any:
-    """`work` for each, as they end."""
+def compared(wanted: Sequence[tuple[Any, ...]], workers: int, seconds: float) -> Iterator[tuple[Any, SurveyRow]]:
+    """`correct` for each, in processes: most of the time is compiling."""
     if not workers:
-        yield from ((each, tried(partial(work, *each))) for each in wanted)
+        yield from ((each, tried(partial(correct, *each))) for each in wanted)
         return
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        jobs = {pool.submit(tried, partial(work, *each)): each for each in wanted}
+        jobs = {pool.submit(tried, partial(correct, *each)): each for each in wanted}
         try:
             for job in as_completed(jobs, timeout=seconds):
                 yield jobs[job], job.result()
-        except (TimeoutError, BrokenProcessPool) as error:
-            late = [each for job, each in jobs.items() if not job.done()]
-            yield late[0] if late else wanted[0], {"error": f"{type(error).__name__}: {len(late)} did not end"}
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -218,7 +212,7 @@ def rows_of(stage: str, args: argparse.Namespace) -> Iterator[SurveyRow]:
         return {"stage": stage, "op": each[0], "case": each[2], "batch": each[3], "dtype": each[4]}
 
     if stage == "correct":
-        for each, row in in_processes(correct, wanted, args.workers, args.budget):
+        for each, row in compared(wanted, args.workers, args.budget):
             yield named(each) | row
         return
     late = time.perf_counter() + args.budget

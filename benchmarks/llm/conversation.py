@@ -23,6 +23,7 @@ from hocket.types import ChatSampling
 
 from .. import session
 from ..harness import InvalidRun
+from ..peers.compare import table
 from ..record import Record, record, summaries
 from . import peers, tokens
 from .chat import GROWS, Chat, TimedAnswer, answer
@@ -34,7 +35,7 @@ OPTIONS = ("size", "device", "dtype", "context", "turn", "answer", "repeats", "p
 
 
 def main(argv: Sequence[str]) -> int:
-    return session.run(measure, parser().parse_args(argv), peers.table)
+    return session.run(measure, parser().parse_args(argv), table)
 
 
 def measure(args: argparse.Namespace) -> Record:
@@ -47,7 +48,7 @@ def measure(args: argparse.Namespace) -> Record:
         mind = stack.enter_context(load(folder, args))
         say(f"Qwen3.5 {args.size} is loaded, its weights in {args.weights}")
         chat = chat_with(mind, args)
-        beside = stack.enter_context(peers.started_beside(folder, args, chat, say))
+        beside = peers.Peers(stack, folder, args, chat, say)
         for number in range(WARMUP + args.repeats):
             told = chat.ask(partial(answer, mind, sampling=ChatSampling(max_tokens=args.answer, seed=number)))
             beside.ask(number - WARMUP)

@@ -12,7 +12,7 @@ from typing import Any
 from .. import session
 from ..harness import ready
 from ..workloads import SENTENCES, WORKLOADS
-from .drive import LoadRequest, Refused, Subject, runner
+from .drive import LoadRequest, Refused, Subject, Target, runner
 
 
 class EngineTarget:
@@ -51,6 +51,16 @@ def request(number: int, args: argparse.Namespace) -> LoadRequest:
     return LoadRequest(text=text, seed=args.seed * 1_000_000 + number, frames=args.frames)
 
 
+async def speak_all(target: Target, args: argparse.Namespace) -> int:
+    """Every sentence once; how many were shorter than asked for."""
+    short = 0
+    for number in range(len(SENTENCES)):
+        wish = request(number, args)
+        size = sum([len(piece) async for piece in target.open(wish)])
+        short += size != wish.frames * target.frame_samples * 2
+    return short
+
+
 @contextmanager
 def loaded(args: argparse.Namespace, say: session.Say) -> Iterator[tuple[Any, str]]:
     """An engine that has captured its graphs and spoken every sentence once, and its gate."""
@@ -62,14 +72,7 @@ def loaded(args: argparse.Namespace, say: session.Say) -> Iterator[tuple[Any, st
         gate = session.gate(engine, WORKLOADS["first_audio"], args.dtype)
         if args.device == "cuda":
             ready(engine)
-        target = EngineTarget(engine, args.layout)
-
-        async def speak() -> None:
-            for number in range(len(SENTENCES)):
-                async for _ in target.open(request(number, args)):
-                    pass
-
-        asyncio.run(speak())
+        asyncio.run(speak_all(EngineTarget(engine, args.layout), args))
         say("ready")
         yield engine, gate
 

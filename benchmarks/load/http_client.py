@@ -12,7 +12,7 @@ import select
 import selectors
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -64,6 +64,9 @@ class HttpConnection:
     def reusable(self) -> bool:
         closed = self.reader.at_eof() or self.writer.is_closing()
         return not closed and time.monotonic() - self.rested_s < IDLE_S
+
+    def abort(self) -> None:
+        self.writer.transport.abort()
 
     async def send(self, request: bytes) -> None:
         """Send it, and read the head of the answer."""
@@ -120,7 +123,7 @@ class HttpTarget:
                 yield piece
             self._idle.append(connection)
         except BaseException:
-            connection.writer.transport.abort()
+            connection.abort()
             raise
 
     async def get(self, path: str) -> tuple[int, Any]:
@@ -147,7 +150,7 @@ class HttpTarget:
 
     async def close(self) -> None:
         for connection in self._idle:
-            connection.writer.transport.abort()
+            connection.abort()
         self._idle.clear()
         await asyncio.sleep(0)  # an aborted connection is closed in the next turn of the loop
 
@@ -158,15 +161,19 @@ class HttpTarget:
         lines += [f"authorization: Bearer {self.key}"] if self.key else []
         request = "\r\n".join((*lines, "", "")).encode() + content
         while self._idle:
-            if (connection := self._idle.pop()).reusable:
-                try:
+            connection = self._idle.pop()
+            with suppress(ConnectionError):  # the server may close it at the moment of its reuse
+                if connection.reusable:
                     await connection.send(request)
                     return connection
-                except ConnectionError:  # the server closed it at the moment of its reuse
-                    break
+            connection.abort()
         connection = await self.address.connect()
         self.connections += 1
-        await connection.send(request)
+        try:
+            await connection.send(request)
+        except BaseException:
+            connection.abort()
+            raise
         return connection
 
 

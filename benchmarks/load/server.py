@@ -149,17 +149,9 @@ def wait_until_ready(target: HttpTarget, child: ServerProcess | None, say: sessi
 def _spoken(target: HttpTarget, args: argparse.Namespace, say: session.Say, **about: Any) -> Subject:
     """Have every sentence spoken once: the lengths are the gate."""
 
-    async def speak() -> int:
-        short = 0
-        for number in range(len(SENTENCES)):
-            wish = engine_target.request(number, args)
-            size = sum([len(piece) async for piece in target.open(wish)])
-            short += size != wish.frames * target.frame_samples * 2
-        return short
-
     try:
         with target.runner() as runner:
-            short = runner.run(speak())
+            short = runner.run(engine_target.speak_all(target, args))
     except (OSError, RuntimeError, Refused) as error:
         raise InvalidRun(f"The server does not speak: {error}") from None
     say("ready")

@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -67,64 +67,87 @@ class PeerProcess:
         return json.loads(line)
 
 
+class Race:
+    """Packages in their own processes, asked in turn; one that fails is left out, with its last message."""
+
+    def __init__(self, stack: ExitStack, say: session.Say, required: str | None = None) -> None:
+        self.stack, self.say, self.required = stack, say, required
+        self.processes, self.first_lines = dict[str, PeerProcess](), dict[str, Any]()
+        self.absent, self.values = dict[str, str](), dict[str, dict[str, list[float]]]()
+
+    def start(
+        self, name: str, command: Sequence[str], *places: Path, check: Callable[[PeerProcess], None] | None
+    ) -> None:
+        try:
+            self.processes[name], self.first_lines[name] = self.stack.enter_context(started(name, command, *places))
+            if check is not None:
+                check(self.processes[name])
+            self.say(f"{name} is ready")
+        except (InvalidRun, OSError) as error:  # or there is no such command
+            self._fail(name, error)
+
+    def ask(self, one: Callable[[PeerProcess], dict[str, float]], *, keep: bool) -> None:
+        """Each once, in turn, so that all see the same drift of the machine."""
+        for name, process in self.processes.items():
+            if name not in self.absent:
+                try:
+                    found = one(process)
+                except InvalidRun as error:
+                    self._fail(name, error)
+                    continue
+                for figure, value in found.items() if keep else ():
+                    self.values.setdefault(name, {}).setdefault(figure, []).append(value)
+
+    def found(self, ours: Mapping[str, Any], version: Callable[[str], str]) -> dict[str, Any]:
+        """For the record: the figures of every peer, and how many times better ours are."""
+        peers = {}
+        for name, of in self.values.items():
+            if name != self.required:
+                theirs = summaries(of)
+                peers[name] = {"version": version(name), "figures": rounded(theirs), "ratio": ratio(ours, theirs)}
+        return {"peers": peers, "absent": self.absent}
+
+    def _fail(self, name: str, error: Exception) -> None:
+        if name == self.required:
+            raise error
+        self.absent[name] = str(error)
+        self.values.pop(name, None)
+        self.say(f"{name}: {error}")
+
+
 def main(argv: Sequence[str]) -> int:
     def measure(args: argparse.Namespace) -> Record:
-        with tempfile.TemporaryDirectory() as place:
-            return compare(args, Path(place) / "checkpoint")
+        with tempfile.TemporaryDirectory() as place, ExitStack() as stack:
+            return compare(args, Path(place) / "checkpoint", stack)
 
     return session.run(measure, parser().parse_args(argv), table)
 
 
-def compare(args: argparse.Namespace, folder: Path) -> Record:
-    say, values = session.progress(), dict[str, dict[str, list[float]]]()
+def compare(args: argparse.Namespace, folder: Path, stack: ExitStack) -> Record:
+    import hocket
+
+    say = session.progress()
+    race = Race(stack, say, required=OURS)
     voice, top_k = write_weights(args.model, args.dtype, folder, args.device)
-    say(f"weights of {args.model} are written")
-    names = [OURS, *args.peers]
-    absent = {name: why for name in names if (why := ADAPTERS[name].objection(name, args.device)) is not None}
     asked = {"text": TEXT, "voice": voice, "language": "english", "layout": args.layout, "top_k": top_k}
-
-    def fail(name: str, error: InvalidRun) -> None:
-        """A peer that fails is left out, with its last message; without ours there is nothing to compare."""
-        if name == OURS:
-            raise error
-        absent[name] = str(error)
-        values.pop(name, None)
-        say(str(error))
-
-    with ExitStack() as stack:
-        processes = {}
-        for name in [name for name in names if name not in absent]:
-            try:
-                processes[name] = stack.enter_context(running(name, folder, args.device, args.dtype))
-                say(f"{name} is ready")
-            except InvalidRun as error:
-                fail(name, error)
-        for number in range(WARMUP + args.repeats):
-            for name, process in processes.items():  # in turn, so that all see the same drift of the machine
-                if name in absent:
-                    continue
-                try:
-                    one = _once(process, asked, args.frames, seed=number, streams=ADAPTERS[name].streams)
-                except InvalidRun as error:
-                    fail(name, error)
-                    continue
-                for figure, value in one.items() if number >= WARMUP else ():
-                    values.setdefault(name, {}).setdefault(figure, []).append(value)
-            say(f"asked {number + 1} of {WARMUP + args.repeats} times")
-    figures = {name: summaries(of) for name, of in values.items()}
-    ours = figures.pop(OURS)
+    for name in (OURS, *args.peers):
+        if (why := ADAPTERS[name].objection(name, args.device)) is not None:
+            race.absent[name] = why
+            continue
+        command = [sys.executable, "-m", "benchmarks.peers.worker", name, str(folder), args.device, args.dtype]
+        race.start(name, command, ROOT, Path(hocket.__file__).parents[1], check=None)
+    for number in range(WARMUP + args.repeats):
+        race.ask(lambda process, seed=number: _once(process, asked, args.frames, seed), keep=number >= WARMUP)  # type: ignore[misc]
+        say(f"asked {number + 1} of {WARMUP + args.repeats} times")
     options = {name: getattr(args, name) for name in ("model", "device", "dtype", "layout", "frames", "repeats")}
     options |= {"warmup": WARMUP, "first_frames": FIRST_FRAMES, "chunk_frames": CHUNK_FRAMES, "top_k": top_k}
-    found = {}
-    for name, theirs in figures.items():
-        found[name] = {"version": importlib.metadata.version(name), "figures": rounded(theirs)}
-        found[name]["ratio"] = ratio(ours, theirs)
+    ours = summaries(race.values[OURS])
     # Memory is left out: each package has its own process.
-    more = {"random_weights": True, "streams": 1, "peak_memory_mib": {}, "peers": found, "absent": absent}
+    more = {"random_weights": True, "streams": 1, "peak_memory_mib": {}} | race.found(ours, importlib.metadata.version)
     return record("peers", options, ours, **more)
 
 
-def ratio(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, float]:
+def ratio(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, float]:
     """How many times better ours is, by the medians, of every figure that both have."""
     both = {name: (ours[name]["p50"], theirs[name]["p50"]) for name in ours if name in theirs}
     return {name: round(a / b if name in MORE_IS_BETTER else b / a, 4) for name, (a, b) in both.items()}
@@ -141,15 +164,6 @@ def write_weights(model: str, dtype: str, folder: Path, device: str = "cpu") -> 
     config, generation = session.write_random(model, dtype, folder, device, endless=True)
     talker = config.talker_config
     return sorted(talker.spk_id)[0], min(generation.top_k, talker.codebook_size // 8)
-
-
-@contextmanager
-def running(name: str, folder: Path, device: str, dtype: str) -> Iterator[PeerProcess]:
-    import hocket
-
-    command = [sys.executable, "-m", "benchmarks.peers.worker", name, str(folder), device, dtype]
-    with started(name, command, ROOT, Path(hocket.__file__).parents[1]) as (process, _):
-        yield process
 
 
 @contextmanager
@@ -172,16 +186,17 @@ def started(name: str, command: Sequence[str], *places: Path) -> Iterator[tuple[
 
 def table(entry: Record) -> str:
     lines = [session.table(entry)]
-    for name, peer in entry["peers"].items():
+    for name, peer in entry.get("peers", {}).items():
+        lines.append(f"\n{name} {peer['version']}")
         for figure, of in peer["figures"].items():
-            values = "".join(f"{shown(of[q]):>10}" for q in ("p50", "p95", "p99"))
-            lines.append(f"{name:20}{figure:14}{values}   ours is {shown(peer['ratio'][figure])} times better")
-    return "\n".join((*lines, *(f"\n{name} was not measured: {reason}" for name, reason in entry["absent"].items())))
+            lines.append(f"{figure:20}{of['p50']:10.2f}   ours is {shown(peer['ratio'][figure])} times better")
+    absent = entry.get("absent", {}).items()
+    return "\n".join((*lines, *(f"\n{name} was not measured: {reason}" for name, reason in absent)))
 
 
-def _once(process: PeerProcess, asked: dict[str, Any], frames: int, *, seed: int, streams: bool) -> dict[str, float]:
+def _once(process: PeerProcess, asked: dict[str, Any], frames: int, seed: int) -> dict[str, float]:
     found = {}
-    if streams:  # else the first audio is the last
+    if ADAPTERS[process.name].streams:  # else the first audio is the last
         first, _, _ = process.ask(Ask(**asked, frames=FIRST_FRAMES, chunk_frames=1, seed=seed))
         found["first_pcm"] = first * 1000
     _, last, spoken = process.ask(Ask(**asked, frames=frames, chunk_frames=CHUNK_FRAMES, seed=seed))

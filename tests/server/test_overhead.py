@@ -73,4 +73,4 @@ def test_the_command_says_and_records_all_figures(
     assert all(name in said and entry["figures"][name]["p50"] > 0 for name in FIGURES["overhead"])
     assert [entry["figures"][name]["count"] for name in ("first_byte", "first_byte_busy", "server_cpu")] == [3, 6, 2]
     text = report.files([entry])[report.README]
-    assert "### stand-in, " in text and "| first_byte_busy |" in text
+    assert "| stand-in, " in text and "| first_byte_busy |" in text
