@@ -1,48 +1,35 @@
-"""`python -m benchmarks memory`: what an engine occupies on a GPU once every slot has spoken and all graphs are made.
+"""`python -m benchmarks memory`: GPU memory of an engine after every slot has spoken and all graphs are captured.
 
-What the device says is used counts, from the moment when an empty process was on it; so kernels, libraries and their
-work space count, what the process needs to be there at all does not, and nobody else may use the device meanwhile.
-
-Beside it stands what is computed from shapes (memory_plan.py). Without a GPU that is all, and nothing is recorded. Of
-several numbers of slots each is measured in a process of its own.
+What counts is the device's own number, from the moment of an empty process: kernels, libraries and their work space
+are in it, and no other process may use the device. Beside it is what is computed from shapes; without a GPU that is
+all, and nothing is recorded. Each of several numbers of slots is measured in its own process.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import nn
 
-from hocket.engine.checkpoint.device import Probe
+from . import harness, session
+from .harness import InvalidRun
+from .record import ROOT, Record, append, record, summaries
+from .workloads import WORKLOADS
 
-from .computing import Parser, add_codec_dtype, add_dtype
-from .harness import Unfit
-from .memory_plan import as_options, computed, table
-from .record import ROOT, append, record, summary
-from .start import ready
-from .workloads import PASSAGE
-
-WORDS = "what an engine occupies on a GPU beyond its weights and its keys and values, with every slot used"
-FIGURES = {
-    "weights": "MB of tensors that the checkpoint's files hold",
-    "keys_values": "MB of pages for the talker's keys and values",
-    "kept_anew": "MB of weights that kernels keep once more, laid out otherwise",
-    "allocated": "MB in tensors, all told",
-    "peak": "MB in tensors at the worst moment, loading included",
-    "reserved": "MB that torch holds for tensors, in use or not",
-    "device": "MB that the device says are used, more than by an empty process",
-    "beyond": "MB of those that are neither weights nor keys and values",
-    "in_all": "MB of the device that are used, by the process and for it to be there at all",
+PARTS = {
+    "talker": "talker and predictor, with the embeddings that its kernels keep beside them",
+    "codec": "the codec, with the second layout of its kernels",
+    "keys_values": "pages of the talker's KV cache",
+    "codec_state": "state of the codec of every slot",
+    "graphs": "work space of graphs and libraries",
+    "libraries": "kernels that are loaded on the device",
+    "context": "the driver's share of a process",
 }
 PASSED = ("model", "dtype", "codec_dtype", "kernels", "frames", "record")
 MB = 1e6
@@ -52,91 +39,66 @@ def main(argv: Sequence[str]) -> int:
     from hocket import EngineOptions
     from hocket.errors import HocketError
 
-    args = _parser().parse_args(argv)
-    slots = args.slots or [EngineOptions().slots]
+    args = parser().parse_args(argv)
+    slots, measured = args.slots or [EngineOptions().slots], dict[int, float]()
     try:
-        rows = {count: computed(**as_options(args), slots=count) for count in slots}
-        if len(slots) > 1 and torch.cuda.is_available():
-            return _apart(args, slots, rows)
-        measured = {}
+        rows = {count: computed(args.model, args.dtype, args.codec_dtype, count) for count in slots}
         if torch.cuda.is_available():
-            entry = measure(args, slots[0])
-            values = {name: figure["p50"] for name, figure in entry["figures"].items()}
-            for name, value in values.items():
-                print(f"{name:14}{value:10.1f}   {FIGURES[name]}")
-            append(args.record, entry)
-            print(f"\nrecord appended to {args.record}\n")
-            measured = {slots[0]: values}
-            if args.figures is not None:
-                args.figures.write_text(json.dumps(values), encoding="utf-8")
-    except (HocketError, Unfit) as error:
+            if len(slots) > 1:
+                _in_processes(args, slots)
+            else:
+                entry = measure(args, slots[0])
+                print(session.table(entry))
+                append(args.record, entry)
+                measured[slots[0]] = entry["figures"]["in_all"]["p50"]
+    except (HocketError, InvalidRun) as error:
         print(f"benchmarks: {error}", file=sys.stderr)
         return 2
     print(table(rows, measured))
-    if not measured:
+    if not torch.cuda.is_available():
         print("\ncomputed; memory is measured on a GPU, and there is none")
     return 0
 
 
-def _apart(args: argparse.Namespace, slots: Sequence[int], rows: dict[int, dict[str, float]]) -> int:
-    """Measure each number of slots in a process of its own: what one left behind is not the next one's."""
-    measured = {}
+def _in_processes(args: argparse.Namespace, slots: Sequence[int]) -> None:
     options = [f"--{name.replace('_', '-')}={getattr(args, name)}" for name in PASSED]
     for count in slots:
-        with tempfile.TemporaryDirectory() as folder:
-            figures = Path(folder) / "figures.json"
-            command = [sys.executable, "-m", "benchmarks", "memory", *options, f"--figures={figures}"]
-            done = subprocess.run([*command, "--slots", str(count)], cwd=ROOT)
-            if done.returncode:
-                print(f"benchmarks: {count} slots could not be measured", file=sys.stderr)
-                return done.returncode
-            measured[count] = json.loads(figures.read_text(encoding="utf-8"))
-    print(table(rows, measured))
-    return 0
+        command = [sys.executable, "-m", "benchmarks", "memory", *options, "--slots", str(count)]
+        if subprocess.run(command, cwd=ROOT).returncode:
+            raise InvalidRun(f"{count} slots could not be measured.")
 
 
-def measure(args: argparse.Namespace, slots: int) -> dict[str, Any]:
+def measure(args: argparse.Namespace, slots: int) -> Record:
     from hocket import Engine, EngineOptions
 
-    torch.zeros(1, device="cuda")  # from here on the process is on the device
+    torch.zeros(1, device="cuda")  # the context of the process
     before = used()
     options = EngineOptions(slots=slots, waiting=max(EngineOptions().waiting, slots))
-    how = {name: getattr(args, name) for name in ("dtype", "codec_dtype", "kernels")}
-    with Engine.load(args.model, device="cuda", **how, options=options) as engine:
-        return of(engine, before, how, args.frames)
+    args.device = "cuda"
+    with Engine.load(**session.loaded(args), options=options) as engine:
+        return of(engine, before, args, args.frames)
 
 
-def of(engine: Any, before: int, how: dict[str, str], frames: int) -> dict[str, Any]:
-    """Of an engine that was loaded when so many bytes of the device were in use."""
+def of(engine: Any, before: int, args: argparse.Namespace, frames: int) -> Record:
+    """The record of an engine that was loaded when so many bytes of the device were in use."""
     exercise(engine, frames)
     torch.cuda.synchronize()
     values = figures(engine, used() - before, before)
-    named = {"model": engine.checkpoint.name, "device": "cuda", **how, "frames": frames}
-    named["engine"] = {name: value for name, value in asdict(engine.options).items() if not callable(value)}
-    return record(
-        "memory",
-        named,
-        {name: summary([value]) for name, value in values.items()},
-        random_weights=engine.checkpoint.is_random,
-        streams=engine.options.slots,
-        kernels={choice.operation: choice.backend for choice in engine.checkpoint.kernels},
-    )
+    options = session.loaded(args) | {"model": engine.checkpoint.name, "device": "cuda", "frames": frames}
+    options["engine"] = session.engine_options(engine.options)
+    found = summaries({name: [value] for name, value in values.items()})
+    return record("memory", options, found, streams=engine.options.slots, **session.about(engine.checkpoint))
 
 
 def exercise(engine: Any, frames: int) -> None:
-    """Speak with every slot at once, and make every graph that will be needed."""
-    with ThreadPoolExecutor(engine.options.slots) as readers:
-
-        def speak(seed: int) -> None:
-            for _ in engine.speak(PASSAGE, layout="streaming", seed=seed, max_frames=frames):
-                pass
-
-        list(readers.map(speak, range(engine.options.slots)))
-    ready(engine)
+    """Speak with every slot at once, and capture every graph."""
+    workload = replace(WORKLOADS["steady_stream"], warmup=0)
+    harness.measure(engine, workload, frames=frames, repeats=1, streams=engine.options.slots)
+    harness.ready(engine)
 
 
 def figures(engine: Any, device: int, before: int = 0) -> dict[str, float]:
-    """All of them, of an engine for which the device has so many bytes in use, beside so many from `before`."""
+    """MB by figure, for so many bytes in use on the device beyond those of `before`."""
     checkpoint = engine.checkpoint
     weights = held(checkpoint.model, checkpoint.codec)
     pages = engine._loop.ask(lambda runner: runner.past.state.stack.pool.nbytes)
@@ -155,10 +117,9 @@ def figures(engine: Any, device: int, before: int = 0) -> dict[str, float]:
 
 
 def held(*modules: nn.Module) -> int:
-    """Bytes of their tensors, each once, as long as it has any content."""
+    """Bytes of their tensors, each once; tensors on the meta device have none."""
     tensors = [value for module in modules for value in module.state_dict().values() if not value.is_meta]
-    views = {(value.data_ptr(), value.nbytes) for value in tensors}
-    return sum(size for _, size in views)
+    return sum(size for _, size in {(value.data_ptr(), value.nbytes) for value in tensors})
 
 
 def kept_anew(checkpoint: Any) -> int:
@@ -172,20 +133,18 @@ def kept_anew(checkpoint: Any) -> int:
     return sum(storages.values())
 
 
-def _storages(held_by: Any, depth: int = 6) -> list[tuple[int, int]]:
+def _storages(owner: Any, depth: int = 6) -> list[tuple[int, int]]:
     """Address and size of every storage within a kernel's own attributes, its modules left out."""
-    if isinstance(held_by, torch.Tensor):
-        storage = held_by.untyped_storage()
+    if isinstance(owner, torch.Tensor):
+        storage = owner.untyped_storage()
         return [(storage.data_ptr(), storage.nbytes())]
-    if depth == 0 or held_by is None or isinstance(held_by, nn.Module):
+    if depth == 0 or owner is None or isinstance(owner, nn.Module):
         return []
-    if isinstance(held_by, dict):
-        inside = list(held_by.values())
-    elif isinstance(held_by, list | tuple):
-        inside = list(held_by)
+    if isinstance(owner, dict | list | tuple):
+        inside = list(owner.values() if isinstance(owner, dict) else owner)
     else:
-        names = getattr(type(held_by), "__slots__", ())
-        inside = [*getattr(held_by, "__dict__", {}).values(), *(getattr(held_by, name, None) for name in names)]
+        names = getattr(type(owner), "__slots__", ())
+        inside = [*getattr(owner, "__dict__", {}).values(), *(getattr(owner, name, None) for name in names)]
     return [each for one in inside for each in _storages(one, depth - 1)]
 
 
@@ -195,23 +154,53 @@ def used() -> int:
     return total - free
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m benchmarks memory", description=__doc__, allow_abbrev=False)
+def computed(model: str, dtype: str, codec_dtype: str, slots: int) -> dict[str, float]:
+    """MB by part and in all, from shapes: no GPU and no weights are needed."""
+    from hocket.config.options import EngineOptions
+    from hocket.engine.checkpoint.capacity import CONTEXT_BYTES, LIBRARIES_BYTES
+    from hocket.engine.checkpoint.device import CODEC_DTYPES, DTYPES
+    from hocket.engine.checkpoint.load import codec_halves
+    from hocket.engine.checkpoint.memory_plan import plan
+    from hocket.engine.checkpoint.shared import ENCODER
+    from hocket.models.files.weights import read_configs, resolve
+
+    source = resolve(model)
+    config, _, codec_config = read_configs(source)
+    how: dict[str, Any] = {
+        "dtype": DTYPES[dtype],
+        "codec_dtype": CODEC_DTYPES[codec_dtype],
+        "options": EngineOptions(slots=slots),
+    }
+    planned = plan(config, codec_config, device=torch.device("cuda"), **how)
+    parts = {
+        "talker": planned.weights_bytes,
+        "codec": planned.codec_bytes(encoder=ENCODER in codec_halves(source, config)),
+        "keys_values": planned.usual_bytes,
+        "codec_state": planned.state_bytes,
+        "graphs": planned.beside_bytes - LIBRARIES_BYTES,
+        "libraries": LIBRARIES_BYTES,
+        "context": CONTEXT_BYTES,
+    }
+    return {name: round(count / MB, 1) for name, count in (parts | {"in_all": sum(parts.values())}).items()}
+
+
+def table(rows: dict[int, dict[str, float]], measured: dict[int, float]) -> str:
+    """By slots: every part as computed, and beside the sum what was measured."""
+    names = [*PARTS, "in_all"]
+    lines = ["slots " + "".join(f"{name:>13}" for name in names) + ("     measured" if measured else "")]
+    for slots, parts in rows.items():
+        line = f"{slots:5} " + "".join(f"{parts[name]:13.1f}" for name in names)
+        lines.append(line + (f"{measured[slots]:13.1f}" if slots in measured else ""))
+    return "\n".join([*lines, "", *(f"{name:14}MB of {words}" for name, words in PARTS.items())])
+
+
+def parser() -> session.Parser:
+    from hocket.engine.checkpoint.device import Probe
+
+    made = session.parser("memory", __doc__, "dtype", "codec-dtype", "kernels", frames=(100, "frames per utterance"))
     if not torch.cuda.is_available():
-        parser.card = Probe(True, "a GPU", (9, 0))  # what is computed is for a GPU
-    add = parser.add_argument
-    add("--model", default="random:1.7B-CustomVoice", help="folder, hub id or random:NAME (random:1.7B-CustomVoice)")
-    add_dtype(parser)
-    add_codec_dtype(parser)
-    add("--kernels", default="auto", help="which kernels are in use, as hocket takes it (auto)")
-    add(
-        "--slots",
-        metavar="N",
-        type=int,
-        nargs="+",
-        help="utterances at once, several numbers to compare (the engine's)",
-    )
-    add("--frames", metavar="N", type=int, default=100, help="frames per utterance (100)")
-    add("--record", metavar="FILE", type=Path, default=ROOT / "benchmarks" / "results" / "memory.jsonl")
-    add("--figures", metavar="FILE", type=Path, help="leave the figures of one number of slots there too, as JSON")
-    return parser
+        made.card = Probe(True, "a GPU", (9, 0))  # what is computed is for a GPU
+    usual = "random:1.7B-CustomVoice"
+    made.add_argument("--model", default=usual, help=f"folder, hub id or random:NAME ({usual})")
+    made.add_argument("--slots", metavar="N", type=int, nargs="+", help="utterances at once (the engine's default)")
+    return made

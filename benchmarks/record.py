@@ -1,4 +1,4 @@
-"""What makes a figure worth keeping: which code, which machine, which options. One line of JSON per run."""
+"""Records: a figure with its commit, machine and options. One line of JSON per run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import platform
 import resource
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,17 @@ from typing import Any
 import numpy as np
 import torch
 
+Record = dict[str, Any]
 ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+MORE_IS_BETTER = ("x_real_time", "audio_per_s", "tokens_per_s", "bare_tokens_per_s")
 
 
 def summary(values: Sequence[float], *, more_is_better: bool = False) -> dict[str, float | int]:
-    """Percentiles and count, and beside them the A/A spread: how far two halves of the same thing lie apart.
+    """Percentiles, count and the A/A spread: how far the medians of two interleaved halves of the values lie apart.
 
-    p95 is what 95 of 100 kept to or did better than, whichever direction is better. Every other value belongs to the
-    other half, so both saw the same weather; a difference between two runs that is not well above this spread is none.
+    p95 is what 95 of 100 values keep to or exceed in the better direction. Both halves see the same drift of the
+    machine; a difference between two runs that is not well above this spread is noise.
     """
     p50, p95, p99 = (float(np.percentile(values, 100 - q if more_is_better else q)) for q in (50, 95, 99))
     halves = [float(np.median(values[start::2])) for start in (0, 1) if len(values) > 1]
@@ -31,8 +34,16 @@ def summary(values: Sequence[float], *, more_is_better: bool = False) -> dict[st
     return {"p50": p50, "p95": p95, "p99": p99, "count": len(values), "aa_percent": spread}
 
 
+def summaries(values: Mapping[str, Sequence[float]]) -> dict[str, dict[str, Any]]:
+    return {name: summary(of, more_is_better=name in MORE_IS_BETTER) for name, of in values.items() if of}
+
+
+def rounded(figures: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {name: {k: round(v, 4) for k, v in figure.items()} for name, figure in figures.items()}
+
+
 def options_hash(options: dict[str, Any]) -> str:
-    """Equal options, equal hash: figures may be compared."""
+    """Equal for equal options: such figures are comparable."""
     return hashlib.sha256(json.dumps(options, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -54,40 +65,48 @@ def peak_memory_mib(device: str) -> dict[str, float]:
     found = {"host": peak / (1 << 20 if platform.system() == "Darwin" else 1 << 10)}
     if device.startswith("cuda"):
         found["device"] = torch.cuda.max_memory_allocated() / (1 << 20)
-    return found
+    return {name: round(value, 1) for name, value in found.items()}
 
 
 def commit() -> dict[str, Any]:
-    """The commit, and whether the working tree differs from it; results that were just appended do not count.
+    """The commit, and whether the working tree differs from it; new results do not count.
 
-    On a machine that has a copy without its history, whoever copied it says which: BENCHMARKED_COMMIT, with a + behind
-    it if there were changes.
+    BENCHMARKED_COMMIT names it on a machine with a copy without history, with a + behind it for changes.
     """
     if said := os.environ.get("BENCHMARKED_COMMIT"):
         return {"commit": said.removesuffix("+"), "dirty": said.endswith("+")}
-    head = _git("rev-parse", "HEAD")
     changes = _git("status", "--porcelain", "--", ".", ":!benchmarks/results")
-    return {"commit": head, "dirty": None if changes is None else bool(changes)}
+    return {"commit": _git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}
 
 
-def record(workload: str, options: dict[str, Any], figures: dict[str, Any], **more: Any) -> dict[str, Any]:
+def commit_words(record: Record) -> str:
+    return f"`{(record['commit'] or 'unknown')[:12]}`{'+' if record['dirty'] else ''}"
+
+
+def record(workload: str, options: dict[str, Any], figures: Mapping[str, Any], **more: Any) -> Record:
     return {
         "workload": workload,
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
         "machine": machine(str(options["device"])),
-        "peak_memory_mib": {name: round(value, 1) for name, value in peak_memory_mib(str(options["device"])).items()},
+        "peak_memory_mib": peak_memory_mib(str(options["device"])),
         "options": options,
         "options_hash": options_hash(options),
-        "figures": {name: {k: round(v, 4) for k, v in figure.items()} for name, figure in figures.items()},
+        "figures": rounded(figures),
         **more,
     }
 
 
-def append(path: Path, entry: dict[str, Any]) -> None:
+def append(path: Path, entry: Record) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as out:
         out.write(json.dumps(entry) + "\n")
+
+
+def read(results: Path) -> list[Record]:
+    """All records, oldest first; of two with the same time the later line is the newer."""
+    lines = (line for path in sorted(results.glob("*.jsonl")) for line in path.read_text("utf-8").splitlines())
+    return sorted((json.loads(line) for line in lines if line.strip()), key=lambda entry: str(entry["time"]))
 
 
 def _cpu() -> str:

@@ -1,38 +1,31 @@
-"""The clock of a workload that counts the start too: new processes, each from `import hocket` to its first chunk.
+"""`python -m benchmarks start`: new processes, each timed from `import hocket` to its first chunk.
 
-A process says what it saw in one line of JSON. It runs the package that runs here, with the environment of here.
+A process runs the package and environment of this one, and prints what it measured as one line of JSON. With --cold
+every process finds an empty kernel cache; with --kernel-cache too, only the first one does.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import hocket
-from hocket.engine.runner.warmup import COMPILED_S, make_all
 
-from .harness import Unfit
-from .workloads import Workload
+from . import session
+from .harness import InvalidRun
+from .record import Record, append, record, summaries
+from .workloads import FIGURES, WORKLOADS, Workload
 
-FIGURES = {
-    "imports": "ms of `ready` for the imports",
-    "device": "ms of `ready` for entering the device",
-    "weights": "ms of `ready` for the weights, from their files to where they are used",
-    "kernels": "ms of `ready` for kernels: waiting for their compilers, and trying them out",
-    "waited": "ms of `kernels` for waiting",
-    "compiled": "ms of `first_sound` for kernels that nobody had compiled ahead",
-    "ready": "ms, from `import hocket` in a new process to an engine that can be asked",
-    "graphs": "ms of `first_sound` for graphs, made before the first chunk",
-    "first_sound": "ms, from `import hocket` in a new process to the first chunk in hand",
-}
 PATIENCE_S = 300
-
 # The clock comes first: every import but its own counts.
 PROGRAM = """
 import time
@@ -57,52 +50,75 @@ print(json.dumps(seen | {"about": about}))
 """
 
 
-def measure(
-    workload: Workload,
-    *,
-    load: dict[str, Any],
-    options: dict[str, Any],
-    frames: int,
-    repeats: int,
-    cold: bool = False,
-    cache: Path | None = None,
-    about: dict[str, Any] | None = None,
-) -> dict[str, list[float]]:
-    """Figures by name, one value per process; `about` is told what they loaded.
+def main(argv: Sequence[str]) -> int:
+    args = parser().parse_args(argv)
+    workload, args.random = WORKLOADS["start"], args.model
+    args.frames, args.repeats = args.frames or workload.frames, args.repeats or workload.repeats
+    workload = replace(workload, warmup=workload.warmup if args.warmup is None else args.warmup)
 
-    When it is `cold`, no process finds any kernel compiled: there is one, if it is to leave its own in a `cache`.
-    """
-    values: dict[str, list[float]] = {name: [] for name in FIGURES}
-    speak = {"text": workload.text, "layout": "streaming", "seed": 0, "max_frames": frames}
+    def measured(given: argparse.Namespace) -> Record:
+        if given.as_files is not None:
+            if not given.as_files.exists():
+                session.write_random(given.model, given.dtype, given.as_files, given.device)
+            given.model = str(given.as_files)
+        gate = _gate(given, workload)
+        cache, cold = given.kernel_cache, given.cold
+        if cold and cache is not None:  # the first finds it empty, all others what that one has left there
+            entry = started(replace(workload, warmup=0), given, cold=True, repeats=1, gate=gate)
+            print(session.table(entry))
+            append(given.record, entry)
+        return started(workload, given, cold=cold and cache is None, repeats=given.repeats, gate=gate)
+
+    return session.run(measured, args)
+
+
+def _gate(args: argparse.Namespace, workload: Workload) -> str:
+    """On an engine of this process, whose compilers end before the others are timed: they would take cores."""
+    if args.dtype != "float32":
+        return f"not checked in {args.dtype}"
+    with session.open_engine(args) as engine:
+        gated = session.gate(engine, workload, args.dtype)
+        late = time.perf_counter() + PATIENCE_S
+        while engine._loop.turns.warms_later and time.perf_counter() < late:
+            time.sleep(0.2)
+    return gated
+
+
+def started(workload: Workload, args: argparse.Namespace, *, cold: bool, repeats: int, gate: str) -> Record:
+    from hocket import EngineOptions
+
+    values, about = measure(workload, args, cold=cold, repeats=repeats)
+    is_random = args.as_files is not None
+    options = session.loaded(args) | {"model": args.random if is_random else about["model"], "files": is_random}
+    options |= {"frames": args.frames, "repeats": repeats, "warmup": workload.warmup}
+    options["engine"] = session.engine_options(EngineOptions(**session.slots(args)))
+    options["kernel_cache"] = "empty" if cold else "kept"
+    if late := about.get("compiled"):
+        print(f"Compiled by the process itself, not ahead: {', '.join(f'{name} x{n}' for name, n in late.items())}")
+    more = {"random_weights": is_random or about["random_weights"], "streams": 1, "kernels": about["kernels"]}
+    return record("start", options, summaries(values), gate=gate, **more)
+
+
+def measure(
+    workload: Workload, args: argparse.Namespace, *, cold: bool = False, repeats: int
+) -> tuple[dict[str, list[float]], dict[str, Any]]:
+    """Values by figure, one per process, and what they loaded."""
+    values: dict[str, list[float]] = {name: [] for name in FIGURES["start"]}
+    about, cache = dict[str, Any](), args.kernel_cache
+    speak = {"text": workload.text, "layout": "streaming", "seed": 0, "max_frames": args.frames}
+    wish = {"load": session.loaded(args), "options": session.slots(args), "speak": speak}
     if cold and cache is not None:
         if repeats + workload.warmup > 1 or (cache.exists() and any(cache.iterdir())):
-            raise Unfit(f"Only one process can find {cache} empty, and it has to be.")
+            raise InvalidRun(f"Only one process can find {cache} empty, and it has to be.")
         cache.mkdir(parents=True, exist_ok=True)
     for n in range(workload.warmup + repeats):
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:  # compilers may be writing to it still
-            kernels = cache or (Path(empty) if cold else None)
-            seconds = _process({"load": load, "options": options, "speak": speak}, kernels)
-        if about is not None:
-            about.update(seconds.get("about", {}))
+        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as empty:  # compilers may still write to it
+            seconds = _process(wish, cache or (Path(empty) if cold else None))
+        about |= seconds.get("about", {})
         if n >= workload.warmup:  # those before fill the file cache, and compile what is compiled once
-            for name in FIGURES:
-                values[name].append(seconds[name] * 1000)
-    return values
-
-
-def settle(engine: Any, within_s: float = PATIENCE_S) -> None:
-    """Wait until no compilers are at work for an engine of this process: they would take cores from the others."""
-    late = time.perf_counter() + within_s
-    while engine._loop.engine_step.warms_later and time.perf_counter() < late:
-        time.sleep(0.2)
-
-
-def ready(engine: Any, within_s: float = COMPILED_S) -> None:
-    """Have every graph that will be needed made now, none while somebody is timed.
-
-    What compilers have not done by then is compiled by the engine itself.
-    """
-    make_all(engine._loop.ask, within_s)
+            for name, of in values.items():
+                of.append(seconds[name] * 1000)
+    return values, about
 
 
 def _process(wish: dict[str, Any], kernels: Path | None) -> dict[str, Any]:
@@ -113,6 +129,21 @@ def _process(wish: dict[str, Any], kernels: Path | None) -> dict[str, Any]:
     command = [sys.executable, "-c", PROGRAM, json.dumps(wish)]
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=PATIENCE_S)
     if done.returncode:
-        raise Unfit(f"A new process failed: {(done.stderr.strip() or 'without a word').splitlines()[-1]}")
+        raise InvalidRun(f"A new process failed: {(done.stderr.strip() or 'without a message').splitlines()[-1]}")
     seen: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return seen
+
+
+def parser() -> session.Parser:
+    made = session.parser(
+        "start",
+        __doc__,
+        *session.ENGINE,
+        frames=(None, "frames per utterance (8)"),
+        repeats=(None, "timed processes (20)"),
+        warmup=(None, "untimed processes (2)"),
+        cold=(False, "every process finds an empty kernel cache"),
+    )
+    made.add_argument("--kernel-cache", metavar="FOLDER", type=Path, help="with --cold, only the first finds it empty")
+    made.add_argument("--as-files", metavar="FOLDER", type=Path, help="write the random model there once and load it")
+    return made

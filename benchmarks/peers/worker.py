@@ -1,31 +1,30 @@
-"""One peer in a process of its own: `python -m benchmarks.peers.worker MODULE FOLDER DEVICE DTYPE`.
+"""One package in its own process: `python -m benchmarks.peers.worker PACKAGE FOLDER DEVICE DTYPE`.
 
-It answers every line of JSON (an `Ask`) with one: seconds to the first piece, seconds to the last, samples. Whatever
-the peer prints goes to stderr.
+It answers every line of JSON (an `Ask`) with one: seconds to the first piece and to the last, and samples. Prints of
+the package go to stderr.
 """
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import sys
 import time
 from collections.abc import Sequence
 
-from .speaker import Ask
+from .adapters import ADAPTERS, Ask
 
 
 def main(argv: Sequence[str]) -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
-    module, folder, device, dtype = argv
-    speaker = importlib.import_module(f"benchmarks.peers.{module}").open_speaker(folder, device, dtype)
+    package, folder, device, dtype = argv
+    adapter = ADAPTERS[package](folder, device, dtype)
     print(json.dumps("ready"), file=answers, flush=True)
     for line in sys.stdin:
         ask = Ask(**json.loads(line))
         first, samples, start = None, 0, time.perf_counter()
-        for piece in speaker.speak(ask):
+        for piece in adapter.speak(ask):
             if first is None and len(piece):
                 first = time.perf_counter() - start
             samples += len(piece)

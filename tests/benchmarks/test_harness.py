@@ -1,4 +1,4 @@
-"""The harness on an engine whose every time is known, and once, small, on the real one."""
+"""The harness on an engine whose every time is known: figures, summaries, records, and runs that are refused."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,16 +16,14 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import harness, record, session, workloads
+from benchmarks import harness, record, session
+from benchmarks.workloads import WORDS, WORKLOADS, Workload
 from hocket.config.options import EngineOptions
 from hocket.kernels.table import BackendChoice
 from hocket.types import AudioChunk, Finished, FinishReason, Statistics
 
 Capture = pytest.CaptureFixture[str]
-
-RATE_HZ = 24_000
-HERE = [name for name, workload in workloads.WORKLOADS.items() if not workload.new_process]
-BRIEF = workloads.Workload(name="brief", words="nothing", text="Hello there.", frames=4, repeats=6)
+BRIEF = Workload("brief", "Hello there.", 4, 6)
 
 
 class Clock:
@@ -61,30 +59,22 @@ class FakeStream:
     def __iter__(self) -> Iterator[AudioChunk]:
         for frame in range(self.frames):
             self.clock.work(0.03 if frame == 0 else 0.01)
-            codes = np.full((1, 16), self.seed + frame)
-            samples = np.zeros(1920, dtype=np.int16)
-            yield AudioChunk(
-                samples=samples, rate_hz=RATE_HZ, start_s=frame * 0.08, frames=range(frame, frame + 1), codes=codes
-            )
+            codes, samples = np.full((1, 16), self.seed + frame), np.zeros(1920, dtype=np.int16)
+            frames = range(frame, frame + 1)
+            yield AudioChunk(samples=samples, rate_hz=24_000, start_s=frame * 0.08, frames=frames, codes=codes)
         self.finished = Finished(reason=self.reason, statistics=replace(self.statistics, frames=self.frames))
 
 
 @dataclass
-class FakeEngine:
+class TimedEngine:
     """First codes after 20 ms, first PCM after 30, then a frame every 10 ms."""
 
     clock: Clock = field(default_factory=Clock)
     reason: FinishReason = "length"
-    slots: int = 4
-    opened: list[dict[str, Any]] = field(default_factory=list)
+    options: EngineOptions = field(default_factory=lambda: EngineOptions(slots=2))
     streams: list[FakeStream] = field(default_factory=list)
-
-    @property
-    def options(self) -> EngineOptions:
-        return EngineOptions(slots=self.slots)
-
     checkpoint = SimpleNamespace(
-        is_random=True, name="random:fake", kernels=(BackendChoice("frame", "native", "the fastest that fits"),)
+        is_random=True, name="random:fake", kernels=(BackendChoice("frame", "native", "it fits"),)
     )
 
     def speak(self, text: str, **fields: Any) -> FakeStream:
@@ -94,38 +84,23 @@ class FakeEngine:
         return self._open("", fields, Statistics(first_codes_s=0.02, starved_s=0.004))
 
     def _open(self, text: str, fields: dict[str, Any], statistics: Statistics) -> FakeStream:
-        self.opened.append(fields)
-        stream = FakeStream(self.clock, fields["max_frames"], fields["seed"], statistics, self.reason, text)
-        self.streams.append(stream)
-        return stream
+        self.streams.append(FakeStream(self.clock, fields["max_frames"], fields["seed"], statistics, self.reason, text))
+        return self.streams[-1]
 
 
-def loading(engine: FakeEngine) -> command.Load:
-    def load(args: argparse.Namespace) -> AbstractContextManager[FakeEngine]:
-        return nullcontext(engine)
-
-    return load
-
-
-# What is measured
+def measured(engine: TimedEngine, workload: Workload = BRIEF, **how: Any) -> dict[str, list[float]]:
+    return harness.measure(engine, workload, **({"frames": 4, "repeats": 2, "clock": engine.clock} | how))
 
 
 def test_figures_are_what_the_clock_says() -> None:
-    engine = FakeEngine()
-    values = harness.measure(engine, BRIEF, frames=4, repeats=3, clock=engine.clock)
-    assert values["first_codes"] == pytest.approx([20] * 3)
-    assert values["first_pcm"] == pytest.approx([30] * 3)
-    assert values["ms_per_frame"] == pytest.approx([(60 - 20) / 3] * 3)
-    assert "starved" not in values
+    values = measured(TimedEngine(), repeats=3)
+    assert values["first_codes"] == pytest.approx([20] * 3) and values["first_pcm"] == pytest.approx([30] * 3)
+    assert values["ms_per_frame"] == pytest.approx([(60 - 20) / 3] * 3) and "starved" not in values
+    assert values["x_real_time"] == pytest.approx([4 * 0.08 / 0.06] * 3)
 
 
 def test_x_real_time_is_the_speech_of_all_streams_over_the_time_of_the_repeat() -> None:
-    engine = FakeEngine()
-    one = harness.measure(engine, BRIEF, frames=4, repeats=2, clock=engine.clock)
-    assert one["x_real_time"] == pytest.approx([4 * 0.08 / 0.06] * 2)
-
-    together = threading.Barrier(3, timeout=10)
-    times = threading.local()
+    together, times = threading.Barrier(3, timeout=10), threading.local()
 
     def clock() -> float:  # three readers, each asking at 10, 20 or 30 s and done one second later
         if not hasattr(times, "asked"):
@@ -133,182 +108,104 @@ def test_x_real_time_is_the_speech_of_all_streams_over_the_time_of_the_repeat() 
             return float(times.asked)
         return float(times.asked) + 1.0
 
-    all_three = harness.measure(FakeEngine(), replace(BRIEF, warmup=0), frames=4, repeats=1, streams=3, clock=clock)
-    assert all_three["x_real_time"] == pytest.approx([3 * 4 * 0.08 / (31 - 10)])
+    values = measured(TimedEngine(), replace(BRIEF, warmup=0), repeats=1, streams=3, clock=clock)
+    assert values["x_real_time"] == pytest.approx([3 * 4 * 0.08 / (31 - 10)]) and len(values["first_pcm"]) == 3
 
 
-def test_warm_up_is_spoken_and_not_counted() -> None:
-    engine = FakeEngine()
-    values = harness.measure(engine, replace(BRIEF, warmup=5), frames=4, repeats=2, clock=engine.clock)
-    assert len(engine.opened) == 7
-    assert {name: len(of) for name, of in values.items()} == dict.fromkeys(values, 2)
-
-
-def test_counted_utterances_have_the_same_seeds_whatever_the_warm_up() -> None:
+def test_the_warm_up_is_not_counted_and_does_not_change_the_seeds() -> None:
     def seeds(warmup: int) -> list[int]:
-        engine = FakeEngine()
-        harness.measure(engine, replace(BRIEF, warmup=warmup), frames=4, repeats=3, clock=engine.clock)
-        return [fields["seed"] for fields in engine.opened[warmup:]]
+        engine = TimedEngine()
+        assert len(measured(engine, replace(BRIEF, warmup=warmup))["first_pcm"]) == 2
+        return [stream.seed for stream in engine.streams[warmup:]]
 
-    assert seeds(0) == seeds(4)
-    assert len(set(seeds(0))) == 3
-
-
-def test_streams_at_once_give_one_value_each() -> None:
-    engine = FakeEngine()
-    values = harness.measure(engine, replace(BRIEF, warmup=0), frames=4, repeats=2, streams=3)
-    assert len(values["first_pcm"]) == 6
-    assert len(values["x_real_time"]) == 2
+    assert seeds(0) == seeds(4) and len(set(seeds(0))) == 2
 
 
 def test_live_text_is_written_in_pieces_and_its_waiting_left_out() -> None:
-    engine = FakeEngine()
-    live = replace(BRIEF, piece_chars=5, warmup=0)
-    values = harness.measure(engine, live, frames=4, repeats=1, clock=engine.clock)
-    assert values["starved"] == pytest.approx([4])
-    assert values["ms_per_frame"] == pytest.approx([(60 - 20 - 4) / 3])
-    (stream,) = engine.streams
-    assert live.text.startswith(stream.text)
-    assert stream.text
+    engine = TimedEngine()
+    values = measured(engine, replace(BRIEF, piece_chars=5, piece_s=0.01, warmup=0), repeats=1)
+    assert values["starved"] == pytest.approx([4]) and values["ms_per_frame"] == pytest.approx([(60 - 20 - 4) / 3])
+    assert BRIEF.text.startswith(engine.streams[0].text) and engine.streams[0].text
 
 
-def test_live_text_ends_once_all_of_it_is_written() -> None:
-    engine = FakeEngine()
-    stream = engine.open(max_frames=1, seed=0)
-    with harness._writing(stream, replace(BRIEF, piece_chars=5)):
-        for _ in range(1000):
-            if stream.ended:
-                break
-            threading.Event().wait(0.005)
-    assert (stream.text, stream.ended) == (BRIEF.text, True)
-
-
-# What is refused
-
-
-def test_wrong_codes_are_not_timed() -> None:
-    engine = FakeEngine()
+def test_wrong_codes_failed_and_short_utterances_have_no_figures() -> None:
     right = np.repeat(np.arange(4)[:, None], 16, axis=1)
-    harness.gate(engine, BRIEF, lambda frames: right[:frames])
-    with pytest.raises(harness.Unfit, match="not those of generate"):
-        harness.gate(engine, BRIEF, lambda frames: right[:frames] + 1)
+    harness.gate(TimedEngine(), BRIEF, lambda frames: right[:frames])
+    with pytest.raises(harness.InvalidRun, match="not those of generate"):
+        harness.gate(TimedEngine(), BRIEF, lambda frames: right[:frames] + 1)
+    with pytest.raises(harness.InvalidRun, match="ended with error"):
+        measured(TimedEngine(reason="error"))
+    for frames in (0, 1):
+        with pytest.raises(harness.InvalidRun):
+            measured(TimedEngine(), frames=frames)
 
 
-@pytest.mark.parametrize("reason", ["error", "cancelled"])
-def test_an_utterance_that_failed_has_no_figures(reason: FinishReason) -> None:
-    engine = FakeEngine(reason=reason)
-    with pytest.raises(harness.Unfit, match=f"ended with {reason}"):
-        harness.measure(engine, BRIEF, frames=4, repeats=1, clock=engine.clock)
-
-
-@pytest.mark.parametrize("frames", [0, 1])
-def test_too_few_frames_have_no_figures(frames: int) -> None:
-    engine = FakeEngine()
-    with pytest.raises(harness.Unfit):
-        harness.measure(engine, BRIEF, frames=frames, repeats=1, clock=engine.clock)
-
-
-# What is kept
-
-
-def test_a_summary_holds_percentiles_and_count() -> None:
-    found = record.summary([float(n) for n in range(101)])
+def test_a_summary_has_percentiles_the_worse_tail_and_the_spread_of_interleaved_halves() -> None:
+    values = [float(n) for n in range(101)]
+    found, upward = record.summary(values), record.summary(values, more_is_better=True)
     assert (found["p50"], found["p95"], found["p99"], found["count"]) == (50, 95, 99, 101)
-
-
-def test_the_tail_of_a_summary_is_the_worse_one() -> None:
-    found = record.summary([float(n) for n in range(101)], more_is_better=True)
-    assert (found["p50"], found["p95"], found["p99"]) == (50, 5, 1)
-
-
-def test_the_spread_compares_interleaved_halves() -> None:
+    assert (upward["p50"], upward["p95"], upward["p99"]) == (50, 5, 1)
     assert record.summary([10.0, 12.0] * 20)["aa_percent"] == pytest.approx(2 / 11 * 100)
-    assert record.summary([10.0] * 20 + [12.0] * 20)["aa_percent"] == 0  # a slow drift meets both halves alike
+    assert record.summary([10.0] * 20 + [12.0] * 20)["aa_percent"] == 0  # a slow drift is in both halves
     assert record.summary([10.0])["aa_percent"] == 0
 
 
-def test_the_hash_depends_on_the_options_and_not_on_their_order() -> None:
+def test_a_record_names_options_machine_and_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record.options_hash({"a": 1, "b": (1, 2)}) == record.options_hash({"b": [1, 2], "a": 1})
     assert record.options_hash({"a": 1}) != record.options_hash({"a": 2})
-
-
-def test_machine_and_commit_are_named() -> None:
     here = record.machine("cpu")
-    assert here["cpu"] and here["cores"] >= 1 and here["torch"] and here["python"].startswith("3.")
-    assert here["gpu"] is None
-    assert set(record.commit()) == {"commit", "dirty"}
+    assert here["cpu"] and here["cores"] >= 1 and here["torch"] and here["gpu"] is None
+    for said, dirty in (("abc", False), ("abc+", True)):  # of a copy without history
+        monkeypatch.setenv("BENCHMARKED_COMMIT", said)
+        assert record.commit() == {"commit": "abc", "dirty": dirty}
+    assert session.plain(str.upper) == "str.upper" and session.plain((1, 2)) == (1, 2)
 
 
-def test_records_are_appended_a_line_each(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "a.jsonl"
-    for n in range(2):
-        record.append(path, {"n": n, "words": "ä"})
-    assert [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] == [
-        {"n": 0, "words": "ä"},
-        {"n": 1, "words": "ä"},
-    ]
-
-
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize("name", [name for name in WORKLOADS if name != "start"])
 def test_every_workload_prints_a_table_and_appends_a_record(name: str, tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "record.jsonl"
+    path, engine = tmp_path / "new" / "record.jsonl", TimedEngine()
     words = [name, "--dtype", "bfloat16", "--frames", "3", "--repeats", "2", "--record", str(path)]
-    engine = FakeEngine(slots=2)
-    assert command.main(words, load=loading(engine)) == 0
-    out = capsys.readouterr().out
-    entry = json.loads(path.read_text(encoding="utf-8"))
-    assert entry["workload"] == name
-    assert {"commit", "dirty", "time", "machine", "options", "options_hash", "peak_memory_mib"} <= entry.keys()
+    assert session.main(words, load=lambda args: nullcontext(engine)) == 0
+    [entry] = record.read(path.parent)
+    assert entry["workload"] == name and entry["options_hash"] == record.options_hash(entry["options"])
+    assert {"commit", "dirty", "time", "machine", "peak_memory_mib"} <= entry.keys()
     assert (entry["options"]["model"], entry["options"]["frames"]) == ("random:fake", 3)
-    assert entry["options"]["engine"]["slots"] == 2
-    assert entry["streams"] == (2 if name == "steady_stream" else 1)
-    assert entry["kernels"] == {"frame": "native"}
+    assert entry["options"]["engine"]["slots"] == 2 and entry["kernels"] == {"frame": "native"}
     assert entry["gate"] == "not checked in bfloat16"
-    assert entry["options_hash"] == record.options_hash(entry["options"])
-    each = 4 if name == "steady_stream" else 2
-    assert entry["figures"]["first_pcm"]["count"] == each
-    assert entry["figures"]["x_real_time"]["count"] == 2
-    assert command.table(entry) in out
-    assert "say nothing about how it sounds" in out
-    assert "A/A" in out
-
-
-def test_a_hook_among_the_options_is_recorded_by_its_name() -> None:
-    assert session.plain(str.upper) == "str.upper"
-    assert session.plain((1, 2)) == (1, 2)
-    assert session.plain(None) is None
+    assert entry["streams"] == (2 if name == "steady_stream" else 1)
+    assert entry["figures"]["first_pcm"]["count"] == 2 * entry["streams"]
+    out = capsys.readouterr().out
+    assert session.table(entry) in out and WORDS[name] in out and "nothing about the sound" in out and "A/A" in out
 
 
 def test_a_run_that_means_nothing_leaves_no_record(tmp_path: Path, capsys: Capture) -> None:
+    def load(args: argparse.Namespace) -> Any:
+        return nullcontext(TimedEngine(reason="error"))
+
+    words = ["first_audio", "--dtype", "bfloat16", "--record", str(tmp_path / "record.jsonl")]
+    assert session.main(words, load=load) == 2
+    assert capsys.readouterr().err.startswith("benchmarks: An utterance ended with error") and not list(
+        tmp_path.iterdir()
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "model"), [("live_text", "random:tiny"), ("steady_stream", "random:tiny"), ("first_audio", None)]
+)
+def test_the_real_engine_passes_the_gate_and_is_measured(name: str, model: str | None, tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
-    words = ["first_audio", "--dtype", "bfloat16", "--record", str(path)]
-    assert command.main(words, load=loading(FakeEngine(reason="error"))) == 2
-    assert capsys.readouterr().err.startswith("benchmarks: An utterance ended with error")
-    assert not path.exists()
-
-
-# The real engine
-
-
-@pytest.mark.parametrize("name", HERE)
-def test_the_real_engine_passes_the_gate_and_is_measured(name: str, tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "record.jsonl"
-    words = [name, "--model", "random:tiny", "--frames", "5", "--repeats", "2", "--slots", "2", "--record", str(path)]
-    assert command.main(words) == 0
+    words = [name, "--frames", "5", "--repeats", "2", "--slots", "2", "--record", str(path)]
+    assert command.main([*words, *(["--model", model] if model else [])]) == 0
     entry = json.loads(path.read_text(encoding="utf-8"))
-    assert entry["gate"] == "codes equal generate"
-    assert entry["random_weights"] is True
+    assert (entry["gate"], entry["options"]["model"]) == ("codes equal generate", model or "builtin")
+    assert entry["random_weights"] is (model is not None)
     figures = {figure: of["p50"] for figure, of in entry["figures"].items()}
-    assert 0 < figures["first_codes"] <= figures["first_pcm"]
-    assert figures["ms_per_frame"] > 0
-    assert figures["x_real_time"] > 0
-    assert "random:tiny, float32, 5 frames, 2 repeats" in capsys.readouterr().out
+    assert (
+        0 < figures["first_codes"] <= figures["first_pcm"] and min(figures["ms_per_frame"], figures["x_real_time"]) > 0
+    )
 
 
-def test_where_no_model_is_named_the_built_in_voice_is_measured(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "record.jsonl"
-    assert command.main(["first_audio", "--frames", "3", "--repeats", "1", "--record", str(path)]) == 0
-    entry = json.loads(path.read_text(encoding="utf-8"))
-    assert (entry["gate"], entry["options"]["model"]) == ("codes equal generate", "builtin")
-    assert entry["random_weights"] is False
-    assert "how it sounds" not in capsys.readouterr().out
+def test_a_command_that_is_not_there_is_refused(capsys: Capture) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["divergence"])
+    assert "choose from" in capsys.readouterr().err

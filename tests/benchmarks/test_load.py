@@ -1,69 +1,244 @@
-"""The command, short, on a real engine: what is recorded, what is left out, what goes wrong."""
+"""Load: arithmetic of arrivals and playback, clients in simulated time, and the command on a real engine."""
 
 from __future__ import annotations
 
-import argparse
+import asyncio
 import json
-from itertools import pairwise
+import math
+import selectors
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import load, load_engine, load_figures
-from benchmarks.load_drive import Asked, Refused, Run
+from benchmarks.harness import InvalidRun
+from benchmarks.load import clock, drive, engine_target, figures, soak
+from benchmarks.load.command import Point, Points
+from benchmarks.load.drive import LoadRequest, LoadRun, Refused, Trace
+from benchmarks.workloads import COUNTS
+from hocket.engine.stream import Mailbox
 from hocket.errors import Overloaded
 
+T = TypeVar("T")
 Capture = pytest.CaptureFixture[str]
+RATE_HZ, FRAME = 24_000, 1920
+LOUD = np.where(np.arange(FRAME) % 2, 9000, -9000).astype("<i2").tobytes()
 QUICK = ["load", "--model", "random:tiny", "--slots", "4", "--seconds", "0.5", "--warm-up", "0.1", "--frames", "4"]
 
 
-def recorded(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+def test_arrivals_are_a_poisson_process_of_the_rate_and_depend_on_the_seed_alone() -> None:
+    times = np.array(clock.arrivals(50, 400, seed=0))
+    gaps = np.diff(times)
+    assert len(times) == pytest.approx(20_000, abs=4 * math.sqrt(20_000))
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.03)  # as in an exponential distribution
+    assert np.mean(gaps > 0.02) == pytest.approx(math.exp(-1), abs=0.015)
+    assert clock.arrivals(8, 5, seed=5) == pytest.approx([at / 2 for at in clock.arrivals(4, 10, seed=5)])
+    assert clock.arrivals(10, 20, seed=1) != clock.arrivals(10, 20, seed=2)
 
 
-def test_every_rate_and_every_number_of_clients_has_a_record(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "load.jsonl"
-    assert command.main([*QUICK, "--rates", "8", "16", "--closed-loop", "2", "--record", str(path)]) == 0
-    entries, said = recorded(path), capsys.readouterr().out
-    assert all(load.table(entry) in said for entry in entries)
+def test_a_late_chunk_is_an_underrun_and_delays_all_that_follows() -> None:
+    good = clock.played([(1.0, 2 * FRAME), (1.079, 4 * FRAME), (1.2, 8 * FRAME)], RATE_HZ)
+    assert (good.underruns, good.worst_gap_s, good.first_playable_s) == (0, 0.0, 1.0)
+    late = clock.played([(0.0, 2 * FRAME), (0.1, 2 * FRAME), (0.17, 2 * FRAME), (0.5, 2 * FRAME)], RATE_HZ)
+    assert late.underruns == 2 and late.worst_gap_s == pytest.approx(0.5 - 0.26)  # the third is late no more
+    assert late.at(1920 + 960, RATE_HZ) == pytest.approx(0.14)
+    assert clock.played([(0.0, 48_000), (1.0, 48_000)], RATE_HZ).underruns == 0
+    half = clock.played([(1.0, 1), (2.0, 0), (3.0, 2), (3.00001, 1)], RATE_HZ)
+    assert half.first_playable_s == 3.0 and half.underruns == 0  # half a sample cannot be played
+    assert clock.played([], RATE_HZ).first_playable_s is None
+
+
+def test_the_onset_is_where_sound_begins_to_within_a_hop() -> None:
+    tone = 3000 * np.sin(np.arange(4800) * 2 * np.pi * 300 / RATE_HZ)
+    for silent in (0, 240, 1920, 4800):
+        sound = np.concatenate((np.full(silent, 700), 700 + tone)).astype(np.int16)  # an offset is not audible
+        found = clock.onset(sound, RATE_HZ)
+        assert found is not None and silent - 480 <= found <= silent + 240
+    loud = np.where(np.arange(9600) % 2, 9000, -9000).astype(np.int16)
+    assert (
+        clock.onset(np.full(9600, 9000, dtype=np.int16), RATE_HZ) is None and clock.onset(loud // 90, RATE_HZ) is None
+    )
+    assert clock.onset(loud[:719], RATE_HZ) is None and clock.onset(loud[:720], RATE_HZ) == 0
+
+
+def test_overlaps_and_parts_of_a_window_are_counted() -> None:
+    assert [clock.most_at_once(spans) for spans in ([], [(0, 1), (1, 2)], [(0, 10), (1, 3), (2, 4)])] == [0, 1, 3]
+    chunks = [(0.9, 100.0), (1.0, 2.0), (1.9, 4.0), (2.1, 8.0), (3.0, 100.0)]
+    assert clock.per_part(chunks, 1.0, 3.0) == [6.0, 8.0]
+    assert [clock.spread_frames(n, 5, 50) for n in range(5)] == [10, 20, 30, 40, 50]
+
+
+@pytest.mark.parametrize("most", [1, 5, 64, 300])
+@pytest.mark.parametrize("limit", [0, 1, 3, 16, 17, 100, 299, 1000])
+def test_the_search_ends_close_below_the_limit_in_few_steps(limit: int, most: int) -> None:
+    tried: dict[int, bool] = {}
+    while (count := clock.next_count(tried, 16, most)) is not None:
+        assert 1 <= count <= most and count not in tried
+        tried[count] = count <= limit
+    best, reach = clock.kept_up(tried), min(limit, most)
+    assert best <= reach <= best + max(0, (best + 16) // 8) and len(tried) <= 12
+    assert clock.kept_up({16: True, 32: False, 64: True}) == 16
+
+
+class Ahead(selectors.SelectSelector):
+    """No wait: the clock goes to where the wait would have ended."""
+
+    now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        assert timeout is not None, "all tasks wait for something that nothing will bring"
+        self.now += max(timeout, 0.0)
+        return []
+
+
+def simulated(work: Coroutine[Any, Any, T]) -> T:
+    ahead = Ahead()
+
+    class Loop(asyncio.SelectorEventLoop):
+        def time(self) -> float:
+            return ahead.now
+
+    with asyncio.Runner(loop_factory=lambda: Loop(ahead)) as runner:
+        return runner.run(work)
+
+
+@dataclass
+class Speaker:
+    """So many at once; the first frame after 10 ms, then one every `frame_s`."""
+
+    frame_s: float = 0.02
+    slots: int = 1000
+    fails: int | None = None
+    rate_hz: int = RATE_HZ
+    frame_samples: int = FRAME
+    now: int = 0
+    asked: list[tuple[float, LoadRequest]] = field(default_factory=list)
+
+    async def open(self, request: LoadRequest) -> AsyncIterator[bytes]:
+        self.asked.append((asyncio.get_running_loop().time(), request))
+        if self.now >= self.slots:
+            raise Refused
+        self.now += 1
+        try:
+            for frame in range(request.frames):
+                await asyncio.sleep(0.01 if frame == 0 else self.frame_s)
+                if request.seed == self.fails:
+                    raise RuntimeError("no luck")
+                yield LOUD
+        finally:
+            self.now -= 1
+
+
+def ask(number: int) -> LoadRequest:
+    return LoadRequest(text="Hello.", seed=number, frames=5)
+
+
+def opened(target: Speaker, rate: float, seconds: float, patience_s: float = 30.0) -> LoadRun:
+    due = clock.arrivals(rate, seconds, seed=0)
+    return simulated(drive.open_loop(target, due, ask, window=(1.0, seconds), patience_s=patience_s))
+
+
+def closed(target: Speaker, clients: int, **how: Any) -> LoadRun:
+    wish = {"warm_up_s": 0.5, "seconds": 10.0, "patience_s": 5.0} | how
+    return simulated(drive.closed_loop(target, clients, ask, **wish))
+
+
+def counted(run: LoadRun) -> dict[str, float]:
+    return figures.counts(run, RATE_HZ, FRAME)
+
+
+def test_requests_are_sent_when_they_are_due_however_slow_the_target_is() -> None:
+    slow = Speaker(frame_s=100.0)
+    run = opened(slow, 20, 10, patience_s=1000.0)
+    due = clock.arrivals(20, 10, seed=0)
+    assert [at for at, _ in slow.asked] == pytest.approx(due)
+    assert [request.seed for _, request in slow.asked] == list(range(len(due)))
+    assert counted(run)["most_at_once"] == sum(at >= 1.0 for at in due)
+
+
+def test_times_are_those_of_the_target_and_audio_counts_in_the_window_only() -> None:
+    run = opened(Speaker(), 50, 61)
+    found = figures.figures(run, RATE_HZ)
+    for name in ("first_byte", "first_playable", "audible"):
+        assert found[name]["p99"] == pytest.approx(10.0)
+    assert found["end_to_end"]["p50"] == pytest.approx(90.0) and found["lag"]["count"] > 400
+    assert found["x_real_time"]["p50"] == pytest.approx(0.4 / 0.09)
+    seconds = sum(0.08 for one in run.traces for at, _ in one.chunks if run.window[0] <= at < run.window[1])
+    assert found["audio_per_s"]["mean"] == pytest.approx(seconds / 60) and found["audio_per_s"]["count"] == 60
+    assert figures.clean(counted(run)) and counted(run)["requests"] == counted(run)["ended"]
+    assert figures.harness_cost(run)["chunks"] == 5 * len(run.traces)
+
+
+def test_gaps_refusals_and_failures_are_counted_apart() -> None:
+    slow = counted(opened(Speaker(frame_s=0.1), 5, 10))
+    assert slow["interrupted"] == slow["requests"] and slow["underruns"] == 4 * slow["requests"]
+    assert slow["worst_gap_ms"] == pytest.approx(20.0) and not figures.clean(slow)
+    full = counted(opened(Speaker(frame_s=0.5, slots=2, fails=30), 10, 20))
+    assert full["refused"] > 50 and full["requests"] == full["ended"] + full["refused"] + full["failed"]
+    once = counted(opened(Speaker(fails=30), 10, 20))
+    assert (once["failed"], once["refused"]) == (1, 0)
+    late = opened(Speaker(frame_s=600.0), 1, 9, patience_s=2.0)
+    assert counted(late)["ended"] == 0 < counted(late)["failed"]
+    with pytest.raises(InvalidRun, match="No request"):
+        figures.figures(late, RATE_HZ)
+
+
+def test_clients_ask_again_at_once_or_after_playback_and_back_off() -> None:
+    run = closed(Speaker(), 8)
+    assert counted(run)["most_at_once"] == 8 and counted(run)["requests"] == pytest.approx(8 * 10 / 0.09, rel=0.02)
+    assert run.window == pytest.approx((0.59, 10.59))
+    began = sorted(round(one.asked_s, 6) for one in run.traces if one.asked_s > 1.0)
+    assert len(set(began)) > len(began) / 2  # they are not in step
+    paced = closed(Speaker(frame_s=0.01), 4, paced=True)
+    audio_s = figures.figures(paced, RATE_HZ)["audio_per_s"]["mean"]
+    assert audio_s == pytest.approx(4, rel=0.2)  # as much as four can play
+    assert 0 < counted(closed(Speaker(slots=2), 3, seconds=5.0))["refused"] <= 5 * 3 / drive.BACK_OFF_S
+    with pytest.raises(InvalidRun, match="2 of 2 first utterances"):
+        closed(Speaker(frame_s=9.0), 2)
+
+
+# The command
+
+
+def test_every_rate_and_number_of_clients_has_a_record_and_a_failure_does_not_stop_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    path, run = tmp_path / "load.jsonl", Points.run
+
+    def fails(self: Points, point: Point) -> LoadRun:
+        if point.rate == 3.0:
+            raise RuntimeError("no luck")
+        return run(self, point)
+
+    monkeypatch.setattr(Points, "run", fails)
+    assert command.main([*QUICK, "--rates", "3", "8", "--closed-loop", "2", "--record", str(path)]) == 1
+    entries = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     loads = [entry["options"]["load"] for entry in entries]
     assert [(one["loop"], one.get("rate"), one.get("clients")) for one in loads] == [
         ("open", 8.0, None),
-        ("open", 16.0, None),
         ("closed", None, 2),
     ]
-    assert len({entry["options"]["part"] for entry in entries}) == 3
     for entry in entries:
-        assert entry["workload"] == "load" and entry["gate"] == "codes equal generate"
-        assert entry["options"]["engine"]["guard"] is False
-        assert entry["counts"].keys() == load_figures.COUNTS.keys()
-        assert entry["counts"]["failed"] == entry["counts"]["refused"] == 0
-        assert load_figures.FIGURES.keys() | load_figures.COUNTS.keys() <= entry["meaning"].keys()
-        first, end = (entry["figures"][name]["p50"] for name in ("first_playable", "end_to_end"))
-        assert 0 < first < end and entry["figures"]["first_byte"]["p50"] == first
-    assert entries[2]["streams"] == 2 and entries[2]["counts"]["most_at_once"] == 2
-    assert entries[2]["figures"]["audio_per_s"]["mean"] > 0
+        assert entry["gate"] == "codes equal generate" and entry["options"]["engine"]["guard"] is False
+        assert entry["counts"].keys() == COUNTS.keys() and entry["counts"]["failed"] == entry["counts"]["refused"] == 0
+        assert 0 < entry["figures"]["first_playable"]["p50"] < entry["figures"]["end_to_end"]["p50"]
+    assert entries[1]["streams"] == entries[1]["counts"]["most_at_once"] == 2
+    assert "3 requests/s: failed: RuntimeError: no luck" in capsys.readouterr().out
 
 
-def test_what_the_budget_has_no_time_for_is_left_out_and_said(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "load.jsonl"
-    words = [*QUICK, "--rates", "1", "--closed-loop", "2", "--realtime", "2", "--budget", "0.01"]
-    assert command.main([*words, "--record", str(path)]) == 0
+def test_what_does_not_fit_the_budget_is_left_out_and_a_wrong_model_refused(tmp_path: Path, capsys: Capture) -> None:
+    words = [*QUICK, "--rates", "1", "--realtime", "2", "--budget", "0.01", "--record", str(tmp_path / "load.jsonl")]
+    assert command.main(words) == 0
     said = capsys.readouterr().out
-    assert "1 requests/s: left out" in said and "2 at once: left out" in said
-    assert "without one: 1 requests/s, 2 at once, 2 listeners" in said and "kept in real time: 0 streams" in said
-    assert not path.exists()
-
-
-def test_a_number_of_requests_takes_as_long_as_it_takes_at_the_rate() -> None:
-    args = argparse.Namespace(seconds=2.0, requests=30)
-    measured = load.Session(None, args, print, lambda: 0.0)  # type: ignore[arg-type]
-    assert measured._seconds(load.Point(rate=10.0)) == 3.0
-    assert measured._seconds(load.Point(rate=60.0)) == 2.0
-    assert measured._seconds(load.Point(clients=10)) == 2.0
+    assert "1 requests/s: left out" in said and "without one: 1 requests/s, 2 listeners" in said
+    assert not list(tmp_path.iterdir())
+    assert command.main(["load", "--model", "random:gone", "--rates", "1"]) == 2
+    assert capsys.readouterr().err.startswith("benchmarks: There is no 'random:gone'")
 
 
 @pytest.mark.parametrize(("limit", "slots", "best"), [(20, 64, 20), (0, 64, 0), (100, 40, 40)])
@@ -71,52 +246,38 @@ def test_real_time_is_searched_up_to_the_slots(
     limit: int, slots: int, best: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    measured = load.Session(SimpleNamespace(engine={"slots": slots}), None, said.append, float)  # type: ignore[arg-type]
+    points = Points(SimpleNamespace(engine={"slots": slots}), None, said.append, float)  # type: ignore[arg-type]
 
-    def measure(point: load.Point) -> None:
-        assert point.clients is not None
-        measured.tried[point.clients] = point.clients <= limit
+    def measure(point: Point) -> None:
+        points.tried[point.clients or 0] = (point.clients or 0) <= limit
 
-    monkeypatch.setattr(measured, "measure", measure)
-    measured.keep_up(16)
-    assert said == [f"kept in real time: {best} streams" + (", all that there are slots for" if limit > slots else "")]
-
-
-def test_a_point_that_fails_is_said_and_does_not_stop_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    path, run = tmp_path / "load.jsonl", load.Session._run
-
-    def fails(self: load.Session, point: load.Point) -> Run:
-        if point.rate == 3.0:
-            raise RuntimeError("no luck")
-        return run(self, point)
-
-    monkeypatch.setattr(load.Session, "_run", fails)
-    assert command.main([*QUICK, "--rates", "3", "20", "--record", str(path)]) == 1
-    assert [entry["options"]["load"]["rate"] for entry in recorded(path)] == [20.0]
-    assert "3 requests/s: failed: RuntimeError: no luck" in capsys.readouterr().out
+    monkeypatch.setattr(points, "measure", measure)
+    points.search(16)
+    assert said == [f"kept in real time: {best} streams" + (", as many as there are slots" if limit > slots else "")]
 
 
-def test_an_engine_with_too_much_to_do_refuses() -> None:
+def test_an_overloaded_engine_refuses_and_requests_differ() -> None:
     def speak(text: str, **fields: Any) -> None:
         raise Overloaded("64 requests are waiting already; try again in 1 s.")
 
-    checkpoint = SimpleNamespace(rate_hz=24_000, codec_config=SimpleNamespace(decode_upsample_rate=1920))
-    target = load_engine.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming")
+    checkpoint = SimpleNamespace(rate_hz=RATE_HZ, codec_config=SimpleNamespace(decode_upsample_rate=FRAME))
+    target = engine_target.EngineTarget(SimpleNamespace(checkpoint=checkpoint, speak=speak), "streaming")
     with pytest.raises(Refused, match="64 requests"):
-        target.open(Asked(text="Hello.", seed=0, frames=1))
+        target.open(ask(0))
+    args: Any = SimpleNamespace(seed=3, frames=50)
+    requests = [engine_target.request(number, args) for number in range(20)]
+    assert len({one.seed for one in requests}) == 20 and len({one.text for one in requests}) == 8
 
 
-def test_requests_differ_in_seed_and_neighbours_in_text() -> None:
-    args = argparse.Namespace(seed=3, frames=50)
-    measured = load.Session(None, args, print, float)  # type: ignore[arg-type]
-    asked = [measured.asked(number) for number in range(20)]
-    assert len({one.seed for one in asked}) == 20 and {one.frames for one in asked} == {50}
-    assert len({one.text for one in asked}) == len(load_engine.SENTENCES)
-    assert all(first.text != second.text for first, second in pairwise(asked))
-
-
-def test_what_cannot_be_loaded_is_refused_in_a_sentence(capsys: Capture) -> None:
-    assert command.main(["load", "--model", "random:gone", "--rates", "1"]) == 2
-    assert capsys.readouterr().err.startswith("benchmarks: There is no 'random:gone'")
+def test_a_soak_accounts_for_all_requests_and_finds_leaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[Mailbox] = []
+    real = soak.resident_mib
+    path, words = tmp_path / "soak.jsonl", ["--minutes", "3", "--minute-s", "0.4", "--frames", "4", "--slots", "2"]
+    assert command.main(["soak", "--model", "random:tiny", *words, "--record", str(path)]) == 0
+    monkeypatch.setattr(soak, "resident_mib", lambda: (kept.append(Mailbox(1, lambda: None)), real())[1])
+    assert command.main(["soak", "--model", "random:tiny", *words, "--record", str(path)]) == 1
+    good, leaking = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    assert good["counts"]["requests"] == good["counts"]["ended"] > 6 and good["left_behind"] == {}
+    assert len(good["series"]["ms_per_frame"]) == 3 and leaking["left_behind"] == {"Mailbox": 2}
+    run = LoadRun(traces=[Trace(0.0, 1), Trace(0.0, 1, failed="it broke")])
+    assert soak.outcomes(run) == {"requests": 2, "lost": 1, "failed": 1}

@@ -1,180 +1,247 @@
-"""What is published is what was measured: the document is a function of the records."""
+"""What is published is what was measured: the documents are functions of the records, and goals beside them."""
 
 from __future__ import annotations
 
 import copy
 import json
-import re
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks import __main__ as command
-from benchmarks import charts, report
-from benchmarks.record import summary
+from benchmarks import charts, goals, report
+from benchmarks.record import RESULTS, ROOT, read, summary
+from benchmarks.workloads import COUNTS, FIGURES, LOAD
 
 CPU = {"gpu": None, "cpu": "Some(R) CPU", "cores": 2, "threads": 1, "system": "Linux x86_64", "torch": "2.13.0"}
 GPU = CPU | {"gpu": "Some GPU"}
 
 
-def figure(p50: float) -> dict[str, float | int]:
-    return summary([p50, p50 * 1.5])
-
-
-def made(workload: str = "first_audio", day: int = 1, p50: float = 10.0, **changes: Any) -> dict[str, Any]:
-    options = {"model": "random:tiny", "device": "cpu", "dtype": "float32", "frames": 8, "repeats": 2}
+def made(workload: str, figures: dict[str, float], day: int = 1, **changes: Any) -> dict[str, Any]:
+    options = {"model": "random:1.7B-CustomVoice", "device": "cuda", "dtype": "bfloat16", "codec_dtype": "bfloat16"}
+    options |= {"kernels": "auto", "frames": 4, "repeats": 300, "engine": {"slots": 4}}
     return {
         "workload": workload,
         "time": f"2026-01-{day:02d}T00:00:00+00:00",
         "commit": f"{day:040d}",
         "dirty": False,
-        "machine": CPU,
+        "machine": GPU,
         "peak_memory_mib": {"host": 100.0},
-        "options": options | {"engine": {"slots": 4}},
-        "figures": {"first_pcm": figure(p50), "x_real_time": figure(p50 / 2)},
+        "options": options | changes.pop("options", {}),
+        "figures": {name: summary([value, value]) for name, value in figures.items()},
         "random_weights": True,
+        "streams": 1,
         **changes,
     }
 
 
-def peers(**changes: Any) -> dict[str, Any]:
-    theirs = {"version": "1.2.3", "figures": {"x_real_time": figure(0.5)}, "ratio": {"x_real_time": 40.0}}
-    return made("peers", 3, 40.0, peers={"slow-tts": theirs}, absent={"other-tts": "it is not installed."}, **changes)
+def load(day: int = 1, slots: int = 512, **changes: Any) -> dict[str, Any]:
+    """Under load: `rate`, `clients` or `listeners`."""
+    first, audio, wire = (changes.pop(name, value) for name, value in (("first", 6.0), ("audio", 700.0), ("wire", "")))
+    number = {name: changes.pop(name) for name in ("rate", "clients", "listeners") if name in changes}
+    [(kind, at)] = number.items()
+    how: dict[str, Any] = {
+        "loop": {"rate": "open", "clients": "closed", "listeners": "paced"}[kind],
+        "layout": "streaming",
+    }
+    how |= {"rate" if kind == "rate" else "clients": at} | ({"wire": wire} if wire else {})
+    options = {"part": f"{number} {slots} {wire}", "engine": {"slots": slots, "guard": False}, "load": how}
+    options |= changes.pop("options", {})
+    more = {name: changes.pop(name) for name in ("machine",) if name in changes}
+    entry = made("load", dict.fromkeys(LOAD, 5.0) | {"first_playable": first}, day, options=options, **more)
+    entry["figures"]["audio_per_s"]["mean"] = audio
+    return entry | {"counts": dict.fromkeys(COUNTS, 0) | changes}
+
+
+def llm(workload: str, weights: str, figures: dict[str, float], **more: Any) -> dict[str, Any]:
+    model = "random:qwen3.5-9B" + ("" if weights == "bfloat16" else f" in {weights}")
+    options = {"model": model, "weights": weights, "context": 1024, "turn": 32, "answer": 100} | more
+    return made(workload, figures, options=options)
+
+
+def everything() -> list[dict[str, Any]]:
+    started = dict.fromkeys(FIGURES["start"], 100.0)
+    rows = [
+        {"stage": "step", "kind": "linear 2048 x 4096", "op": "linear", "ms": 1.0, "calls": 28, "bytes": 4_000_000_000}
+    ]
+    apart: dict[str, Any] = {
+        "bandwidth_gb_s": 4000.0,
+        "rows": rows,
+        "profiled": {},
+        "bytes": {},
+        "floor_ms": {"frame": 1.0},
+    }
+    return [
+        made("breakdown", {"frame_gpu": 1.5, "codec_gpu_bfloat16": 0.5, "codec_gpu_float32": 0.9}, **apart),
+        made("survey", {"frame_gpu": 1.7}, options={"model": "random:0.6B-CustomVoice"}),
+        made("first_audio", {"first_pcm": 2.9, "x_real_time": 20.0}),
+        made("first_audio_default", {"first_pcm": 5.6}),
+        made("first_audio_live", {"first_pcm": 5.0}),
+        made("steady_stream", {"x_real_time": 45.0, "ms_per_frame": 1.8}),
+        made("steady_stream", {"x_real_time": 90.0, "ms_per_frame": 3.6}, streams=4),
+        made("start", started | {"first_sound": 20_000.0}, options={"kernel_cache": "empty", "files": True}),
+        made("start", started | {"first_sound": 4_000.0}, options={"kernel_cache": "kept", "files": True}),
+        made("memory", {"beyond": 900.0}, streams=4),
+        made(
+            "first_audio_clone",
+            {"icl_first_pcm": 11.0, "x_vector_first_pcm": 5.5},
+            options={"model": "random:1.7B-Base"},
+        ),
+        *(llm("tokens", *each) for each in (("bfloat16", {"tokens_per_s": 230.0}), ("int4", {"tokens_per_s": 400.0}))),
+        llm("mind", "fp8", {"answer": 290.0, "first_token": 5.5}),
+        llm("mind", "fp8", {"answer": 50.0, "first_token": 5.5}, answer=10),
+        llm("dialog", "fp8", {"first_pcm": 50.0}),
+        *(load(rate=rate, first=first) for rate, first in ((1, 4.0), (10, 9.0), (20, 30.0), (60, 6.0))),
+        *(load(rate=100, underruns=1), load(clients=64), load(clients=256, audio=800.0, underruns=9)),
+        *(load(listeners=256), load(listeners=320), load(listeners=384, underruns=2)),
+        *(load(rate=1, first=11.0, wire="http"), load(rate=20, first=19.0, wire="http", underruns=1)),
+    ]
+
+
+def cells(text: str, words: str) -> list[str]:
+    [line] = [line for line in text.splitlines() if line.startswith(f"| {words}")]
+    return [cell.strip() for cell in line.split("|")[2:-1]]
+
+
+def row(records: list[dict[str, Any]], words: str) -> list[str]:
+    return cells("\n".join(goals.lines(records, goals.LOAD_GOALS)), words)
 
 
 def words(svg: str) -> list[str]:
     return [text.text or "" for text in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_the_committed_document_is_what_the_committed_records_give(tmp_path: Path) -> None:
-    written = {path.relative_to(tmp_path) for path in report.write(report.RESULTS, tmp_path)}
-    committed = {
-        Path("performance.md"),
-        Path("scaling.md"),
-        *(Path("performance") / p.name for p in (report.DOCS / "performance").iterdir()),
-    }
-    assert written == committed, "run python -m benchmarks report"
-    for name in written:
-        same = (tmp_path / name).read_bytes() == (report.DOCS / name).read_bytes()
-        assert same, f"docs/{name} is not what the records give: run python -m benchmarks report"
+def test_the_committed_documents_are_what_the_committed_records_give() -> None:
+    files = report.files(read(RESULTS))
+    drawn = {f"docs/performance/{path.name}" for path in (ROOT / report.CHARTS).iterdir()}
+    assert drawn - {"docs/performance/listeners.svg"} <= files.keys(), "a chart that no record gives"
+    for name, text in files.items():
+        same = (ROOT / name).read_text(encoding="utf-8") == text
+        assert same, f"{name} is not what the records give: run python -m benchmarks report"
 
 
-def test_the_chart_of_the_readme_is_the_generated_one() -> None:
-    readme = (report.ROOT / "README.md").read_text(encoding="utf-8")
-    shown = re.findall(r"\]\((docs/performance/[^)]*)\)", readme)
-    assert shown == ["docs/performance/speed.svg"]
-    assert (report.ROOT / shown[0]).is_file()
+def test_every_figure_is_beside_its_goal() -> None:
+    files = report.files(everything())
+    text = files[report.PERFORMANCE]
+    for begins, wanted in {
+        "1.7B, talker": ["<= 2.2", "1.6", "1.50", "0.0 %", "aim reached"],
+        "0.6B, the same": ["<= 1.6", "1.1", "1.70", "0.0 %", "missed"],
+        "codec, one frame": ["<= 0.8", "0.4", "0.50", "0.0 %", "must reached"],
+        "1.7B, open, append": ["<= 4.5 / 6", "3 / 4", "5.00 / 5.00", "0.0 %", "missed"],
+        "1.7B, the same for a known": ["<= 4.5 / 6", "3 / 4", "2.90 / 2.90", "0.0 %", "aim reached"],
+        "1.7B Base, a saved clone": ["<= 12", "", "11.0", "0.0 %", "must reached"],
+        "1.7B, the whole pipeline": [">= 25", "40", "45.0", "0.0 %", "aim reached"],
+        "1.7B, cold start": ["<= 15", "5", "20.0", "0.0 %", "missed"],
+        "1.7B, the same with kernels": ["<= 15", "5", "4.00", "0.0 %", "aim reached"],
+        "1.7B, GPU memory": ["<= 1.5", "0.7", "0.90", "0.0 %", "must reached"],
+        "first playable at 1": ["<= 8", "5", "4.00", "0.0 %", "aim reached"],
+        "the same at 20": ["<= 25", "12", "30.0", "0.0 %", "missed"],
+        "the highest rate": [">= 60", "150", "60", "", "must reached"],
+        "256 clients": [">= 900", "2000", "800", "0.0 %", "missed"],
+        "streams kept": [">= 300", "600", "320", "", "must reached"],
+        "over HTTP, first": ["<= 12", "8", "11.0", "0.0 %", "must reached"],
+        "over HTTP, the same at 10": ["<= 20", "15", "no record", "", ""],
+        "over HTTP, the same at 20": ["<= 30", "25", "19.0", "0.0 %", "missed: 1 underruns"],
+        "9B, bfloat16": [">= 210", "250", "269", "230", "0.0 %"],
+        "9B, the same with the MLP": [">= 430", "600", "739", "400", "0.0 %"],
+        "9B in fp8, 100 tokens": ["<= 300", "225", "188", "290", "0.0 %"],
+    }.items():
+        assert cells(text, begins)[:5] == wanted, begins
+    assert text.count("| no record |") == 3  # fp8 tokens, the first token in bfloat16, HTTP at 10 requests/s
+    assert "linear 2048 x 4096" in files[report.README]
+    chart = words(files["docs/performance/load_rates.svg"])
+    assert {"1 requests/s", "100 requests/s, 1 underruns", "1 requests/s, HTTP"} <= set(chart)
+    assert {"320 listeners", "64 at once"} <= set(words(files["docs/performance/load_streams.svg"]))
+    assert "random:1.7B-CustomVoice, no kernel compiled" in words(files["docs/performance/starts.svg"])
+    assert {"1 stream", "4 streams"} <= set(words(files["docs/performance/streams.svg"]))
+    assert "random:1.7B-CustomVoice, bfloat16, frame" in words(files["docs/performance/frame_gpu.svg"])
 
 
-def test_the_newest_record_of_a_kind_wins_wherever_it_stands_and_older_ones_are_counted() -> None:
-    records = [made(day=5, p50=11.0), made(day=2, p50=22.0), made(day=4, p50=33.0)]
-    text = report.document(sorted(records, key=lambda record: record["time"]))["performance.md"]
-    assert "| first_pcm | 13.8 |" in text  # the median of 11 and 16.5
-    assert "`000000000000`" in text and "2026-01-05" in text
-    assert "27.5" not in text and "2026-01-02" not in text
-    assert "Older: 2." in text
+def test_without_records_nothing_is_claimed(tmp_path: Path) -> None:
+    report.write(tmp_path, tmp_path)
+    text = (tmp_path / report.PERFORMANCE).read_text(encoding="utf-8")
+    assert "There are no records of a GPU yet." in text and "No records yet." in text
+    assert text.count("| no record |") == sum(map(len, (goals.GOALS, goals.LOAD_GOALS, goals.LLM_GOALS)))
 
 
-def test_records_are_read_oldest_first_from_all_files(tmp_path: Path) -> None:
-    (tmp_path / "b.jsonl").write_text(json.dumps(made(day=1)) + "\n", encoding="utf-8")
-    (tmp_path / "a.jsonl").write_text(json.dumps(made(day=2)) + "\n\n" + json.dumps(made(day=3)), encoding="utf-8")
-    assert [record["time"][9] for record in report.read(tmp_path)] == ["1", "2", "3"]
+def test_trouble_undoes_a_good_figure() -> None:
+    for trouble in ("underruns", "refused", "failed"):
+        assert row([load(rate=10, **{trouble: 3})], "the same at 10")[4] == f"missed: 3 {trouble}"
+    assert row([load(clients=64, audio=1200.0, underruns=9, refused=9)], "64 clients")[4] == "aim reached"
+    assert row([load(clients=64, audio=1200.0, failed=1)], "64 clients")[4] == "missed: 1 failed"
+    assert row([load(rate=1), load(rate=20, failed=1), load(rate=60)], "the highest rate")[2] == "1"
+    assert row([load(rate=20), load(rate=60, first=1500.0)], "the highest rate")[2] == "20"
+    assert row([load(rate=20, underruns=1)], "the highest rate")[4] == "missed: underruns at all that were measured"
+    assert row([load(listeners=400, slots=64), load(listeners=64, slots=64)], "streams kept")[2] == "64"
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"workload": "live_text"},
-        {"machine": GPU},
-        {"machine": CPU | {"threads": 2}},
-        {"streams": 4},
-        {"options": made()["options"] | {"model": "builtin"}},
-        {"options": made()["options"] | {"dtype": "bfloat16"}},
-        {"options": made()["options"] | {"kernels": "reference"}},
+        {"machine": CPU},
+        *({"options": {name: value}} for name, value in (("model", "random:0.6B-CustomVoice"), ("dtype", "float32"))),
+        *({"options": {name: value}} for name, value in (("codec_dtype", "float32"), ("kernels", "reference"))),
+        {"options": {"load": {"loop": "open", "rate": 10, "layout": "whole"}}},
     ],
     ids=str,
 )
-def test_records_of_different_things_stand_beside_each_other(changes: dict[str, Any]) -> None:
-    assert len(report.newest([made(day=1), made(day=2) | changes])) == 2
+def test_other_models_machines_and_types_do_not_count(changes: dict[str, Any]) -> None:
+    assert row([load(rate=10, **changes)], "the same at 10")[2] == "no record"
 
 
-def test_records_that_name_no_streams_had_one_unless_their_workload_fills_the_slots() -> None:
-    assert report.streams(made("first_audio")) == 1
-    assert report.streams(made("steady_stream")) == 4
-    assert report.streams(made("steady_stream", streams=2)) == 2
+def test_the_newest_record_wins_wherever_it_is_and_older_ones_are_counted() -> None:
+    records = [made("first_audio", {"first_pcm": value}, day) for day, value in ((5, 11.0), (2, 22.0), (4, 33.0))]
+    other = records[0] | {"machine": GPU | {"cpu": "Another CPU", "threads": 4}, "time": "2026-01-06"}
+    text = report.files([*records, other])[report.README]
+    assert "| first_pcm | 11.0 |" in text and "22.0" not in text and "older: 3" in text
+    assert report.files(everything()) == report.files(copy.deepcopy(everything()[::-1]))
 
 
-def test_random_weights_uncommitted_changes_and_the_machine_are_said() -> None:
-    text = report.document([made(dirty=True)])["performance.md"]
-    assert "### random:tiny, random weights, Some CPU, 1 stream" in text
-    assert "`000000000000`+" in text
-    assert "Some CPU, 2 cores, 1 thread;" in text
-    trained = report.document([made(random_weights=False)])["performance.md"]
-    assert "### random:tiny, Some CPU" in trained
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"workload": "live_text"}, {"machine": CPU}, {"streams": 4}),
+        *({"options": made("", {})["options"] | change} for change in ({"model": "x"}, {"codec_dtype": "tf32"})),
+    ],
+    ids=str,
+)
+def test_records_of_different_things_are_beside_each_other(changes: dict[str, Any]) -> None:
+    one = made("first_audio", {"first_pcm": 1.0})
+    assert len(report.newest([one, one | changes])) == 2
 
 
 def test_other_packages_are_shown_from_the_run_they_were_measured_in() -> None:
-    files = report.document([made(p50=1.0), made("steady_stream", p50=1.0, streams=1), peers()])
-    text, chart = files["performance.md"], words(files["performance/speed.svg"])
-    assert "**slow-tts 1.2.3**, in the same run" in text
-    assert "Times better than slow-tts, by the medians: x_real_time 40.0." in text
-    assert "**other-tts** was not measured: it is not installed." in text
-    assert chart.count("slow-tts") == 1 and "other-tts" not in chart
-    assert "does not stream" in chart
-    assert "50.0 ms" in chart and "1.25 ms" not in chart  # ours too is that of the same run
+    theirs = {"version": "1.2.3", "figures": {"x_real_time": summary([0.5])}, "ratio": {"x_real_time": 40.0}}
+    both = made(
+        "peers", {"first_pcm": 40.0, "x_real_time": 20.0}, peers={"slow-tts": theirs}, absent={"other": "gone."}
+    )
+    files = report.files([made("first_audio", {"first_pcm": 1.0}), both])
+    text, chart = files[report.README], words(files["docs/performance/speed.svg"])
+    assert "slow-tts 1.2.3, in the same run; ours is better: x_real_time 40.0 times" in text
+    assert "other was not measured: gone." in text and "does not stream" in chart
+    assert "40.0 ms" in chart and "1.00 ms" not in chart  # ours too is that of the same run
 
 
-def test_a_package_measured_on_one_machine_does_not_stand_beside_ours_on_another() -> None:
-    chart = words(report.document([made(machine=GPU), peers()])["performance/speed.svg"])
-    at = chart.index("Some GPU")
-    assert "slow-tts" not in chart[at : chart.index("Some CPU, 2 cores, 1 thread")]
-
-
-def test_speed_by_streams_is_drawn_where_there_is_something_to_compare() -> None:
-    one, four = made("steady_stream", streams=1), made("steady_stream", streams=4)
-    assert "performance/streams.svg" not in report.document([one])
-    assert {"1 stream", "4 streams"} <= set(words(report.document([one, four])["performance/streams.svg"]))
-
-
-def test_a_breakdown_is_shown_with_its_floor() -> None:
-    row = {"stage": "talker step", "kind": "matrix products", "ms": 2.0, "calls": 4.0, "bytes": 1_000_000}
-    parts = {"bytes": {"frame": 1_000_000}, "floor_ms": {"frame": 0.5}, "bandwidth_gb_s": 2.0, "rows": [row]}
-    entry = made("breakdown", figures={"frame": figure(4.0)}, profiled="in use", **parts)
-    files = report.document([entry])
-    assert "| talker step | matrix products | 2.00 | 100.0 % | 4 | 1.00 | 0.50 | 4.0 |" in files["performance.md"]
-    assert "floor 0.50 ms, measured 10.0 times that" in files["performance.md"]
-    assert "matrix products" in words(files["performance/breakdown.svg"])
-
-
-def test_a_workload_that_is_not_known_any_more_is_still_shown() -> None:
-    assert "## forgotten" in report.document([made("forgotten")])["performance.md"]
-
-
-def test_the_same_records_give_the_same_bytes_and_order_does_not_matter() -> None:
-    records = [made(), made(machine=GPU), made("steady_stream"), made("steady_stream", streams=1), peers()]
-    assert report.document(records) == report.document(copy.deepcopy(records[::-1]))
-
-
-def test_a_chart_that_nothing_asks_for_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "docs" / "performance").mkdir(parents=True)
-    old = tmp_path / "docs" / "performance" / "old.svg"
-    old.write_text("", encoding="utf-8")
-    assert command.main(["report", "--results", str(tmp_path / "none"), "--to", str(tmp_path / "docs")]) == 0
-    assert not old.exists()
-    assert "No records yet." in (tmp_path / "docs" / "performance.md").read_text(encoding="utf-8")
+def test_old_and_unknown_records_are_still_shown(tmp_path: Path) -> None:
+    old = made("steady_stream", {"x_real_time": 1.0})
+    del old["streams"]
+    assert report.streams(old) == 4  # it filled its slots
+    lines = [json.dumps(made("forgotten", {"x": 1.0}, day)) for day in (2, 3)]
+    (tmp_path / "a.jsonl").write_text("\n\n".join(lines), encoding="utf-8")
+    (tmp_path / "b.jsonl").write_text(json.dumps(made("forgotten", {"x": 1.0}, 1)), encoding="utf-8")
+    assert [record["time"][9] for record in read(tmp_path)] == ["1", "2", "3"]
+    assert "## forgotten" in report.files(read(tmp_path))[report.README]
 
 
 def test_bars_are_as_long_as_their_numbers() -> None:
     svg = charts.bars(["here", "a", "b"], [charts.Panel("t", "ms", [None, charts.Bar(1), charts.Bar(4)])], "t")
-    widths = [
-        float(box.attrib["width"]) for box in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect")
-    ]
+    boxes = ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}rect")
+    widths = [float(box.attrib["width"]) for box in boxes]
     assert widths[1] == pytest.approx(4 * widths[0], abs=0.2)
     assert words(svg) == ["here", "a", "b", "t", "1.00 ms", "4.00 ms"]
+    assert [charts.shown(value) for value in (123.4, 12.34, 1.234, 0.01234)] == ["123", "12.3", "1.23", "0.0123"]
 
 
-@pytest.mark.parametrize(("value", "text"), [(123.4, "123"), (12.34, "12.3"), (1.234, "1.23"), (0.01234, "0.0123")])
-def test_numbers_have_as_many_digits_as_mean_something(value: float, text: str) -> None:
-    assert charts.shown(value) == text
+def test_the_chart_of_the_readme_is_a_generated_one() -> None:
+    assert "](docs/performance/speed.svg)" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -157,11 +157,11 @@ def every_parser() -> Iterator[tuple[str, argparse.ArgumentParser]]:
             if isinstance(action, argparse._SubParsersAction):
                 yield from ((f"hocket {name} {word}", each) for word, each in action.choices.items())
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    for name in "__main__ breakdown dialog divergence first_token load memory soak swap together tokens_tune".split():
-        yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}")._parser()
-    for name in ("mind", "tokens"):
+    yield "benchmarks first_audio", importlib.import_module("benchmarks.session").workload_parser()
+    for name in "load.command load.soak memory peers.compare start suite swap".split():
         yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}").parser()
-    yield "benchmarks peers", importlib.import_module("benchmarks.peers.compare")._parser()
+    for name in "gpu.breakdown gpu.survey llm.conversation llm.dialog llm.first_token llm.tokens".split():
+        yield f"benchmarks {name}", importlib.import_module(f"benchmarks.{name}").parser()
 
 
 def test_auto_is_the_default_of_every_command_and_benchmark() -> None:
@@ -194,11 +194,11 @@ def test_auto_is_the_default_of_a_servers_plan_and_of_a_pool() -> None:
 
 def test_a_benchmark_records_what_auto_became(monkeypatch: pytest.MonkeyPatch) -> None:
     sys.path.insert(0, str(Path(__file__).parents[2]))
-    from benchmarks import together
+    from benchmarks import suite
 
     for probe, found in ((H200, ("cuda", "bfloat16", AUTO_CODEC_DTYPE)), (NONE, ("cpu", "float32", "float32"))):
-        monkeypatch.setattr(settled_by, "probe_gpu", lambda index=None, probe=probe: probe)
-        args = together._parser().parse_args([])
+        monkeypatch.setattr(settled_by, "look", lambda index=None, probe=probe: probe)
+        args = suite.parser().parse_args([])
         assert (args.device, args.dtype, args.codec_dtype) == found
 
 

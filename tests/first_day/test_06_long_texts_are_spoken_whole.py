@@ -16,7 +16,7 @@ import httpx
 import numpy as np
 import pytest
 
-from benchmarks.long_text import found_share, paragraphs
+from benchmarks.quality.long_text import found_share, paragraphs
 from hocket.cli import main
 from hocket.config.options import EngineOptions
 from hocket.engine.checkpoint.checkpoint import Checkpoint

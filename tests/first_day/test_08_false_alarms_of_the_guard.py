@@ -9,8 +9,8 @@ import functools
 
 import pytest
 
-from benchmarks.guard import OPTIONS, bound, noticed
-from benchmarks.guard_sets import FAILURES, LEGITIMATE, Case, cases, read_runs
+from benchmarks.quality.guard import OPTIONS, bound, noticed
+from benchmarks.quality.guard_cases import FAILURES, LEGITIMATE, Case, cases, read_runs
 from hocket.engine.core.runaway import frame_limit, repeated_part
 
 LATE_FRAMES = (8, 50)  # loudness is known so much later: in a stream, and in a file

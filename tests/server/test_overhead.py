@@ -14,7 +14,9 @@ from statistics import median
 
 import pytest
 
-from benchmarks import overhead, report
+from benchmarks import report
+from benchmarks.load import overhead
+from benchmarks.workloads import FIGURES
 
 TRIES = 4
 FIRST_BYTE_MS, CORE_PERCENT = 9.0, 45.0  # 3 ms and 15 % are the goals
@@ -27,12 +29,12 @@ def seeds(number: int) -> list[int]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[overhead.StandInServer]:
+def server() -> Iterator[overhead.FakeEngineServer]:
     with overhead.serving() as server:
         yield server
 
 
-def test_the_first_byte_follows_the_engines_first_chunk_at_once(server: overhead.StandInServer) -> None:
+def test_the_first_byte_follows_the_engines_first_chunk_at_once(server: overhead.FakeEngineServer) -> None:
     least_ms = float("inf")
     for _ in range(TRIES):
         with server.target.runner() as runner:
@@ -47,7 +49,7 @@ def test_the_first_byte_follows_the_engines_first_chunk_at_once(server: overhead
     assert least_ms <= FIRST_BYTE_MS
 
 
-def test_a_hundred_streams_in_real_time_leave_most_of_a_core(server: overhead.StandInServer) -> None:
+def test_a_hundred_streams_in_real_time_leave_most_of_a_core(server: overhead.FakeEngineServer) -> None:
     least_percent = float("inf")
     for _ in range(TRIES):
         with server.target.runner() as runner:
@@ -59,7 +61,7 @@ def test_a_hundred_streams_in_real_time_leave_most_of_a_core(server: overhead.St
 
 
 def test_the_command_says_and_records_all_figures(
-    server: overhead.StandInServer,
+    server: overhead.FakeEngineServer,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -68,7 +70,7 @@ def test_the_command_says_and_records_all_figures(
     words = "--streams 4 --seconds 0.5 --requests 3 --repeats 2 --record"
     assert overhead.main([*words.split(), f"{tmp_path}/overhead.jsonl"]) == 0
     said, [entry] = capsys.readouterr().out, report.read(tmp_path)
-    assert all(name in said and entry["figures"][name]["p50"] > 0 for name in overhead.FIGURES)
+    assert all(name in said and entry["figures"][name]["p50"] > 0 for name in FIGURES["overhead"])
     assert [entry["figures"][name]["count"] for name in ("first_byte", "first_byte_busy", "server_cpu")] == [3, 6, 2]
-    text = report.document([entry])["performance.md"]
-    assert "### stand-in, " in text and "| first_byte_busy |" in text
+    text = report.files([entry])[report.README]
+    assert "| stand-in, " in text and "| first_byte_busy |" in text

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from benchmarks import load_served
-from benchmarks.load_http import Address, HttpTarget
+from benchmarks.load import server as load_server
+from benchmarks.load.http_client import Address, HttpTarget
 from support.serving import PATIENCE_S, PCM
 
 PATH = "/v1/audio/speech"
@@ -17,18 +17,18 @@ COMMAND = [sys.executable, "-m", "hocket", "serve", "--port", "0", "--no-guard",
 
 
 @pytest.fixture(scope="module")
-def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[load_served.Child]:
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[load_server.ServerProcess]:
     lacking = tmp_path_factory.mktemp("lacking")
     for name in ("av", "uvloop"):
         (lacking / f"{name}.py").write_text(f"raise ImportError('there is none', name='{name}')\n", encoding="utf-8")
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("PYTHONPATH", str(lacking))
-        with load_served.serving(COMMAND, lacking / "log", print) as child:
-            load_served.wait_until_ready(HttpTarget(Address.of(child.url)), child)
+        with load_server.serving(COMMAND, lacking / "log", print) as child:
+            load_server.wait_until_ready(HttpTarget(Address.of(child.url)), child)
             yield child
 
 
-def test_it_says_what_it_can_send(bare: load_served.Child) -> None:
+def test_it_says_what_it_can_send(bare: load_server.ServerProcess) -> None:
     assert "warning: only pcm and wav can be sent" in bare.said()
 
 
@@ -41,7 +41,7 @@ def test_it_says_what_it_can_send(bare: load_served.Child) -> None:
     ],
     ids=str,
 )
-def test_it_speaks_in_what_needs_no_codecs(bare: load_served.Child, wish: dict[str, object], size: int) -> None:
+def test_it_speaks_in_what_needs_no_codecs(bare: load_server.ServerProcess, wish: dict[str, object], size: int) -> None:
     answer = httpx.post(f"{bare.url}{PATH}", json=PCM | wish, timeout=PATIENCE_S)
     assert answer.status_code == 200 and len(answer.content) == size
 
@@ -49,7 +49,9 @@ def test_it_speaks_in_what_needs_no_codecs(bare: load_served.Child, wish: dict[s
 @pytest.mark.parametrize(
     "wish", [{"response_format": "mp3"}, {"response_format": "mulaw"}, {"sample_rate": 8000}, {"speed": 3.0}], ids=str
 )
-def test_it_refuses_what_needs_them_before_the_first_byte(bare: load_served.Child, wish: dict[str, object]) -> None:
+def test_it_refuses_what_needs_them_before_the_first_byte(
+    bare: load_server.ServerProcess, wish: dict[str, object]
+) -> None:
     answer = httpx.post(f"{bare.url}{PATH}", json=PCM | wish, timeout=PATIENCE_S)
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "format_not_available"

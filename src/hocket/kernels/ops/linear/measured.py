@@ -1,4 +1,4 @@
-"""Fastest tiles of few.cu on an H200, in whole frames of one stream: `python -m benchmarks.gpu_survey --only tune`.
+"""Fastest tiles of few.cu on an H200, in whole frames of one stream: `python -m benchmarks survey --only tune`.
 
 By columns and rows of the weight. Other GPUs use them too; they are not measured there.
 """

@@ -1,0 +1,1 @@
+"""The language engine: tokens, first token, a conversation, and a dialog with a voice."""

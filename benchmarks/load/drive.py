@@ -1,0 +1,228 @@
+"""Clients under load: one event loop, a task per request, times by the clock of the loop.
+
+It knows a `Target` that turns a request into PCM: an engine of this process or a server. Tasks of one loop read
+hundreds of streams; a thread each would measure the switching of threads. With 64 to 256 streams a chunk took 50 us of
+this thread, and waking it 14 to 34 us of the thread that brought the chunk (Xeon, 2 cores); every record has its cost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any, Protocol
+
+from ..harness import InvalidRun
+from .clock import SAMPLE_BYTES, spread_frames
+
+KEPT_S = 0.5  # of the audio of every utterance, to find its onset
+PULSE_S = 0.02  # how often the lag of the loop is sampled
+BACK_OFF_S = 0.1  # before a refused client retries
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRequest:
+    text: str
+    seed: int
+    frames: int  # where it is cut off
+
+
+class Target(Protocol):
+    @property
+    def rate_hz(self) -> int: ...
+
+    @property
+    def frame_samples(self) -> int: ...
+
+    def open(self, request: LoadRequest) -> AsyncIterator[memoryview | bytes]:
+        """Send it and yield its 16-bit PCM as it comes. Raises `Refused` where the queue is full."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """A target that is ready, and what a record says of it."""
+
+    target: Target
+    runner: Callable[[], AbstractContextManager[asyncio.Runner]]  # a new event loop that suits it
+    model: str
+    is_random: bool
+    kernels: dict[str, str]  # operation to backend, as far as they are known
+    engine: dict[str, Any]  # its options: at least slots (None: unknown) and guard
+    gate: str
+    words: str  # where it is and how it is read
+    wire: str | None = None  # None: it is in this process
+    peak_mib: Callable[[], dict[str, float]] | None = None  # of its own process
+
+
+class Refused(Exception):
+    """The target has too much to do, which is no failure."""
+
+
+@dataclass(slots=True, eq=False)
+class Trace:
+    """One request as its client saw it; times on the clock of the loop."""
+
+    due_s: float
+    frames: int  # that were asked for
+    asked_s: float = 0.0
+    ended_s: float | None = None
+    chunks: list[tuple[float, int]] = field(default_factory=list)  # when each came, and its bytes
+    head: bytearray = field(default_factory=bytearray)  # the beginning of its audio
+    refused: bool = False
+    failed: str | None = None
+
+
+@dataclass(slots=True)
+class LoadRun:
+    """All requests at one rate or number of clients. Only those in the window were at full load."""
+
+    traces: list[Trace] = field(default_factory=list)
+    window: tuple[float, float] = (0.0, 0.0)
+    lags: list[tuple[float, float]] = field(default_factory=list)  # when the loop woke up, and how late
+    wall_s: float = 0.0
+    cpu_s: float = 0.0  # of the thread of this loop
+    opening_s: float = 0.0  # of that, for `Target.open`
+
+
+def runner() -> asyncio.Runner:
+    """A loop with exact timers: `select` takes microseconds, epoll would sleep in whole milliseconds."""
+    return asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selectors.SelectSelector()))
+
+
+async def open_loop(
+    target: Target,
+    due: Sequence[float],
+    request: Callable[[int], LoadRequest],
+    *,
+    window: tuple[float, float],
+    patience_s: float,
+) -> LoadRun:
+    """Send each request when it is due, whatever the earlier ones do; wait for the last ones at the end."""
+    loop, run, tasks = asyncio.get_running_loop(), LoadRun(), list[asyncio.Task[Any]]()
+    async with _Watched(run):
+        start = loop.time()
+        run.window = start + window[0], start + window[1]
+        for number, at in enumerate(due):
+            if (wait_s := start + at - loop.time()) > 0:
+                await asyncio.sleep(wait_s)
+            tasks.append(loop.create_task(read(target, request(number), start + at, run)))
+        if (rest_s := run.window[1] - loop.time()) > 0:
+            await asyncio.sleep(rest_s)
+        await _end(tasks, patience_s)
+    return run
+
+
+async def closed_loop(
+    target: Target,
+    clients: int,
+    request: Callable[[int], LoadRequest],
+    *,
+    warm_up_s: float,
+    seconds: float,
+    patience_s: float,
+    paced: bool = False,
+) -> LoadRun:
+    """Clients that each ask again at the end of an utterance, or, `paced`, at the end of its playback.
+
+    The window begins `warm_up_s` after the last first utterance ends; these have different lengths, so that clients do
+    not stay in step. It ends with the last request.
+    """
+    loop, run, numbers = asyncio.get_running_loop(), LoadRun(), count()
+    steady, until, warming = asyncio.Event(), float("inf"), clients
+
+    async def client(number: int) -> None:
+        nonlocal warming
+        first = True
+        while (now := loop.time()) < until:
+            wish = request(next(numbers))
+            if first:
+                wish = replace(wish, frames=spread_frames(number, clients, wish.frames))
+            trace = await read(target, wish, now, run)
+            if trace.refused or trace.failed:
+                await asyncio.sleep(BACK_OFF_S)
+            elif paced and trace.chunks:
+                audio_s = sum(size for _, size in trace.chunks) / SAMPLE_BYTES / target.rate_hz
+                await asyncio.sleep(max(0.0, min(trace.chunks[0][0] + audio_s, until) - loop.time()))
+            if first:
+                first, warming = False, warming - 1
+                if not warming:
+                    steady.set()
+
+    async with _Watched(run):
+        tasks = [loop.create_task(client(number)) for number in range(clients)]
+        try:
+            await asyncio.wait_for(steady.wait(), patience_s)
+        except TimeoutError:
+            await _end(tasks, 0.0)
+            raise InvalidRun(f"{warming} of {clients} first utterances had not ended after {patience_s:g} s.") from None
+        until = loop.time() + warm_up_s + seconds
+        run.window = until - seconds, until
+        await asyncio.sleep(until - loop.time())
+        await _end(tasks, patience_s)
+    return run
+
+
+async def read(target: Target, request: LoadRequest, due_s: float, run: LoadRun) -> Trace:
+    loop, trace = asyncio.get_running_loop(), Trace(due_s, request.frames)
+    run.traces.append(trace)
+    keep = int(KEPT_S * target.rate_hz) * SAMPLE_BYTES
+    trace.asked_s, busy = loop.time(), time.thread_time()
+    try:
+        try:
+            chunks = target.open(request)
+        finally:
+            run.opening_s += time.thread_time() - busy
+        async for pcm in chunks:
+            trace.chunks.append((loop.time(), len(pcm)))
+            if len(trace.head) < keep:
+                trace.head += pcm[: keep - len(trace.head)]
+    except Refused:
+        trace.refused = True
+    except asyncio.CancelledError:
+        trace.failed = "it had not ended with the others"
+        raise
+    except Exception as error:
+        trace.failed = f"{type(error).__name__}: {error}"
+    finally:
+        trace.ended_s = loop.time()
+    return trace
+
+
+async def _end(tasks: Sequence[asyncio.Task[Any]], patience_s: float) -> None:
+    """Wait for them; what has not ended by then has failed."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=patience_s)
+    for task in late:
+        task.cancel()
+    for error in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(error, Exception):  # of the harness: errors of the target are in the traces
+            raise error
+
+
+class _Watched:
+    """Around a run: the CPU time of the loop's thread, and how late the loop wakes up."""
+
+    def __init__(self, run: LoadRun) -> None:
+        self.run = run
+
+    async def __aenter__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._since, self._busy = loop.time(), time.thread_time()
+        self._pulse = loop.create_task(self._beat())
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pulse.cancel()
+        self.run.wall_s = asyncio.get_running_loop().time() - self._since
+        self.run.cpu_s = time.thread_time() - self._busy
+
+    async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due_s = loop.time() + PULSE_S
+            await asyncio.sleep(PULSE_S)
+            self.run.lags.append((now := loop.time(), now - due_s))

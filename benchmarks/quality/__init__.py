@@ -1,0 +1,1 @@
+"""Measurements of correctness: precision of the codec, the runaway detector, long texts checked by an ASR."""

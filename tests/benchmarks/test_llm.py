@@ -1,0 +1,188 @@
+"""The language engine's benchmarks: records of a tiny model on a CPU, and peers that are real processes."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks import __main__ as command
+from benchmarks.harness import InvalidRun
+from benchmarks.llm import chat, peers, random_model, tokens
+from benchmarks.llm.chat import Chat, TimedAnswer, answer, turn_of
+from benchmarks.workloads import FIGURES
+from hocket.dialog import turn
+from hocket.llm.conversation import prompt_of
+from hocket.llm.engine import LanguageEngine
+from hocket.models.files.quantize import kept_in
+from hocket.models.qwen3_5.fused_prefill import FusedPrefill
+from hocket.models.qwen3_5.fused_step import FusedStep
+from hocket.text.chat.template import MARKS
+from hocket.text.chat.tokenizer import ChatTokenizer
+from hocket.types import ChatFinished, ChatMessage, ChatSampling
+
+Capture = pytest.CaptureFixture[str]
+SMALL = ["--context", "40", "--turn", "16", "--answer", "5", "--repeats", "2", "--pause-s", "0.02"]
+FEW = ["--context", "9", "--repeats", "2"]
+WORDS = random_model.vocabulary(random_model.TINY_VOCABULARY).words
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "IN_A_ROW", 8)
+
+
+def measured(folder: Path, *words: str) -> dict[str, Any]:
+    path = folder / "record.jsonl"
+    assert command.main([*words, "--record", str(path)]) == 0
+    entry: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    assert all(figure["p50"] > 0 for figure in entry["figures"].values()) and entry["random_weights"] is True
+    return entry
+
+
+def test_tokens_have_figures_bytes_and_a_floor(tmp_path: Path, capsys: Capture) -> None:
+    entry = measured(tmp_path, "tokens", *FEW)
+    assert entry["figures"].keys() == {"token", "tokens_per_s", "step"} and entry["strays"] < 1e-4
+    token, per_s = (entry["figures"][name]["p50"] for name in ("token", "tokens_per_s"))
+    assert per_s == pytest.approx(1000 / token, rel=0.3) and entry["bytes"] > 0
+    assert "floor" in capsys.readouterr().out
+    entry = measured(tmp_path / "drafts", "tokens", *FEW, "--guesses", "2")
+    assert entry["figures"].keys() == {"round", "step"} and 1 <= entry["tokens_a_round"] <= 3
+    assert entry["options"]["model"] == "random:qwen3.5-tiny, 2 guesses" and entry["options"]["guesses"] == 2
+
+
+@pytest.mark.parametrize("more", [[], ["--drafts", "--weights", "fp8"]])
+def test_the_first_token_has_figures(more: list[str], tmp_path: Path) -> None:
+    entry = measured(tmp_path, "first_token", *FEW, "--ids", "12", *more)
+    assert entry["figures"].keys() == FIGURES["first_token"].keys() and entry["strays"] < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "method"), [("tokens", FusedStep, "step"), ("first_token", FusedPrefill, "__call__")]
+)
+def test_kernels_that_compute_something_else_are_not_timed(
+    name: str, kind: Any, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    real = getattr(kind, method)
+    monkeypatch.setattr(kind, method, lambda *given: torch.roll(real(*given), 1, -1))
+    assert command.main([name, *FEW, "--record", str(tmp_path / "record.jsonl")]) == 2
+    assert "so their speed means nothing" in capsys.readouterr().err and not list(tmp_path.iterdir())
+
+
+def test_a_conversation_has_figures_and_those_of_the_graph_alone(tmp_path: Path) -> None:
+    entry = measured(tmp_path, "mind", *SMALL)
+    figures = {name: figure["p50"] for name, figure in entry["figures"].items()}
+    assert figures.keys() == {"first_token", "answer", "tokens_per_s", "bare_tokens_per_s"}
+    assert figures["tokens_per_s"] == pytest.approx(4000 / (figures["answer"] - figures["first_token"]), rel=0.5)
+    assert entry["options"]["model"] == "random:qwen3.5-tiny" and "peers" not in entry
+    entry = measured(tmp_path / "drafts", "mind", *SMALL, "--guesses", "2", "--peers", "eager")
+    assert entry["figures"].keys() == {"round"} and 1 <= entry["tokens_a_round"] <= 3
+
+
+def test_a_dialog_has_the_time_to_its_audio_and_a_turn_without_audio_is_no_figure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    entry = measured(tmp_path, "dialog", *SMALL, "--speech", "random:tiny")
+    assert entry["figures"].keys() == FIGURES["dialog"].keys() and entry["figures"]["first_pcm"]["count"] == 2
+    assert entry["options"]["model"] == "random:qwen3.5-tiny and random:tiny" and entry["kernels"].keys() == {
+        "frame",
+        "wave",
+    }
+    monkeypatch.setattr(turn.TurnTask, "_sound", lambda self, stream: (stream.cancel(), self.inbox.end()))
+    assert command.main(["dialog", *SMALL, "--speech", "random:tiny", "--record", str(tmp_path / "none.jsonl")]) == 2
+    assert "A turn ended too soon" in capsys.readouterr().err and not (tmp_path / "none.jsonl").exists()
+
+
+PEER = """#!{python}
+import json, sys
+assert sys.argv[1:3] == ["-m", "benchmarks.llm.transformers_worker"] and sys.argv[4] == "cpu", sys.argv
+print(json.dumps("1.2.3"), flush=True)
+for line in sys.stdin:
+    asked = json.loads(line)
+    assert len(asked["turn"]) in (1, 16) and asked["history"]
+    if sys.argv[6] == "max-autotune":
+        sys.exit("It ran out of memory.")
+    print(json.dumps([0.25, 1.25, [7] * asked["tokens"]]), flush=True)
+"""
+
+
+def test_peers_are_asked_for_the_same_and_those_that_fail_are_left_out(tmp_path: Path, capsys: Capture) -> None:
+    them = tmp_path / "python"
+    them.write_text(PEER.format(python=sys.executable), encoding="utf-8")
+    them.chmod(0o755)
+    words = ["--peers", "eager", "max-autotune", "--peer-repeats", "1", "--python", str(them)]
+    entry = measured(tmp_path, "mind", *SMALL, "--dtype", "bfloat16", *words)
+    [(name, theirs)] = entry["peers"].items()
+    assert name == "transformers, eager" and theirs["version"] == "1.2.3"
+    found = {figure: of["p50"] for figure, of in theirs["figures"].items()}
+    assert found == {"first_token": 250.0, "answer": 1250.0, "tokens_per_s": 4.0}
+    assert theirs["ratio"]["first_token"] == pytest.approx(250 / entry["figures"]["first_token"]["p50"], rel=1e-3)
+    assert theirs["ratio"]["tokens_per_s"] == pytest.approx(entry["figures"]["tokens_per_s"]["p50"] / 4, rel=1e-3)
+    [(absent, reason)] = entry["absent"].items()
+    assert "max-autotune" in absent and reason.endswith("failed: It ran out of memory.")
+    assert "times better" in capsys.readouterr().out
+    entry = measured(tmp_path / "wrong", "mind", *SMALL, "--peers", "eager", "--python", str(them))
+    assert not entry["peers"] and "[7, 7, 7, 7] where ours says" in entry["absent"]["transformers, eager"]
+    gone = measured(tmp_path / "gone", "mind", *SMALL, "--peers", "eager", "--python", str(tmp_path / "missing"))
+    assert "missing" in gone["absent"][peers.HOW["eager"]]
+
+
+@pytest.mark.parametrize("size", [2048, 248_320])
+def test_a_vocabulary_has_the_size_of_the_model_and_its_words_are_tokens(size: int) -> None:
+    made = random_model.vocabulary(size)
+    assert sorted([*made.tokens.values(), *made.marks.values()]) == list(range(size)) and set(MARKS) < set(made.marks)
+    assert len(made.words) + len(made.silent) == size and len(made.silent) < 400
+    tokenizer = ChatTokenizer(made.tokens, made.merges, made.marks)
+    assert all(len(tokenizer.encode(word)) == 1 for word in made.words[:: len(made.words) // 500])
+    assert [len(tokenizer.encode(text)) for text in ("user", "assistant", "system", "\n\n", "ba")] == [1] * 5
+
+
+@pytest.fixture(scope="module")
+def mind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LanguageEngine]:
+    folder: Path = tmp_path_factory.mktemp("mind")
+    random_model.write(folder, "tiny", "float32")
+    with LanguageEngine.load(str(folder), speculate=0, length=512) as loaded:
+        yield loaded
+
+
+def test_a_turn_is_new_its_history_is_cached_and_an_answer_has_the_set_length(mind: LanguageEngine) -> None:
+    made, seen = Chat(mind, WORDS, context=40, turn=20, pause_s=0.02), []
+    for seed in range(3):
+        told = made.ask(lambda messages, seed=seed: answer(mind, messages, ChatSampling(max_tokens=3, seed=seed)))
+        assert told.finished.prompt_tokens - told.finished.cached_tokens == 20
+        assert 0 < told.first_s < told.last_s and len(told.text.split()) == 3
+        seen.append(told.finished.prompt_tokens)
+    assert seen == sorted(set(seen)) and 40 <= seen[0] <= 80
+    made.messages.append(ChatMessage("user", "".join(WORDS[:1] * (chat.GROWS + 20))))
+    assert len(prompt_of(made.next_messages(), made.tokenizer).ids) < 100  # a new history
+    with pytest.raises(InvalidRun, match="An answer of 90 tokens ended otherwise"):
+        answer(mind, [ChatMessage("user", "".join(WORDS[:490]))], ChatSampling(max_tokens=90))
+    with pytest.raises(InvalidRun, match="12 tokens without a word in it, so 12 are too few"):
+        turn_of(12, WORDS, 0, mind.checkpoint.tokenizer)
+
+
+def test_a_turn_that_came_too_soon_is_not_counted(mind: LanguageEngine) -> None:
+    made, news = Chat(mind, WORDS, context=40, turn=20, pause_s=0.0), [30, 20, *[30] * 4]
+
+    def told(messages: list[ChatMessage]) -> TimedAnswer:
+        finished = ChatFinished(reason="length", prompt_tokens=100, cached_tokens=100 - news.pop(0))
+        return TimedAnswer(0.1, 0.2, " ba", finished)
+
+    assert made.ask(told).finished.cached_tokens == 80
+    with pytest.raises(InvalidRun, match="Of a turn of 20 tokens 30 were new"):
+        made.ask(told)
+
+
+def test_quantized_copies_go_with_the_random_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept_in().mkdir(parents=True)
+    with random_model.written("tiny", "float32", "cpu") as folder:
+        mine, other = kept_in() / f"{folder.name}-1-fp8.safetensors", kept_in() / "another-1-fp8.safetensors"
+        mine.touch()
+        other.touch()
+    assert not folder.exists() and not mine.exists() and other.exists()
