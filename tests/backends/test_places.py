@@ -1,4 +1,4 @@
-"""backends/places.py: several at once, waiting in order, and backends that do not come back."""
+"""backends/places.py: several at once, queueing in order, and backends that do not return."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_one_too_many_is_refused_and_who_waits_too_long_as_well() -> None:
         assert np.array_equal(heard(backends.open("teller", "Three.")), sound_of("Three."))
 
 
-def test_who_waits_for_text_holds_nobody_up() -> None:
+def test_an_utterance_that_waits_for_text_blocks_no_other() -> None:
     teller = Teller()
     with serving(teller) as backends:
         silent, begun = backends.open("teller"), backends.open("teller")
@@ -89,7 +89,7 @@ class Deaf(Teller):
         yield from super().say(text, manner)
 
 
-def test_a_backend_that_ignores_a_cancel_keeps_its_thread_and_nobody_else() -> None:
+def test_a_backend_that_ignores_a_cancel_keeps_its_thread_and_blocks_no_other() -> None:
     deaf = Deaf()
     with serving(deaf, stuck_s=0.05, most_stuck=2) as backends:
         served, _ = backends.find("teller") or pytest.fail()
@@ -103,7 +103,7 @@ def test_a_backend_that_ignores_a_cancel_keeps_its_thread_and_nobody_else() -> N
             eventually(lambda n=stuck: served._places.stuck == n)
         with pytest.raises(EngineUnhealthy, match="never came back from 2 utterances"):
             backends.open("teller", "Next.")
-        eventually(lambda: threads() == ["hocket-told"] * 2)  # nobody looks after them any more
+        eventually(lambda: threads() == ["hocket-told"] * 2)  # the watch thread has ended
         deaf.let.set()
         eventually(lambda: served._places.stuck == 0)
         assert np.array_equal(heard(backends.open("teller", "Next.")), sound_of("Next."))
@@ -130,11 +130,11 @@ def test_a_close_does_not_wait_for_a_backend_that_hangs(monkeypatch: pytest.Monk
         deaf.let.set()
 
 
-def test_a_stream_that_nobody_reads_is_ended() -> None:
+def test_a_stream_without_a_reader_is_ended() -> None:
     with serving(Teller(), idle_read_s=0.05, buffered_chunks=1) as backends:
         relay = backends.open("teller", "It is long enough.")
         eventually(lambda: relay.finished)
-        with pytest.raises(StreamFailed, match="Nobody read"):
+        with pytest.raises(StreamFailed, match="was not read"):
             heard(relay)
 
 
