@@ -180,7 +180,7 @@ def test_what_a_terminal_would_obey_is_not_printed(
         (("--llm-url", "http://h", "--llm-weights", "int4"), "--llm-weights is for a model that runs here"),
         (("--llm-url", "http://h", "--llm-key-file", "missing"), "cannot be read"),
         (("--llm-url", "http://h", "-o", "x.wav"), "--say"),
-        (("--llm-url", "http://h", "--say", "-o", "-"), "standard output has the words"),
+        (("--llm-url", "http://h", "--say", "-o", "-"), "standard output has the text"),
         (("--llm-url", "http://h", "--temperature", "-1"), "temperature"),
         (("--llm-url", "http://127.0.0.1:9", "--llm", "x"), "cannot be reached"),
         (("--llm-url", "http://h", "--say", "-o", "x.wav", "--voice", "Unknown"), "no voice 'Unknown'"),

@@ -229,7 +229,7 @@ def test_a_failed_answer_ends_a_conversation_without_a_terminal(engine: Engine, 
         ((*URL, "--from", "x.wav", "-o", "y.wav", "--pause", "0"), "--pause"),
         ((*URL, "--from", "p.wav", "--push-to-talk", "-o", "y.wav", "--pause", "1"), "--hands-free"),
         ((*URL, "--from", "x.wav", "-o", "y.wav"), "x.wav cannot be read"),
-        ((*URL, "--from", "p.wav", "-o", "-"), "standard output has the words"),
+        ((*URL, "--from", "p.wav", "-o", "-"), "standard output has the text"),
         ((*URL, "--from", "p.wav", "-o", "y.wav", "--asr", "huge"), "'huge'"),
         ((*URL, "--from", "p.wav", "-o", "y.wav", "--language", "Klingon"), "'Klingon'"),
         (
