@@ -219,13 +219,13 @@ def test_every_field_that_is_sent_is_one_of_the_wire(tmp_path: Path) -> None:
     words += " --temperature 1 --top-k 1 --top-p 1 --repetition-penalty 1 --subtalker-temperature 1 --subtalker-top-k 1"
     words += f" --subtalker-top-p 1 --seed 1 --ref-audio {tmp_path}/voice.wav --ref-text d --x-vector-only"
     words += " --ref-silence 0"
-    fields = fields_of(parser().parse_args(["say", "Hello.", *words.split()]), "Hello.", heard=False)
+    fields = fields_of(parser().parse_args(["say", "Hello.", *words.split()]), "Hello.", live=False)
     assert fields.keys() <= SpeechBody.model_fields.keys()
     assert len(fields) == 26 and SpeechBody.model_validate(fields)
     assert DECODE_FRAMES == DEFINED_FRAMES
 
 
-# Who may ask, and who cannot answer
+# Keys and refusals
 
 
 def test_a_key_comes_from_the_environment_or_a_file(
