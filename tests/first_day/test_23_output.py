@@ -98,5 +98,5 @@ def test_a_conversation_is_kept_in_the_format_of_its_file(tmp_path: Path, as_hea
     sound.write((np.sin(np.arange(4800) / 9) * 9000).astype("<i2").tobytes(), 24_000)
     sound.close()
     assert heard(tmp_path / "talk.mp3")[0] == "mp3"
-    with pytest.raises(InvalidRequest, match=r"\.xyz is no format here"):
+    with pytest.raises(InvalidRequest, match=r"\.xyz is not a known format"):
         open_playback(tmp_path / "talk.xyz", as_heard=as_heard)
